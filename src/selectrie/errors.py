@@ -1,0 +1,243 @@
+"""Every exception of selectrie, one tree, split by who can mend it.
+
+```
+SelectrieError
+├── RequestError            the caller's: exit 2, HTTP 400
+│   ├── OptionError             a value that is not one of, or not within, what is allowed
+│   ├── ChoiceError             the choice set: none, empty without terminator, a bad prior
+│   ├── TextError               text that cannot become tokens (lone surrogate, bad UTF-8)
+│   ├── PromptError             empty without BOS, chat without template, malformed messages
+│   ├── PromptTooLongError      prompt and choices do not fit the context
+│   ├── TokenRangeError         a token id that does not exist
+│   ├── InputFileError          a choices, prompt or chat file: path, line, reason
+│   ├── ClosedError             used after close()
+│   └── ForkedError             used in a forked child process
+├── ModelError              the model or its back end: exit 3, HTTP 502
+│   ├── ModelFileError          missing, corrupt or truncated file
+│   ├── UnsupportedModelError   a model that cannot score text, or an object that cannot be shared
+│   ├── MissingExtraError       an optional package is not installed
+│   ├── CapacityError           one call or one task does not fit
+│   ├── DecodeError             the back end failed; the tree is as it was
+│   │   └── DecodeInterrupted   the decode was told to stop
+│   └── NonFiniteLogitsError    NaN or +inf from the model
+├── CancelledError          the task was cancelled: exit 130
+└── InternalError           ours: exit 70, HTTP 500
+    ├── NodeError               a dead or wrong node
+    └── ProtocolError           ask/tell out of step
+```
+
+Every error has a stable `code`, its values as attributes, and a message that names the value and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SelectrieError(Exception):
+    """Root of the tree."""
+
+    code: ClassVar[str] = "selectrie"
+    exit_code: ClassVar[int] = 70
+
+
+class RequestError(SelectrieError):
+    """The caller can mend it."""
+
+    code = "request"
+    exit_code = 2
+
+
+class OptionError(RequestError, ValueError):
+    """A value that is not allowed."""
+
+    code = "option"
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        self.name, self.value, self.allowed = name, value, allowed
+        super().__init__(f"{name}={value!r}: expected {allowed}")
+
+
+class ChoiceError(RequestError, ValueError):
+    """The set of choices cannot be decided on."""
+
+    code = "choice"
+
+    def __init__(self, reason: str, *, index: int | None = None, choice: str | None = None) -> None:
+        self.reason, self.index, self.choice = reason, index, choice
+        where = "" if index is None else f"choice {index}" + ("" if choice is None else f" ({_clip(choice)})") + ": "
+        super().__init__(where + reason)
+
+
+class TextError(RequestError, ValueError):
+    """Text that cannot become tokens."""
+
+    code = "text"
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.what, self.reason = what, reason
+        super().__init__(f"{what}: {reason}")
+
+
+class PromptError(RequestError, ValueError):
+    """A prompt that gives no context."""
+
+    code = "prompt"
+
+
+class PromptTooLongError(RequestError):
+    """Prompt and choices do not fit the context."""
+
+    code = "prompt_too_long"
+
+    def __init__(self, *, needed_tokens: int, available_tokens: int, remedy: str) -> None:
+        self.needed_tokens, self.available_tokens, self.remedy = needed_tokens, available_tokens, remedy
+        super().__init__(f"needs {needed_tokens} tokens, the context holds {available_tokens}; {remedy}")
+
+
+class TokenRangeError(RequestError, ValueError):
+    """A token id that does not exist."""
+
+    code = "token_range"
+
+    def __init__(self, token: int, n_vocabulary: int) -> None:
+        self.token, self.n_vocabulary = token, n_vocabulary
+        super().__init__(f"token {token} does not exist: ids run from 0 to {n_vocabulary - 1}")
+
+
+class InputFileError(RequestError):
+    """A file of the caller's that cannot be read."""
+
+    code = "input_file"
+
+    def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
+        self.path, self.reason, self.line = path, reason, line
+        super().__init__(f"{path}{'' if line is None else f':{line}'}: {reason}")
+
+
+class ClosedError(RequestError):
+    """Used after close()."""
+
+    code = "closed"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what} is closed; load it again")
+
+
+class ForkedError(RequestError):
+    """Used in a forked child process."""
+
+    code = "forked"
+
+    def __init__(self) -> None:
+        super().__init__("this engine was loaded in a parent process; load it again in the child, or start children by 'spawn'")
+
+
+class ModelError(SelectrieError):
+    """The model or its back end failed."""
+
+    code = "model"
+    exit_code = 3
+
+
+class ModelFileError(ModelError):
+    """A model file that cannot be loaded."""
+
+    code = "model_file"
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+
+class UnsupportedModelError(ModelError):
+    """A model that cannot do what is asked."""
+
+    code = "unsupported_model"
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+        super().__init__(f"{name}: {reason}")
+
+
+class MissingExtraError(ModelError):
+    """An optional package is not installed."""
+
+    code = "missing_extra"
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} needs the extra {extra!r}: pip install 'selectrie[{extra}]'")
+
+
+class CapacityError(ModelError):
+    """A call that does not fit; nothing changed."""
+
+    code = "capacity"
+
+    def __init__(self, what: str, *, needed: int, available: int) -> None:
+        self.what, self.needed, self.available = what, needed, available
+        super().__init__(f"needs {needed} {what}, {available} available")
+
+
+class DecodeError(ModelError):
+    """The back end failed; the tree is as it was."""
+
+    code = "decode"
+
+    def __init__(self, reason: str, *, return_code: int | None = None) -> None:
+        self.reason, self.return_code = reason, return_code
+        super().__init__(reason if return_code is None else f"{reason} (return code {return_code})")
+
+
+class DecodeInterrupted(DecodeError):
+    """The decode was told to stop."""
+
+    code = "decode_interrupted"
+
+
+class NonFiniteLogitsError(ModelError):
+    """NaN or +inf from the model, or nothing finite at all: its weights or its kernels are broken."""
+
+    code = "non_finite_logits"
+
+    def __init__(self, *, row: int, value: float) -> None:
+        self.row, self.value = row, value
+        super().__init__(f"the model returned {value} in row {row}; its weights are damaged or the quantisation is broken")
+
+
+class CancelledError(SelectrieError):
+    """The task was cancelled."""
+
+    code = "cancelled"
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("the task was cancelled")
+
+
+class InternalError(SelectrieError):
+    """Ours to mend."""
+
+    code = "internal"
+
+
+class NodeError(InternalError):
+    """A dead or wrong node."""
+
+    code = "node"
+
+    def __init__(self, node: int, reason: str) -> None:
+        self.node, self.reason = node, reason
+        super().__init__(f"node {node}: {reason}")
+
+
+class ProtocolError(InternalError):
+    """Ask and tell out of step."""
+
+    code = "protocol"
+
+
+def _clip(text: str, limit: int = 60) -> str:
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,0 +1,115 @@
+"""Small frozen records and enums shared by every layer.
+
+Axis letters, used in all docstrings: N nodes, V vocabulary, C choices, P distinct token paths, K beams, T tokens,
+B rows of one model call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray: TypeAlias = NDArray[np.int32]
+OffsetArray: TypeAlias = NDArray[np.int64]
+FloatArray: TypeAlias = NDArray[np.float64]
+LogitArray: TypeAlias = NDArray[np.float32]
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+NO_NODE = -1
+NO_TOKEN = -1
+NO_PATH = -1
+ROOT = 0
+"""Node 0 of every tree: the empty context of a context tree, the shared context of a trie."""
+
+
+class ModelKind(str, Enum):
+    """How a model remembers, which decides how branches can be made."""
+
+    ATTENTION = "attention"
+    SLIDING_WINDOW = "sliding-window"
+    RECURRENT = "recurrent"
+    HYBRID = "hybrid"
+
+    @property
+    def forks(self) -> bool:
+        """State exists only at a sequence's tip: branching copies it (see `model.rounds`)."""
+        return self in (ModelKind.RECURRENT, ModelKind.HYBRID)
+
+
+class Precision(str, Enum):
+    """`exact` lays work out so that numbers do not depend on how it was cut into calls; `fast` keeps the back end's defaults."""
+
+    EXACT = "exact"
+    FAST = "fast"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a model can hold; fixed for its life.
+
+    nodes: evaluated tokens that fit at once (padding already taken off).
+    branches: branches alive at once (leaves of the live tree; in a forking model, nodes that own a state).
+    rows_per_call: most rows one `extend` may evaluate.
+    idle_rows: rows evaluated beside an idle cached node after which holding it has cost as much as evaluating it again.
+    """
+
+    nodes: int
+    branches: int
+    rows_per_call: int
+    kind: ModelKind
+    idle_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What may be asked for now: rows of one call, nodes held, branches alive."""
+
+    rows: int
+    nodes: int
+    branches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an answer took; sums with `+`.
+
+    model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows evaluated before and lost since.
+    rows_padded: rows added to fill calls. rows_naive: what evaluating prompt + choice one by one would have taken.
+    decode_s: seconds inside the model.
+    """
+
+    model_calls: int = 0
+    rows: int = 0
+    rows_repeated: int = 0
+    rows_padded: int = 0
+    rows_naive: int = 0
+    decode_s: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.model_calls + other.model_calls,
+            self.rows + other.rows,
+            self.rows_repeated + other.rows_repeated,
+            self.rows_padded + other.rows_padded,
+            self.rows_naive + other.rows_naive,
+            self.decode_s + other.decode_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What a score depends on, for the score signature.
+
+    digest: of the weights file (sampled for large files; the prefix names the method). build: back end and version.
+    """
+
+    name: str
+    digest: str
+    tokenizer_digest: str
+    backend: str
+    build: str
+    processor: str
