@@ -78,9 +78,10 @@ class Rows:
         return self._matrix[self._index[i]]
 
     def slice(self, start: int, stop: int) -> Rows:
-        """The wanted nodes start..stop as a view that shares this one's buffer and normalisers."""
+        """The wanted nodes start..stop as a view on the same buffer; a broken row outside it does no harm."""
         part = Rows(self._matrix, self._index[start:stop])
-        part._logsumexp = self._normalisers()[start:stop]
+        if self._logsumexp is not None:
+            part._logsumexp = self._logsumexp[start:stop]
         return part
 
     def copy(self) -> Rows:

@@ -1,0 +1,145 @@
+"""The thread that owns a model. Calls from any thread queue to it; it works while there is work and sleeps otherwise."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from selectrie.errors import ClosedError, ForkedError
+from selectrie.model import Model
+from selectrie.scheduler import Job, Scheduler
+from selectrie.tasks import Task
+from selectrie.types import Cost
+
+R = TypeVar("R")
+
+
+class Handle(Generic[R]):
+    """A task under way."""
+
+    def __init__(self, owner: Owner, job: Job) -> None:
+        self._owner, self._job = owner, job
+
+    def result(self) -> R:
+        """Wait for the answer. Ctrl-C cancels the task, in the middle of a decode too, and is raised again."""
+        try:
+            answer: R = self._job.future.result()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        return answer
+
+    def cancel(self) -> None:
+        """Stop the task; its nodes are given back. `result` raises `CancelledError`."""
+        self._owner.cancel(self._job)
+
+    @property
+    def cost(self) -> Cost:
+        """What it has cost so far."""
+        return self._job.cost
+
+
+class Owner:
+    """Runs a scheduler on a thread of its own, which alone touches the model."""
+
+    def __init__(self, model: Model) -> None:
+        self.scheduler = Scheduler(model)
+        self._model = model
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._jobs: deque[Job] = deque()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
+        self._thread.start()
+
+    def submit(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
+        """Queue a task; `on_step` is called on the model's thread after each of its model calls."""
+        job = Job(task, on_step)
+        with self._wake:
+            self._check()
+            self._jobs.append(job)
+            self._wake.notify()
+        return Handle(self, job)
+
+    def call(self, function: Callable[[], R]) -> R:
+        """Run a function on the model's thread, between two steps, and return what it returns."""
+        future: Future[R] = Future()
+        with self._wake:
+            self._check()
+            self._calls.append((function, future))
+            self._wake.notify()
+        return future.result()
+
+    def cancel(self, job: Job) -> None:
+        """Mark a job as cancelled and stop the decode that may be running for it."""
+        job.cancelled = True
+        if self._process == os.getpid():
+            self._model.interrupt()
+            with self._wake:
+                self._wake.notify()
+
+    def close(self) -> None:
+        """End all work with `ClosedError`, close the model, end the thread. Closing twice is fine."""
+        if self._process != os.getpid():
+            return
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._model.interrupt()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
+    def _check(self) -> None:
+        if self._process != os.getpid():
+            raise ForkedError
+        if self._closing:
+            raise ClosedError("the engine")
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._closing or self._calls or self._jobs or not self.scheduler.idle):
+                    self._wake.wait()
+                if self._closing:
+                    break
+                calls, self._calls = self._calls, deque()
+                jobs, self._jobs = self._jobs, deque()
+            for function, future in calls:
+                _fulfil(future, function)
+            for job in jobs:
+                self.scheduler.submit(job)
+            self._step()
+        self._shut()
+
+    def _step(self) -> None:
+        """One step; an error nobody foresaw ends the jobs under way instead of the thread."""
+        try:
+            if not self.scheduler.idle:
+                self.scheduler.step()
+        except Exception as error:  # noqa: BLE001 - the thread must live on and every waiting caller must hear of it
+            self.scheduler.fail_all(error)
+
+    def _shut(self) -> None:
+        error = ClosedError("the engine")
+        self.scheduler.fail_all(error)
+        for job in self._jobs:
+            job.future.set_exception(error)
+        for _, future in self._calls:
+            future.set_exception(error)
+        self._model.close()
+
+
+def _fulfil(future: Future[Any], function: Callable[[], Any]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for it
+        future.set_exception(error)
