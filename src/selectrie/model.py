@@ -115,8 +115,13 @@ class Extension:
 class Model(Protocol):
     """A causal language model that holds evaluated contexts as one tree. Node 0 is the empty context.
 
-    Not thread-safe but for `interrupt`: one thread owns it (`scheduler.Scheduler`).
+    Not thread-safe but for `interrupt`: one thread owns it (`owner.Owner`).
+
+    granule: rows every call is padded to, so that rows do not depend on how many stand in their call (1 = no padding).
+    May be set while the tree is empty; `solo` hands it on.
     """
+
+    granule: int
 
     @property
     def vocabulary(self) -> Vocabulary: ...

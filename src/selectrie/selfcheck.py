@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectrie.model import Model, rounds
-from selectrie.types import BoolArray, FloatArray, IntArray
+from selectrie.model import Model
+from selectrie.types import FloatArray, IntArray
 
 MARGIN = 4.0
 """Tolerance over the largest move seen: the check sees few layouts."""
@@ -119,17 +119,13 @@ def _chain(model: Model, parent: int, tokens: IntArray) -> IntArray:
 
 
 def _branch(model: Model, parent: int, paths: list[IntArray]) -> tuple[IntArray, FloatArray]:
-    """Evaluate paths below a node side by side, in as few calls as the model takes; nodes and all their log-probabilities."""
+    """Evaluate paths below a node side by side in one call; their nodes and all log-probabilities of every row."""
     parents: list[int] = []
     for path in paths:
         parents += [parent, *(~i for i in range(len(parents), len(parents) + len(path) - 1))]
     at = np.array(parents, dtype=np.int32)
     tokens = np.concatenate(paths).astype(np.int32)
-    everything: BoolArray = np.ones(len(at), dtype=bool)
-    nothing: BoolArray = np.zeros(len(at), dtype=bool)
-    if model.limits.kind.forks and rounds(at, nothing).any():
-        raise AssertionError
-    extension = model.extend(at, tokens, everything, nothing)
+    extension = model.extend(at, tokens, np.ones(len(at), dtype=bool), np.zeros(len(at), dtype=bool))
     rows = extension.rows
     logp = [rows.logits(i).astype(np.float64) - rows.logsumexp(i) for i in range(len(rows))]
     return extension.nodes, np.stack(logp)
@@ -150,7 +146,6 @@ def _run(model: Model, tokens: IntArray, rows_per_call: int) -> FloatArray:
 
 
 def _tokens(model: Model, n: int, seed: int) -> IntArray:
-    """Ordinary tokens in a fixed pseudo-random order, first tokens of sibling runs distinct with high probability."""
-    vocabulary = model.vocabulary
-    plain = np.array([i for i, piece in enumerate(vocabulary.pieces) if piece], dtype=np.int32)
-    return np.random.default_rng(seed).choice(plain, size=n)
+    """Ordinary tokens in a fixed pseudo-random order, none twice where the vocabulary is large enough."""
+    plain = np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32)
+    return np.resize(np.random.default_rng(seed).permutation(plain), n)
