@@ -1,0 +1,78 @@
+"""Fixtures: real data where it is there, generated models always.
+
+The only place that reads an environment variable: `SELECTRIE_TEST_DATA` names a folder with real weights, labels and
+texts. Tests that need it skip by name without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from make_model import make_model
+
+TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
+REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
+
+settings.register_profile(
+    "selectrie",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("explore", settings.get_profile("selectrie"), derandomize=False, max_examples=1_000)
+settings.load_profile("selectrie")
+
+
+def real_file(name: str) -> Path:
+    """Path of a file of the test data, or skip the test by its name."""
+    path = Path(TEST_DATA) / name
+    if not TEST_DATA or not path.exists():
+        pytest.skip(f"{name} is not there: set SELECTRIE_TEST_DATA to a folder that has it")
+    return path
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Callable[[str], Path]:
+    """`test_data("labels/countries.txt")`: the path, or a skip that names the file."""
+    return real_file
+
+
+@pytest.fixture(scope="session")
+def weights() -> Callable[[str], Path]:
+    """`weights("stories260K.gguf")`: the path of real weights, or a skip that names them."""
+    return lambda name: real_file(f"weights/{name}")
+
+
+@pytest.fixture(scope="session", params=REAL_VOCABULARIES)
+def real_vocabulary(request: pytest.FixtureRequest) -> Path:
+    """One after the other, a model with a real tokenizer on random weights."""
+    return real_file(f"weights/random_real_vocab/random-{request.param}.gguf")
+
+
+@pytest.fixture(scope="session")
+def real_vocabularies() -> list[Path]:
+    """Every model with a real tokenizer; skips where one is not there."""
+    return [real_file(f"weights/random_real_vocab/random-{name}.gguf") for name in REAL_VOCABULARIES]
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`tiny_model("q8_0")`: path of a generated model with random weights and a byte-level tokenizer, made once a session.
+
+    f32, f16, q8_0: 2 layers, width 64, 512 tokens; q4_0, q4_k_m: width 256, 768 tokens (`shape="wide"`, for any of them).
+    BOS `<|begin|>` is added, `<|endoftext|>` and `<|im_end|>` end a generation, the chat template is ChatML; context 1024.
+    """
+    folder = tmp_path_factory.mktemp("models")
+
+    def make(quantisation: str = "f32", *, shape: str | None = None, seed: int = 1) -> Path:
+        shape = shape or ("wide" if quantisation.startswith("q4") else "tiny")
+        path = folder / f"{shape}-{quantisation}-{seed}.gguf"
+        return path if path.exists() else make_model(path, shape=shape, quantisation=quantisation, seed=seed)
+
+    return make
