@@ -6,7 +6,7 @@ B rows of one model call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -79,7 +79,7 @@ class Cost:
 
     model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows evaluated before and lost since.
     rows_padded: rows added to fill calls. rows_naive: what evaluating prompt + choice one by one would have taken.
-    decode_s: seconds inside the model.
+    decode_s: seconds inside the model; no part of equality.
     """
 
     model_calls: int = 0
@@ -87,7 +87,7 @@ class Cost:
     rows_repeated: int = 0
     rows_padded: int = 0
     rows_naive: int = 0
-    decode_s: float = 0.0
+    decode_s: float = field(default=0.0, compare=False)
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(

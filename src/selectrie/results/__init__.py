@@ -1,0 +1,33 @@
+"""The frozen records users hold. All logp are natural logs; probabilities are over the set given.
+
+To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choices (its docstring is the contract),
+`Selection` the table and the decision, all by name. `view_of` draws the `TrieView` of a `TokenPlan`.
+"""
+
+from __future__ import annotations
+
+from selectrie.results.records import (
+    FORMAT_VERSION,
+    Certificate,
+    ChoiceScore,
+    Signature,
+    TextScore,
+    TokenScore,
+)
+from selectrie.results.selection import Selection, TokenPlan
+from selectrie.results.table import ChoiceTable
+from selectrie.results.view import TrieView, view_of
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Certificate",
+    "ChoiceScore",
+    "ChoiceTable",
+    "Selection",
+    "Signature",
+    "TextScore",
+    "TokenPlan",
+    "TokenScore",
+    "TrieView",
+    "view_of",
+]

@@ -1,0 +1,34 @@
+"""A selection as a self-contained HTML table: no script, no style sheet, readable in light and dark notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from selectrie.results.records import ChoiceScore
+
+_BAR = '<div style="width:{width:.1f}%;min-width:1px;height:.8em;background:{colour}"></div>'
+_HEAD = '<table style="border-collapse:collapse"><caption style="text-align:left">{caption}</caption><thead><tr>{cells}</tr></thead>'
+_LEFT = ' style="text-align:left;white-space:pre"'
+
+
+def selection_html(shown: Sequence[ChoiceScore], *, winner: int, hidden: int, caption: str) -> str:
+    """A row per choice shown: text, bar, probability, log-probability, score; the winner bold, pruned ones grey."""
+    head = _HEAD.format(
+        caption=escape(caption), cells="".join(f"<th>{name}</th>" for name in ("choice", "", "p", "logp", "score"))
+    )
+    rows = [_row(choice, winner) for choice in shown]
+    more = f'<tr><td colspan="5">… {hidden} more</td></tr>' if hidden > 0 else ""
+    return f"{head}<tbody>{''.join(rows)}{more}</tbody></table>"
+
+
+def _row(choice: ChoiceScore, winner: int) -> str:
+    is_winner = choice.index == winner
+    text = escape(repr(choice.text))
+    if choice.pruned or choice.probability is None:
+        bound = f"≤ {choice.logp_upper:.3f}"
+        return f'<tr style="opacity:.5"><td{_LEFT}>{text}</td><td></td><td></td><td>{bound}</td><td></td></tr>'
+    bar = _BAR.format(width=100 * choice.probability, colour="#4c8bf5" if is_winner else "#9aa5b1")
+    name = f"<b>{text}</b>" if is_winner else text
+    numbers = f"<td>{choice.probability:.4f}</td><td>{choice.logp:.3f}</td><td>{choice.score:.3f}</td>"
+    return f'<tr><td{_LEFT}>{name}</td><td style="width:12em">{bar}</td>{numbers}</tr>'

@@ -1,0 +1,152 @@
+"""Plain frozen records of an answer: one token, one choice, what the scores depend on, how sure the answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.types import Cost
+
+FORMAT_VERSION = 1
+"""Of `to_dict` and `--json`; raised when a field changes its meaning or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """One token of a path. logp: natural log of its probability given everything before it.
+
+    piece: its bytes as text; b"" for a control token, which `spelling` names instead (`<|im_end|>`, "" for others).
+    """
+
+    id: int
+    piece: bytes
+    logp: float
+    spelling: str = ""
+
+    @property
+    def label(self) -> str:
+        """The piece as text, bytes that are no UTF-8 replaced, or the spelling of a control token."""
+        return self.piece.decode("utf-8", "replace") if self.piece or not self.spelling else self.spelling
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready: id, logp, piece; `bytes` where the piece is no UTF-8, `spelling` for a control token."""
+        fields: dict[str, object] = {"id": self.id, "logp": number(self.logp), **bytes_fields("piece", self.piece)}
+        return {**fields, "spelling": self.spelling} if self.spelling else fields
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceScore:
+    """One choice, scored. Choices a search did not need to finish carry bounds instead of values.
+
+    index: place in the list given. duplicate_of: first index with the same tokens, None for the first itself;
+    probabilities sum to one over choices without it.
+    logp: raw joint, terminator included, priors not; None where pruned, then logp_upper bounds it from above.
+    logp_terminator: the terminator's part of it (NaN where pruned). score: by the rule, prior included; None where pruned.
+    probability: of this choice in the set (softmax of scores); between probability_low and probability_high where a
+    search left mass open, else equal to both; None where pruned.
+    logp_local: log-probability under masked step-by-step choice (mask, renormalise, multiply); None where not evaluated.
+    tokens: the path after the shared context, empty where pruned. n_chars, n_bytes: of the choice as given.
+    boundary_shift: prompt tokens that its encoding changes.
+    """
+
+    index: int
+    text: str
+    duplicate_of: int | None
+    logp: float | None
+    logp_upper: float
+    logp_terminator: float
+    score: float | None
+    probability: float | None
+    probability_low: float
+    probability_high: float
+    logp_local: float | None
+    tokens: tuple[TokenScore, ...]
+    n_chars: int
+    n_bytes: int
+    boundary_shift: int
+
+    @property
+    def pruned(self) -> bool:
+        """Not finished: a bound stands for its score."""
+        return self.score is None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a score depends on: equal signatures, equal scores to within the tolerance.
+
+    tolerance: nats a row by which layout can move a log-probability (measured by the self-check); None = not measured.
+    rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi, calibrated), digests of its texts.
+    """
+
+    model: str
+    model_digest: str
+    tokenizer_digest: str
+    backend: str
+    build: str
+    processor: str
+    precision: str
+    tolerance: float | None
+    rule: str
+    premise: str
+    terminator: str
+    following_bytes: int
+    boundary: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How sure the answer is. proved: no unevaluated choice can be among the first k (exhaustive scoring always proves).
+
+    bound_gap: score of the k-th minus the best bound left open; inf when nothing is open.
+    open_mass: upper bound on the probability mass, under the model, of the choices not finished.
+    nodes_evaluated of nodes_inner: rows that scored edges, of those exhaustive scoring needs.
+    settled: near ties among the first k were decided in the canonical layout (or there were none); False when more
+    than 16 choices are within tolerance, or in `fast` precision. n_settled: choices scored again for it.
+    method: "exhaustive" or "best_first".
+    """
+
+    proved: bool
+    bound_gap: float
+    open_mass: float
+    nodes_evaluated: int
+    nodes_inner: int
+    settled: bool
+    n_settled: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextScore:
+    """A text scored after a prompt. logp: sum over tokens, less log_heal where the boundary was healed.
+
+    tokens: the path after the shared context; the first ones spell `healed` too where it is not empty.
+    is_greedy: every token was the most probable one.
+    """
+
+    text: str
+    logp: float
+    tokens: tuple[TokenScore, ...]
+    is_greedy: bool
+    healed: bytes
+    log_heal: float
+    heal_gap: float
+    cost: Cost
+    signature: Signature
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, with `format` and kind "text_score". -inf, inf and NaN become None."""
+        return {
+            "format": FORMAT_VERSION,
+            "kind": "text_score",
+            "text": self.text,
+            "logp": number(self.logp),
+            "is_greedy": self.is_greedy,
+            "tokens": [token.to_dict() for token in self.tokens],
+            **bytes_fields("healed", self.healed),
+            "log_heal": number(self.log_heal),
+            "heal_gap": number(self.heal_gap),
+            "cost": plain(self.cost),
+            "signature": plain(self.signature),
+        }

@@ -1,0 +1,209 @@
+"""A decision over a set of choices, and the plan of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selectrie.results.html import selection_html
+from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, Signature, TokenScore
+from selectrie.results.table import ChoiceTable
+from selectrie.results.view import TrieView, view_of
+from selectrie.types import Cost
+
+_REPR_ROWS = 5
+_HTML_ROWS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Selection:
+    """A decision over a set of choices. Frozen; equal when everything but timing is equal.
+
+    index: the winner (first by score; exact ties: lowest index, flagged by is_tie); `text, logp, score, probability` are
+    its own. margin: score of the winner minus the runner-up's on another path (inf with one choice; a lower bound where a
+    search left choices open). coverage: probability mass of the whole set under the model (a lower bound where a search
+    left choices open). wanted: what the model wanted to say instead, top tokens after the shared context with
+    log-probabilities.
+    choices: `Sequence[ChoiceScore]` in the caller's order, made on demand. ranked: the same, best first, pruned ones last.
+    greedy_index: what masked greedy decoding picks; agrees_with_greedy: is it the winner, or has it the winner's tokens.
+    healed: bytes of the prompt that were encoded again together with the choices.
+    log_heal: log-probability of the healed bytes, already taken off every logp; heal_gap: bound on its error (0 = exact).
+    rule, terminator: as used, never "auto".
+    """
+
+    index: int
+    margin: float
+    is_tie: bool
+    coverage: float
+    wanted: tuple[TokenScore, ...]
+    greedy_index: int
+    choices: ChoiceTable
+    rule: str
+    terminator: str
+    healed: bytes
+    log_heal: float
+    heal_gap: float
+    certificate: Certificate
+    cost: Cost
+    signature: Signature
+
+    @property
+    def text(self) -> str:
+        """The winner as given."""
+        return self.choices.texts[self.index]
+
+    @property
+    def logp(self) -> float:
+        """Raw joint log-probability of the winner."""
+        return float(self.choices.logp[self.index])
+
+    @property
+    def score(self) -> float:
+        """Score of the winner by the rule, prior included."""
+        return float(self.choices.score[self.index])
+
+    @property
+    def probability(self) -> float:
+        """Probability of the winner in the set."""
+        return float(self.choices.probability[self.index])
+
+    @property
+    def agrees_with_greedy(self) -> bool:
+        """Masked greedy decoding would have said the same."""
+        path_of = self.choices.trie.path_of
+        return bool(path_of[self.greedy_index] == path_of[self.index])
+
+    @property
+    def ranked(self) -> tuple[ChoiceScore, ...]:
+        """Every choice, best first; pruned ones last, by their bound."""
+        return self.choices.pick(self.choices.order())
+
+    def top(self, k: int, *, distinct: bool = False) -> tuple[ChoiceScore, ...]:
+        """The first k of `ranked` without building the rest. distinct: one choice per token path, the first of each."""
+        if not distinct or bool(self.choices.distinct.all()):
+            return self.choices.pick(self.choices.order(k))
+        order = self.choices.order()
+        return self.choices.pick(order[self.choices.distinct[order]][:k])
+
+    def trie(self, limit: int = 60) -> TrieView:
+        """The heaviest `limit` nodes of the evaluated trie, and all of the winner's and the masked-greedy path."""
+        return view_of(
+            self.choices.trie,
+            self.choices.pieces,
+            limit=limit,
+            edge_logp=self.choices.edge_logp,
+            finished=self.choices.finished,
+            winner=self.index,
+            greedy=self.greedy_index,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready: `format`, kind "selection", winner (index), choices [{text, logp, score, probability, tokens: [{id,
+        logp, piece}], ...}] in the caller's order, rule, terminator, coverage, cost, certificate, signature.
+
+        -inf, inf and NaN become None. Pieces that are no UTF-8 have bytes replaced and listed under "bytes".
+        """
+        return {
+            "format": FORMAT_VERSION,
+            "kind": "selection",
+            "winner": self.index,
+            "text": self.text,
+            "logp": number(self.logp),
+            "score": number(self.score),
+            "probability": number(self.probability),
+            "margin": number(self.margin),
+            "is_tie": self.is_tie,
+            "coverage": number(self.coverage),
+            "wanted": [token.to_dict() for token in self.wanted],
+            "greedy": self.greedy_index,
+            "agrees_with_greedy": self.agrees_with_greedy,
+            "rule": self.rule,
+            "terminator": self.terminator,
+            **bytes_fields("healed", self.healed),
+            "log_heal": number(self.log_heal),
+            "heal_gap": number(self.heal_gap),
+            "certificate": plain(self.certificate),
+            "cost": plain(self.cost),
+            "signature": plain(self.signature),
+            "choices": self.choices.to_dicts(),
+        }
+
+    def __repr__(self) -> str:
+        tie = " (tie)" if self.is_tie else ""
+        head = f"Selection({_clip(self.text)}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
+        head += f"coverage={self.coverage:.3g}, rule={self.rule!r}, terminator={self.terminator!r})"
+        lines = [f"  {place}. {_line(choice)}" for place, choice in enumerate(self.top(_REPR_ROWS), start=1)]
+        rest = len(self.choices) - len(lines)
+        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks."""
+        shown = self.top(_HTML_ROWS)
+        return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=self._caption())
+
+    def _caption(self) -> str:
+        greedy = (
+            "" if self.agrees_with_greedy else f" · masked greedy picks {_clip(self.choices.texts[self.greedy_index])}"
+        )
+        return f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.rule} · {self.terminator}{greedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPlan:
+    """How a request is cut into tokens, and what will be evaluated; no model call is made.
+
+    prompt: tokens of the prompt alone, context: of the shared context, as (id, spelling), control tokens spelled too.
+    healed: bytes of the prompt encoded again with the choices. boundary, terminator: as will be used.
+    choices: the path of each choice after the context. boundary_shift: prompt tokens that each choice's encoding changes.
+    rows_prompt, rows_inner: rows to evaluate for the context and for the trie. rows_naive: for prompt + choice, one by one.
+    trie: the paths as a tree, without numbers (`view_of(trie, pieces, limit=...)`).
+    """
+
+    bos: int | None
+    prompt: tuple[tuple[int, str], ...]
+    context: tuple[tuple[int, str], ...]
+    healed: bytes
+    boundary: str
+    terminator: str
+    choices: tuple[tuple[tuple[int, str], ...], ...]
+    boundary_shift: tuple[int, ...]
+    n_trie_nodes: int
+    rows_prompt: int
+    rows_inner: int
+    rows_naive: int
+    trie: TrieView
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, with `format` and kind "token_plan"; the trie is left out: the paths say it all."""
+        return {
+            "format": FORMAT_VERSION,
+            "kind": "token_plan",
+            "bos": self.bos,
+            "prompt": _tokens(self.prompt),
+            "context": _tokens(self.context),
+            **bytes_fields("healed", self.healed),
+            "boundary": self.boundary,
+            "terminator": self.terminator,
+            "choices": [
+                {"tokens": _tokens(path), "boundary_shift": shift}
+                for path, shift in zip(self.choices, self.boundary_shift, strict=True)
+            ],
+            "n_trie_nodes": self.n_trie_nodes,
+            "rows_prompt": self.rows_prompt,
+            "rows_inner": self.rows_inner,
+            "rows_naive": self.rows_naive,
+        }
+
+
+def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
+    return [{"id": token, "text": text} for token, text in path]
+
+
+def _line(choice: ChoiceScore) -> str:
+    if choice.logp is None or choice.probability is None:
+        return f"{_clip(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
+    return f"{_clip(choice.text)}  p={choice.probability:.4f}  logp={choice.logp:.3f}"
+
+
+def _clip(text: str, limit: int = 48) -> str:
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")

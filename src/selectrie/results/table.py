@@ -1,0 +1,246 @@
+"""Scores of many choices as arrays; a `ChoiceScore` is made when somebody looks at it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from selectrie.errors import InternalError
+from selectrie.results.plain import bytes_fields, numbers
+from selectrie.results.records import ChoiceScore, TokenScore
+from selectrie.trie import TokenTrie
+from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, OffsetArray
+
+_PATHS = ("token", "parent", "path_node", "path_of")
+_COLUMNS = (
+    "logp",
+    "score",
+    "probability",
+    "probability_low",
+    "probability_high",
+    "logp_upper",
+    "logp_terminator",
+    "logp_local",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ChoiceTable(Sequence[ChoiceScore]):
+    """C scored choices in the caller's order: a `Sequence[ChoiceScore]` over arrays; no work per choice until one is read.
+
+    All arguments by name; arrays are viewed read-only, not copied. **NaN means "not finished"**; -inf is probability 0.
+
+    texts: the C choices as given. trie: the paths evaluated, `trie.path_of` has length C.
+    edge_logp: float64[N], log-probability of each edge given its parent; [0] is not read, NaN where not evaluated.
+    pieces: bytes of each token id (`Vocabulary.pieces`).
+    logp: float64[C], raw joint, terminator included, priors not, healed bytes taken off. Finalists of a near tie carry the
+    canonical values that settled it. NaN = pruned; `score` is NaN exactly there.
+    logp_upper: float64[C], equal to logp where finished, else a bound from above.
+    logp_terminator: float64[C], part of logp. score: float64[C], by the rule, prior included.
+    probability, probability_low, probability_high: float64[C]. logp_local: float64[C], NaN where not evaluated.
+    Choices with equal paths hold equal values in every column (the probability stands once per path, repeated here).
+    boundary_shift: int32[C].
+
+    first: int32[P], lowest index of the choices on each path (made here).
+
+    Raises `InternalError` where lengths disagree.
+    """
+
+    texts: Sequence[str]
+    trie: TokenTrie
+    edge_logp: FloatArray
+    pieces: Sequence[bytes]
+    logp: FloatArray
+    logp_upper: FloatArray
+    logp_terminator: FloatArray
+    score: FloatArray
+    probability: FloatArray
+    probability_low: FloatArray
+    probability_high: FloatArray
+    logp_local: FloatArray
+    boundary_shift: IntArray
+    first: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.texts)
+        lengths = {name: len(getattr(self, name)) for name in (*_COLUMNS, "boundary_shift")}
+        lengths["trie.path_of"] = len(self.trie.path_of)
+        wrong = [f"{name}[{length}]" for name, length in lengths.items() if length != n]
+        if wrong or len(self.edge_logp) != len(self.trie.token):
+            raise InternalError(f"{n} choices and {len(self.trie.token)} nodes, but {', '.join(wrong) or 'edge_logp'}")
+        for name in (*_COLUMNS, "edge_logp"):
+            object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name), dtype=np.float64)))
+        object.__setattr__(self, "boundary_shift", _frozen(np.asarray(self.boundary_shift, dtype=np.int32)))
+        first = np.zeros(len(self.trie.path_node), dtype=np.int32)
+        first[self.trie.path_of[::-1]] = np.arange(n - 1, -1, -1, dtype=np.int32)  # of repeats the last one stays
+        object.__setattr__(self, "first", _frozen(first))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> ChoiceScore: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ChoiceScore, ...]: ...
+    def __getitem__(self, index: int | slice) -> ChoiceScore | tuple[ChoiceScore, ...]:
+        if isinstance(index, slice):
+            return self.pick(range(*index.indices(len(self))))
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"choice {position} of {len(self)}")
+        return self._record(position % len(self))
+
+    def __eq__(self, other: object) -> bool:
+        """Equal texts, paths and bits in every column."""
+        if not isinstance(other, ChoiceTable):
+            return NotImplemented
+        mine, theirs = self.trie, other.trie
+        return (
+            tuple(self.texts) == tuple(other.texts)
+            and all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in _PATHS)
+            and all(
+                np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
+                for name in (*_COLUMNS, "edge_logp", "boundary_shift")
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((len(self), *self.texts[:8]))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} choices, {int(self.finished.sum())} scored>"
+
+    @property
+    def finished(self) -> BoolArray:
+        """bool[C]: scored to the end, not pruned."""
+        return np.asarray(~np.isnan(self.score))
+
+    @property
+    def distinct(self) -> BoolArray:
+        """bool[C]: the first choice on its path."""
+        return np.asarray(self.first[self.trie.path_of] == np.arange(len(self)))
+
+    def order(self, k: int | None = None) -> OffsetArray:
+        """int64[min(k, C)]: indices best first; exact ties by index, pruned ones last by their bound."""
+        n = len(self)
+        if k is not None and k < n // 4:
+            keys = np.where(np.isnan(self.score), -np.inf, self.score)
+            threshold = np.partition(keys, n - max(k, 1))[n - max(k, 1)]
+            if threshold > -np.inf:
+                near = np.flatnonzero(keys >= threshold)
+                return np.asarray(near[np.argsort(-keys[near], kind="stable")][:k], dtype=np.int64)
+        pruned = np.isnan(self.score)
+        worst_first = np.where(pruned, self.logp_upper, self.score)
+        return np.asarray(np.lexsort((-worst_first, pruned))[:k], dtype=np.int64)
+
+    def margin(self, index: int) -> float:
+        """Score of choice `index` minus the best of the finished choices on other paths; inf where there is none."""
+        path_of = self.trie.path_of
+        others = self.score[self.finished & (path_of != path_of[index])]
+        best = float(others.max(initial=-np.inf))
+        mine = float(self.score[index])
+        return 0.0 if mine == best else mine - best
+
+    def duplicates(self, index: int) -> tuple[int, ...]:
+        """Every index on the same path as choice `index`, in order."""
+        return tuple(np.flatnonzero(self.trie.path_of == self.trie.path_of[index]).tolist())
+
+    def pick(self, indices: Iterable[int]) -> tuple[ChoiceScore, ...]:
+        """Records of the choices named."""
+        return tuple(self._record(int(i)) for i in indices)
+
+    def _record(self, i: int) -> ChoiceScore:
+        path = int(self.trie.path_of[i])
+        first, text = int(self.first[path]), self.texts[i]
+        value = {name: float(getattr(self, name)[i]) for name in _COLUMNS}
+        pruned = np.isnan(value["score"])
+        return ChoiceScore(
+            index=i,
+            text=text,
+            duplicate_of=None if first == i else first,
+            logp=_known(value["logp"]),
+            logp_upper=value["logp_upper"],
+            logp_terminator=value["logp_terminator"],
+            score=_known(value["score"]),
+            probability=_known(value["probability"]),
+            probability_low=value["probability_low"],
+            probability_high=value["probability_high"],
+            logp_local=_known(value["logp_local"]),
+            tokens=() if pruned else self.tokens(path),
+            n_chars=len(text),
+            n_bytes=len(text.encode("utf-8", "surrogatepass")),
+            boundary_shift=int(self.boundary_shift[i]),
+        )
+
+    def tokens(self, path: int) -> tuple[TokenScore, ...]:
+        """The tokens of one path; NaN for edges that were not evaluated."""
+        nodes = []
+        node = int(self.trie.path_node[path])
+        while node != ROOT:
+            nodes.append(node)
+            node = int(self.trie.parent[node])
+        ids = self.trie.token[nodes[::-1]].tolist() if nodes else []
+        return tuple(
+            TokenScore(token, self.pieces[token], logp)
+            for token, logp in zip(ids, self.edge_logp[nodes[::-1]].tolist() if nodes else [], strict=True)
+        )
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """JSON-ready, in the caller's order; arrays are converted once, not per choice."""
+        first = self.first[self.trie.path_of]
+        index = np.arange(len(self))
+        columns: dict[str, list[Any]] = {name: numbers(getattr(self, name)) for name in _COLUMNS}
+        duplicate_of = first.astype(object)
+        duplicate_of[first == index] = None
+        columns["duplicate_of"] = duplicate_of.tolist()
+        columns["boundary_shift"] = self.boundary_shift.tolist()
+        rows = zip(*columns.values(), strict=True)
+        return [
+            {"text": text, **dict(zip(columns, row, strict=True)), "tokens": tokens}
+            for text, row, tokens in zip(self.texts, rows, self._token_dicts(), strict=True)
+        ]
+
+    def _token_dicts(self) -> list[list[dict[str, object]]]:
+        """Tokens of each choice; empty where pruned."""
+        nodes, offsets = _path_nodes(self.trie)
+        shown = self.finished.tolist()
+        bounds, path_of = offsets.tolist(), self.trie.path_of.tolist()
+        ids, logps = self.trie.token[nodes].tolist(), numbers(self.edge_logp[nodes])
+        spelled = {token: bytes_fields("piece", self.pieces[token]) for token in set(ids)}
+        return [
+            [
+                {"id": ids[j], "logp": logps[j], **spelled[ids[j]]}
+                for j in range(bounds[p], bounds[p + 1] if seen else 0)
+            ]
+            for p, seen in zip(path_of, shown, strict=True)
+        ]
+
+
+def _path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
+    """Nodes of every path from below the root to its end, flat, and int64[P+1] offsets; one pass per depth."""
+    lengths = trie.depth[trie.path_node].astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    nodes = np.empty(int(offsets[-1]), dtype=np.int32)
+    alive = np.flatnonzero(lengths)
+    current = trie.path_node[alive]
+    at = offsets[1:][alive] - 1
+    while len(current):
+        nodes[at] = current
+        current = trie.parent[current]
+        below = current != ROOT
+        current, at = current[below], at[below] - 1
+    return nodes, offsets
+
+
+def _frozen(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _known(x: float) -> float | None:
+    return None if np.isnan(x) else x

@@ -1,0 +1,116 @@
+"""The part of a trie worth showing, as a record that reports can draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.trie import TokenTrie
+from selectrie.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class TrieView:
+    """The evaluated trie for reports, parallel tuples over the nodes shown, parents first; node 0 is the shared context.
+
+    parent: place in these tuples, -1 for node 0. piece: bytes of the edge's token, b"" for node 0.
+    logp: of the edge, None where not evaluated. logp_prefix: from the shared context (0 at node 0).
+    choice: first index of the choices that end here, or None. on_winner, on_greedy: on the joint winner's or the
+    masked-greedy path. pruned: no choice at or below was scored to its end.
+    n_choices: choices at or below, duplicates counted; hidden nodes are counted in their ancestors.
+    """
+
+    parent: tuple[int, ...]
+    piece: tuple[bytes, ...]
+    logp: tuple[float | None, ...]
+    logp_prefix: tuple[float | None, ...]
+    choice: tuple[int | None, ...]
+    n_choices: tuple[int, ...]
+    on_winner: tuple[bool, ...]
+    on_greedy: tuple[bool, ...]
+    pruned: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+def view_of(
+    trie: TokenTrie,
+    pieces: Sequence[bytes],
+    *,
+    limit: int,
+    edge_logp: FloatArray | None = None,
+    finished: BoolArray | None = None,
+    winner: int | None = None,
+    greedy: int | None = None,
+) -> TrieView:
+    """The `limit` heaviest nodes with their ancestors, and all of the winner's and the masked-greedy path.
+
+    Heaviest = largest log-probability from the shared context; nodes not evaluated follow, those with more choices first.
+    edge_logp: float64[N], NaN where not evaluated; None before any model call. finished: bool[C]; None = nothing is
+    pruned. winner, greedy: choice indices or None.
+    """
+    edge = np.full(len(trie.token), np.nan) if edge_logp is None else edge_logp.copy()
+    edge[ROOT] = 0.0
+    prefix = trie.accumulate(edge)
+    counts = np.concatenate(([0], np.cumsum(np.bincount(trie.path_of, minlength=len(trie.path_node)))))
+    n_choices = counts[trie.first_path + trie.n_paths] - counts[trie.first_path]
+    on_winner, on_greedy = _path_mask(trie, winner), _path_mask(trie, greedy)
+    shown = _shown(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
+    place = np.full(len(trie.token), NO_NODE)
+    place[shown] = np.arange(len(shown))
+    first = np.zeros(len(trie.path_node), dtype=np.int64)
+    first[trie.path_of[::-1]] = np.arange(len(trie.path_of) - 1, -1, -1)
+    tokens, ends = trie.token[shown].tolist(), trie.end_path[shown].tolist()
+    return TrieView(
+        parent=(NO_NODE, *place[trie.parent[shown[1:]]].tolist()),
+        piece=(b"", *(pieces[token] for token in tokens[1:])),
+        logp=(None, *_known(edge[shown[1:]])),
+        logp_prefix=tuple(_known(prefix[shown])),
+        choice=tuple(int(first[end]) if end >= 0 else None for end in ends),
+        n_choices=tuple(n_choices[shown].tolist()),
+        on_winner=tuple(on_winner[shown].tolist()),
+        on_greedy=tuple(on_greedy[shown].tolist()),
+        pruned=tuple(_pruned(trie, finished)[shown].tolist()),
+    )
+
+
+def _path_mask(trie: TokenTrie, choice: int | None) -> BoolArray:
+    mask = np.zeros(len(trie.token), dtype=np.bool_)
+    if choice is None:
+        return mask
+    node = int(trie.path_node[trie.path_of[choice]])
+    while node != NO_NODE:
+        mask[node] = True
+        node = int(trie.parent[node])
+    return mask
+
+
+def _shown(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: BoolArray, limit: int) -> IntArray:
+    """Nodes to show, in depth-first order and closed under parents."""
+    chosen = always.copy()
+    chosen[ROOT] = True
+    heaviest = np.lexsort((-n_choices, -weight))
+    free = max(0, limit - int(chosen.sum()))
+    chosen[heaviest[~chosen[heaviest]][:free]] = True
+    nodes = trie.parent[chosen]
+    while len(nodes):  # rounding can put a node before its parent, which must be shown all the same
+        nodes = np.unique(nodes[nodes != NO_NODE])
+        chosen[nodes] = True
+        nodes = trie.parent[nodes]
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def _pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
+    if finished is None:
+        return np.zeros(len(trie.token), dtype=np.bool_)
+    done = np.zeros(len(trie.path_node), dtype=np.int64)
+    done[trie.path_of[finished]] = 1
+    total = np.concatenate(([0], np.cumsum(done)))
+    return np.asarray(total[trie.first_path + trie.n_paths] == total[trie.first_path])
+
+
+def _known(x: Iterable[float]) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in x]
