@@ -113,3 +113,4 @@ class ModelIdentity:
     backend: str
     build: str
     processor: str
+    precision: str = Precision.EXACT.value

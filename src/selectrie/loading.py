@@ -1,0 +1,115 @@
+"""From a path, `hf:owner/repo/file.gguf`, or a `llama_cpp.Llama` to an engine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from selectrie.engine import Engine
+from selectrie.errors import MissingExtraError, ModelFileError, OptionError
+from selectrie.options import one_of
+from selectrie.selfcheck import SelfCheck
+from selectrie.types import ModelIdentity, Precision
+
+if TYPE_CHECKING:
+    import llama_cpp
+
+logger = logging.getLogger(__name__)
+
+HUB_PREFIX = "hf:"
+
+
+def load(
+    source: str | os.PathLike[str] | llama_cpp.Llama,
+    *,
+    n_ctx: int | None = None,
+    n_batch: int = 512,
+    n_threads: int | None = None,
+    n_gpu_layers: int = 0,
+    precision: str = "exact",
+    verbose: bool = False,
+) -> Engine:
+    """Load a model and return its engine; a context manager that closes it.
+
+    source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared.
+    n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
+    rows a call. n_threads: default one per core. n_gpu_layers: -1 for all. verbose: llama.cpp's own log on stderr.
+
+    Raises `ModelFileError`, `UnsupportedModelError`, `MissingExtraError`, `OptionError`.
+    """
+    from selectrie.backends.llama_cpp import LlamaOptions, open_model
+
+    one_of("precision", precision, tuple(p.value for p in Precision))
+    options = LlamaOptions(
+        n_ctx=n_ctx,
+        n_batch=n_batch,
+        n_threads=n_threads,
+        n_gpu_layers=n_gpu_layers,
+        precision=Precision(precision),
+        verbose=verbose,
+    )
+    if isinstance(source, str) and source.startswith(HUB_PREFIX):
+        source = download(source)
+    model = open_model(source, options)
+    checks = SelfCheckFile(Path.home() / ".cache" / "selectrie" / "selfcheck.json")
+    identity = model.identity
+    return Engine(model, check=checks.get(identity), on_check=lambda check: checks.put(identity, check))
+
+
+def download(source: str) -> Path:
+    """The local file of `hf:owner/repo/file.gguf`, through huggingface_hub and its cache."""
+    parts = source.removeprefix(HUB_PREFIX).split("/", 2)
+    if len(parts) < 3 or not all(parts):
+        raise OptionError("model", source, "hf:owner/repo/file.gguf")
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(source, "hf") from error
+    try:
+        return Path(huggingface_hub.hf_hub_download("/".join(parts[:2]), parts[2]))
+    except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelFileError(
+            source, f"cannot be downloaded and is not in the cache ({reason}); check the name and the network, or pass a local file"
+        ) from error
+
+
+class SelfCheckFile:
+    """Self-checks already made, by model, build, processor and precision; a file that can be deleted at any time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, identity: ModelIdentity) -> SelfCheck | None:
+        entry = self._read().get(_key(identity))
+        try:
+            return None if entry is None else SelfCheck(**entry)
+        except TypeError:
+            return None
+
+    def put(self, identity: ModelIdentity, check: SelfCheck) -> None:
+        """Add a check; a cache that cannot be written is no error."""
+        entries = self._read() | {_key(identity): asdict(check)}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, suffix=".tmp", delete=False) as file:
+                json.dump(entries, file, indent=1)
+            Path(file.name).replace(self._path)
+        except OSError as error:
+            logger.debug("cannot write %s: %s", self._path, error)
+
+    def _read(self) -> dict[str, dict[str, float]]:
+        try:
+            entries = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return entries if isinstance(entries, dict) else {}
+
+
+def _key(identity: ModelIdentity) -> str:
+    return "|".join((identity.digest, identity.build, identity.processor, identity.precision))
