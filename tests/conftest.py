@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from make_model import make_model
 
 TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
