@@ -47,9 +47,13 @@ def q8_0(rng: np.random.Generator, rows: int, columns: int, deviation: float) ->
 
 
 def q4_0(rng: np.random.Generator, rows: int, columns: int, deviation: float) -> Bytes:
-    """Blocks of 32: scale (half), 16 bytes of two nibbles. Weight = scale * (q - 8)."""
+    """Blocks of 32: scale (half), 16 bytes of two nibbles. Weight = scale * (q - 8).
+
+    Every other scale is negative: q - 8 has mean -0.5, a tenth of the deviation, which would add up over a row.
+    """
     blocks = np.empty((rows * columns // 32, 18), dtype=np.uint8)
-    blocks[:, :2] = _half(deviation / UNIFORM_INT4)
+    blocks[::2, :2] = _half(deviation / UNIFORM_INT4)
+    blocks[1::2, :2] = _half(-deviation / UNIFORM_INT4)
     blocks[:, 2:] = _random(rng, len(blocks), 16)
     return blocks.reshape(rows, -1)
 

@@ -1,0 +1,113 @@
+"""The generated models are what the rest of the suite takes them for."""
+
+from __future__ import annotations
+
+import llama_cpp
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, GGUFReader, dequantize
+
+import byte_bpe
+import random_blocks
+from make_model import LOGIT_DEVIATION, QUANTISATIONS, make_model
+
+AWKWARD = ("card arrival", " Paris 🤗 é 漢字\n\n  x=1;\t42 1234 don't", "<|im_end|>", "a\x00b", "  ")
+
+
+@pytest.fixture(scope="module", params=QUANTISATIONS)
+def loaded(request, tiny_model):
+    """Each generated model, opened by llama.cpp."""
+    model = llama_cpp.Llama(str(tiny_model(request.param)), n_ctx=256, n_threads=1, logits_all=True, verbose=False)
+    yield model
+    model.close()
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_text_survives_tokenisation(loaded, text):
+    """Any text comes back from its tokens byte for byte, control tokens in it stay text."""
+    tokens = loaded.tokenize(text.encode(), add_bos=False, special=False)
+    assert loaded.detokenize(tokens) == text.encode()
+    assert max(tokens) < loaded.n_vocab() - len(byte_bpe.CONTROL)
+
+
+def test_the_distribution_has_a_spread_of_a_few_nats(loaded):
+    """Logits spread like a trained model's: neither flat nor certain, and repeating oneself is not favoured."""
+    tokens = loaded.tokenize(b"Once upon a time there was a little girl", add_bos=True)
+    loaded.reset()
+    loaded.eval(tokens)
+    logits = np.array(loaded.scores[: len(tokens)])
+    assert 0.7 * LOGIT_DEVIATION < logits.std(axis=1).mean() < 1.3 * LOGIT_DEVIATION
+    assert (logits.argmax(axis=1) == tokens).mean() < 0.5
+
+
+def test_special_tokens_and_the_chat_template_are_there(loaded):
+    """BOS is added once, two tokens end a generation, and the template is ChatML."""
+    vocabulary = llama_cpp.llama_model_get_vocab(loaded._model.model)
+    ends = [i for i in range(loaded.n_vocab()) if llama_cpp.llama_vocab_is_eog(vocabulary, i)]
+    begin, end_of_text, start, end = range(loaded.n_vocab() - 4, loaded.n_vocab())
+    assert ends == [end_of_text, end]
+    assert loaded.tokenize(b"a")[0] == begin
+    assert loaded.tokenize(b"<|im_start|>", add_bos=False, special=True) == [start]
+    assert "<|im_start|>" in loaded.metadata["tokenizer.chat_template"]
+
+
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
+def test_the_same_arguments_give_the_same_bytes(tmp_path, tiny_model, quantisation):
+    """A model is reproducible; another seed is another model with the same tokenizer."""
+    shape = "wide" if quantisation.startswith("q4") else "tiny"
+    again = make_model(tmp_path / "again.gguf", shape=shape, quantisation=quantisation, seed=1)
+    other = make_model(tmp_path / "other.gguf", shape=shape, quantisation=quantisation, seed=2)
+    assert again.read_bytes() == tiny_model(quantisation).read_bytes()
+    assert again.stat().st_size == other.stat().st_size
+    assert again.read_bytes() != other.read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(random_blocks.FORMATS))
+def test_blocks_have_the_deviation_asked_for(name):
+    """Read back by the reference de-quantiser, weights have mean 0 and the standard deviation asked for."""
+    data = random_blocks.FORMATS[name](np.random.default_rng(1), 64, 1024, 0.5)
+    weights = dequantize(data, GGMLQuantizationType[name]).reshape(64, 1024)
+    assert weights.shape == (64, 1024)
+    assert weights.std() == pytest.approx(0.5, rel=0.02)
+    assert abs(weights.mean()) < 0.02
+
+
+def test_merges_build_every_token():
+    """Each learned token is one merge of two earlier ones, and ids follow the ranks: what a BPE tokenizer relies on."""
+    vocabulary = byte_bpe.build(2_000)
+    known = set(byte_bpe.byte_characters())
+    for merge, token in zip(vocabulary.merges, vocabulary.tokens[256:], strict=False):
+        left, right = merge.split(" ")
+        assert left in known
+        assert right in known
+        assert left + right == token
+        known.add(token)
+    assert len(vocabulary.tokens) == len(set(vocabulary.tokens)) == 2_000
+
+
+def test_words_of_the_text_are_whole_tokens():
+    """Common words are one token each, others are several."""
+    tokens = set(byte_bpe.build(4_000).tokens)
+    assert {byte_bpe.spell(word) for word in (" card", " payment", " exchange", " the")} <= tokens
+    assert byte_bpe.spell(" leatherworking") not in tokens
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"shape": "huge"}, "shape='huge': expected one of tiny"),
+        ({"quantisation": "q3"}, "quantisation='q3': expected one of f32"),
+        ({"quantisation": "q4_k_m"}, "needs rows of 256 weights"),
+    ],
+)
+def test_arguments_are_checked(tmp_path, arguments, message):
+    """What cannot be written is refused before a file is made."""
+    with pytest.raises(ValueError, match=message):
+        make_model(tmp_path / "x.gguf", **arguments)
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_names_say_that_the_weights_are_random(tiny_model):
+    """Nobody takes such a file for a trained model."""
+    fields = GGUFReader(tiny_model("f32")).fields
+    assert "random weights" in bytes(fields["general.description"].parts[-1]).decode()
