@@ -19,7 +19,7 @@ class TrieView:
     logp: of the edge, None where not evaluated. logp_prefix: from the shared context (0 at node 0).
     choice: first index of the choices that end here, or None. on_winner, on_greedy: on the joint winner's or the
     masked-greedy path. pruned: no choice at or below was scored to its end.
-    n_choices: choices at or below, duplicates counted; hidden nodes are counted in their ancestors.
+    n_choices: choices at or below, duplicates counted. n_hidden: of these, choices in children that are not shown.
     """
 
     parent: tuple[int, ...]
@@ -28,6 +28,7 @@ class TrieView:
     logp_prefix: tuple[float | None, ...]
     choice: tuple[int | None, ...]
     n_choices: tuple[int, ...]
+    n_hidden: tuple[int, ...]
     on_winner: tuple[bool, ...]
     on_greedy: tuple[bool, ...]
     pruned: tuple[bool, ...]
@@ -55,7 +56,8 @@ def view_of(
     edge = np.full(len(trie.token), np.nan) if edge_logp is None else edge_logp.copy()
     edge[ROOT] = 0.0
     prefix = trie.accumulate(edge)
-    counts = np.concatenate(([0], np.cumsum(np.bincount(trie.path_of, minlength=len(trie.path_node)))))
+    on_path = np.bincount(trie.path_of, minlength=len(trie.path_node))
+    counts = np.concatenate(([0], np.cumsum(on_path)))
     n_choices = counts[trie.first_path + trie.n_paths] - counts[trie.first_path]
     on_winner, on_greedy = _path_mask(trie, winner), _path_mask(trie, greedy)
     shown = _shown(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
@@ -63,14 +65,17 @@ def view_of(
     place[shown] = np.arange(len(shown))
     first = np.zeros(len(trie.path_node), dtype=np.int64)
     first[trie.path_of[::-1]] = np.arange(len(trie.path_of) - 1, -1, -1)
-    tokens, ends = trie.token[shown].tolist(), trie.end_path[shown].tolist()
+    tokens, ends = trie.token[shown].tolist(), trie.end_path[shown]
+    hidden = n_choices[shown] - np.where(ends >= 0, on_path[ends], 0)
+    np.subtract.at(hidden, place[trie.parent[shown[1:]]], n_choices[shown[1:]])
     return TrieView(
         parent=(NO_NODE, *place[trie.parent[shown[1:]]].tolist()),
         piece=(b"", *(pieces[token] for token in tokens[1:])),
         logp=(None, *_known(edge[shown[1:]])),
         logp_prefix=tuple(_known(prefix[shown])),
-        choice=tuple(int(first[end]) if end >= 0 else None for end in ends),
+        choice=tuple(int(first[end]) if end >= 0 else None for end in ends.tolist()),
         n_choices=tuple(n_choices[shown].tolist()),
+        n_hidden=tuple(hidden.tolist()),
         on_winner=tuple(on_winner[shown].tolist()),
         on_greedy=tuple(on_greedy[shown].tolist()),
         pruned=tuple(_pruned(trie, finished)[shown].tolist()),

@@ -1,0 +1,1 @@
+"""Results for readers: `terminal` for people, `formats` for programs."""

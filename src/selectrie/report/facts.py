@@ -1,0 +1,155 @@
+"""What a result says about itself, in sentences: pairs of a name and a sentence, warnings first marked by "!"."""
+
+from __future__ import annotations
+
+import math
+
+from selectrie.report.words import count, probability, quoted, quoted_bytes
+from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan
+from selectrie.types import Cost
+
+LOW_COVERAGE = 0.01
+"""Below it the set holds so little of the model's belief that something is usually wrong with prompt or choices."""
+
+CAUSES = (
+    "Usual causes: choices without the leading space the prompt calls for; a chat model asked without its template "
+    "(--system, --chat); a model that thinks before it answers."
+)
+
+
+def selection_facts(selection: Selection) -> list[tuple[str, str]]:
+    """Winner, warnings, coverage, masked greedy, proof, cost, what the numbers are."""
+    return [
+        ("winner", _winner(selection)),
+        *_warnings(selection),
+        ("coverage", _coverage(selection)),
+        ("greedy", _greedy(selection)),
+        ("proof", _proof(selection.certificate, selection.signature)),
+        ("cost", cost_sentence(selection.cost)),
+        ("scored by", f"{selection.rule} · {selection.terminator} · {signature_words(selection.signature)}"),
+        *_healed(selection.healed, selection.log_heal, selection.heal_gap),
+    ]
+
+
+def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
+    """Log-probability, tokens, cost."""
+    mean = score.logp / max(1, len(score.tokens))
+    return [
+        ("text", quoted(score.text)),
+        ("logp", f"{score.logp:.4f} nats over {count(len(score.tokens), 'token')} ({mean:.4f} a token)"),
+        (
+            "greedy",
+            "every token was the most probable one"
+            if score.is_greedy
+            else "greedy decoding would write something else",
+        ),
+        ("cost", cost_sentence(score.cost)),
+        ("precision", signature_words(score.signature)),
+        *_healed(score.healed, score.log_heal, score.heal_gap),
+    ]
+
+
+def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
+    """How a request is cut, and what it will take."""
+    shared = f"{plan.rows_prompt} for the context, {plan.rows_inner} for the trie"
+    moved = sum(shift > 0 for shift in plan.boundary_shift)
+    facts = [
+        ("BOS", "none: the model says that none is added" if plan.bos is None else f"token {plan.bos}, put first"),
+        (
+            "boundary",
+            plan.boundary + (f"; {count(moved, 'choice')} would change the prompt's own tokens" if moved else ""),
+        ),
+        ("terminator", plan.terminator),
+        ("trie", f"{count(plan.n_trie_nodes, 'node')} for {count(len(plan.choices), 'choice')}"),
+        ("rows", f"{plan.rows_prompt + plan.rows_inner}: {shared}; one by one {plan.rows_naive}"),
+    ]
+    return facts + _healed(plan.healed, None, 0.0)
+
+
+def cost_sentence(cost: Cost) -> str:
+    """Rows and calls beside what evaluating prompt + choice one by one would take."""
+    if not cost.rows:
+        return f"no row: everything was held already; one by one {cost.rows_naive} rows"
+    ratio = f" ({cost.rows_naive / cost.rows:.1f} ×)" if cost.rows_naive else ""
+    extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
+    extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
+    work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
+    return f"{work}; one by one {cost.rows_naive} rows{ratio}; {cost.decode_s:.3f} s in the model"
+
+
+def signature_words(signature: Signature) -> str:
+    """Precision and how far layout can move a number."""
+    if signature.tolerance is None:
+        return f"{signature.precision} (tolerance not measured)"
+    return f"{signature.precision} (± {signature.tolerance:.2g} nats a row)"
+
+
+def _winner(selection: Selection) -> str:
+    alone = math.isinf(selection.margin)
+    margin = "no other choice" if alone else f"ahead by {selection.margin:.3f} nats"
+    return f"{quoted(selection.text)}   p {probability(selection.probability)}   {margin}"
+
+
+def _warnings(selection: Selection) -> list[tuple[str, str]]:
+    warnings = []
+    if selection.is_tie:
+        warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
+    if not selection.certificate.proved:
+        warnings.append(("! not proved", _open(selection.certificate)))
+    if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
+        wanted = ", ".join(f"{quoted(token.label)} ({math.exp(token.logp):.2f})" for token in selection.wanted)
+        instead = f"It expects {wanted}. " if wanted else ""
+        warnings.append(("! coverage", f"the model expects something else than these choices. {instead}{CAUSES}"))
+    return warnings
+
+
+def _coverage(selection: Selection) -> str:
+    least = "at least " if selection.certificate.open_mass > 0 else ""
+    return f"{least}{probability(selection.coverage)} of the model's belief is in the set"
+
+
+def _greedy(selection: Selection) -> str:
+    if selection.agrees_with_greedy:
+        return "agrees: masked greedy decoding picks the same"
+    other = selection.choices[selection.greedy_index]
+    p = "" if other.probability is None else f" (p {probability(other.probability)})"
+    return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
+
+
+def _open(certificate: Certificate) -> str:
+    gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
+    return f"the search stopped early; a choice not scored to its end may be ahead{gap}"
+
+
+def _proof(certificate: Certificate, signature: Signature) -> str:
+    nodes = f"{count(certificate.nodes_evaluated, 'inner node')} of {certificate.nodes_inner}"
+    if certificate.method == "exhaustive":
+        words = f"every choice scored, {nodes}"
+    elif certificate.proved:
+        gap = (
+            f", the rest at least {certificate.bound_gap:.3f} nats behind"
+            if math.isfinite(certificate.bound_gap)
+            else ""
+        )
+        words = f"proved with {nodes}{gap}"
+    else:
+        words = f"none: {nodes} evaluated"
+    if certificate.n_settled:
+        words += f"; {count(certificate.n_settled, 'near tie')} settled"
+    if not certificate.settled:
+        why = "in fast precision" if signature.precision == "fast" else "more than 16 within tolerance"
+        words += f"; near ties not settled ({why})"
+    return words
+
+
+def _healed(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:
+    if not healed:
+        return []
+    logp = "" if log_heal is None else f" (logp {log_heal:.3f}, taken off every choice"
+    gap = f", within {heal_gap:.2g}" if heal_gap else ""
+    return [
+        (
+            "healed",
+            f"{quoted_bytes(healed)} of the prompt is encoded again with the choices{logp}{gap}{')' if logp else ''}",
+        )
+    ]
