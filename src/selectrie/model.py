@@ -55,7 +55,7 @@ class Rows:
     def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
         """Log-probabilities, float64, of `token_ids` after wanted nodes `i`; the two broadcast against each other."""
         rows, ids = np.broadcast_arrays(np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64))
-        return self._matrix[self._index[rows], ids].astype(np.float64) - self._normalisers()[rows]
+        return np.asarray(self._matrix[self._index[rows], ids] - self._normalisers()[rows], dtype=np.float64)
 
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
         """Log of the summed probability of `token_ids` (distinct) after wanted node i; -inf for none."""
@@ -75,13 +75,22 @@ class Rows:
 
     def logits(self, i: int) -> LogitArray:
         """Raw float32[V] of wanted node i; a view."""
-        return self._matrix[self._index[i]]
+        row: LogitArray = self._matrix[self._index[i]]
+        return row
 
     def slice(self, start: int, stop: int) -> Rows:
         """The wanted nodes start..stop as a view on the same buffer; a broken row outside it does no harm."""
         part = Rows(self._matrix, self._index[start:stop])
         if self._logsumexp is not None:
             part._logsumexp = self._logsumexp[start:stop]
+        return part
+
+    def take(self, order: ArrayLike) -> Rows:
+        """The wanted nodes `order`, int[n], as a view that shares this one's buffer and normalisers."""
+        picked = np.asarray(order, dtype=np.int64)
+        part = Rows(self._matrix, self._index[picked])
+        if self._logsumexp is not None:
+            part._logsumexp = self._logsumexp[picked]
         return part
 
     def copy(self) -> Rows:

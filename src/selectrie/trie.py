@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from selectrie.errors import OptionError
-from selectrie.types import NO_NODE, NO_PATH, NO_TOKEN, BoolArray, FloatArray, IntArray, OffsetArray
+from selectrie.types import NO_PATH, NO_TOKEN, BoolArray, FloatArray, IntArray, OffsetArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -58,8 +58,8 @@ class TokenTrie:
 
         # Each path adds the nodes after what it shares with the path before it: a chain, numbered on.
         shared, lengths, first_token = shared[is_new], lengths[is_new], offsets[:-1][order[is_new]]
-        chain_end = np.cumsum(lengths - shared) + 1
-        chain_start = chain_end - (lengths - shared)
+        chain_end: OffsetArray = np.cumsum(lengths - shared, dtype=np.int64) + 1
+        chain_start = chain_end - lengths + shared
         n_nodes = int(chain_end[-1]) if len(chain_end) else 1
         chain = np.repeat(np.arange(len(lengths)), lengths - shared)
         depth = np.zeros(n_nodes, dtype=np.int32)
@@ -115,7 +115,7 @@ class TokenTrie:
         total = np.array(edge, dtype=np.float64)
         by_depth = np.argsort(self.depth, kind="stable")
         bounds = np.cumsum(np.bincount(self.depth))
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, stop in pairwise(bounds):
             level = by_depth[start:stop]
             total[level] += total[self.parent[level]]
         return total
@@ -170,7 +170,7 @@ def _check_flat(tokens: IntArray, offsets: OffsetArray) -> None:
         raise OptionError("tokens", int(tokens.min()), "token ids of at least 0")
 
 
-def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[OffsetArray, OffsetArray]:
     """Order of the sequences by their tokens (stable, a prefix first), and how many each shares with the one before it.
 
     Radix sort from the first token on: at each depth only groups of sequences that are still equal are sorted, so a long
@@ -203,15 +203,16 @@ def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[NDArray[np.
     return order, shared
 
 
-def _latest_at_depth(depth: IntArray, wanted: IntArray, before: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The last node of depth `wanted` that stands before node `before`: its ancestor in depth-first order."""
+def _latest_at_depth(depth: IntArray, wanted: IntArray, before: OffsetArray) -> OffsetArray:
+    """int64[]: the last node of depth `wanted` that stands before node `before`: its ancestor in depth-first order."""
     key = depth.astype(np.int64) * len(depth) + np.arange(len(depth))
     key.sort()
     at = np.searchsorted(key, wanted.astype(np.int64) * len(depth) + before) - 1
-    return key[at] % len(depth)
+    found: OffsetArray = key[at] % len(depth)
+    return found
 
 
-def _subtree_stops(parent: IntArray, child: IntArray) -> NDArray[np.int64]:
+def _subtree_stops(parent: IntArray, child: IntArray) -> OffsetArray:
     """int64[N]: first node after each node's subtree: its next sibling, or else where its parent's subtree stops.
 
     The climb to the first ancestor with a next sibling is done for all nodes at once by doubling.
@@ -225,8 +226,10 @@ def _subtree_stops(parent: IntArray, child: IntArray) -> NDArray[np.int64]:
     while True:
         further = climb[climb]
         if np.array_equal(further, climb):
-            return stop[climb]
+            break
         climb = further
+    result: OffsetArray = stop[climb]
+    return result
 
 
 def _counts_before(marked: BoolArray) -> IntArray:

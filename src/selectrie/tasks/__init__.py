@@ -7,14 +7,15 @@ for its whole life (a released number is not used again). Somebody else turns th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from selectrie.errors import ProtocolError
 from selectrie.model import Model, Rows, rounds
-from selectrie.types import BoolArray, IntArray, Room
+from selectrie.types import NO_NODE, BoolArray, IntArray, Room
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -34,7 +35,7 @@ class Ask:
     tokens: IntArray
     wanted: BoolArray
     keep: BoolArray
-    release: IntArray = NOTHING
+    release: IntArray = field(default_factory=NOTHING.copy)
 
 
 class Task(Protocol[R_co]):
@@ -76,5 +77,101 @@ R = TypeVar("R")
 
 
 def run(task: Task[R], model: Model) -> R:
-    """Work one task off on a model nobody else uses, and drop its nodes: the short version that tests use."""
-    raise NotImplementedError
+    """Work one task off on a model nobody else uses, and drop its nodes: the short version that tests use.
+
+    Raises what the model raises, and `ProtocolError` where the task asks for parents it does not hold.
+    """
+    limits = model.limits
+    n_states = 1 if limits.kind.forks else 0  # a forking model keeps the prompt's state beside those of the task
+    room = Room(limits.rows_per_call, limits.nodes - len(task.prompt), limits.branches - n_states)
+    held, rows = _prefill(task.prompt, model)
+    local = held[-1:]  # node of each local row
+    try:
+        task.tell(rows)
+        while (ask := task.ask(room)) is not None:
+            leaving = [local[row] for row in ask.release.tolist()]
+            for row in ask.release.tolist():
+                local[row] = NO_NODE
+            model.release(np.array(leaving, dtype=np.int32), forget=True)
+            nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
+            local.extend(nodes.tolist())
+            task.tell(rows)
+        return task.result()
+    finally:
+        model.release(np.array([*held[:-1], *(node for node in local if node != NO_NODE)], dtype=np.int32), forget=True)
+
+
+def extend_in_rounds(
+    model: Model, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray
+) -> tuple[IntArray, Rows]:
+    """`Model.extend` for a call that a forking model may have to take in several rounds (`model.rounds`).
+
+    Nodes that carry later rounds are kept for them. Returns the nodes and copies of the wanted rows, in order of the call.
+    Where a round fails, the nodes of earlier rounds are given back.
+    """
+    in_round = rounds(parents, keep) if model.limits.kind.forks else np.zeros(len(parents), dtype=np.int32)
+    if not in_round.any():
+        extension = model.extend(parents, tokens, wanted, keep)
+        return extension.nodes, extension.rows
+    inside = np.flatnonzero(parents < 0)
+    carries = keep.copy()
+    carries[~parents[inside[in_round[inside] != in_round[~parents[inside]]]]] = True
+    nodes = np.full(len(parents), NO_NODE, dtype=np.int32)
+    parts, order = [], []
+    try:
+        for turn in range(int(in_round.max()) + 1):
+            elements = np.flatnonzero(in_round == turn)
+            up = _within_round(parents, elements, nodes)
+            extension = model.extend(up, tokens[elements], wanted[elements], carries[elements])
+            nodes[elements] = extension.nodes
+            parts.append(extension.rows.copy())
+            order.append(elements[wanted[elements]])
+    except BaseException:
+        model.release(nodes[nodes != NO_NODE], forget=True)
+        raise
+    return nodes, Rows.stack(parts).take(np.argsort(np.concatenate(order)))
+
+
+def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
+    """Parents of some elements of a call: nodes where known by now, `~k` for the k-th of these elements otherwise."""
+    up: IntArray = parents[elements].copy()
+    inside = np.flatnonzero(up < 0)
+    targets = ~up[inside]
+    known = nodes[targets]
+    up[inside] = np.where(known != NO_NODE, known, ~np.searchsorted(elements, targets).astype(np.int32))
+    return up
+
+
+def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
+    """Local rows -> nodes; `~j` stays."""
+    result: IntArray = parents.copy()
+    outside = parents >= 0
+    if outside.any() and int(parents.max()) >= len(local):
+        raise ProtocolError(f"asked for a child of row {int(parents.max())}; there are {len(local)}")
+    result[outside] = np.array(local, dtype=np.int32)[parents[outside]]
+    if (result[outside] == NO_NODE).any():
+        raise ProtocolError("asked for a child of a row that was released")
+    return result
+
+
+def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
+    """Evaluate the prompt, cut to the model's rows per call: nodes held, the last one its end, and the end's row."""
+    if len(prompt) == 0:
+        raise ProtocolError("a task needs a prompt of at least one token")
+    node, depth = model.find(prompt[:-1])
+    held = [node]
+    rows_per_call = model.limits.rows_per_call
+    rows = Rows(np.empty((0, 0), dtype=np.float32))
+    try:
+        for start in range(depth, len(prompt), rows_per_call):
+            part = prompt[start : start + rows_per_call]
+            parents = ~np.arange(-1, len(part) - 1, dtype=np.int32)
+            parents[0] = held[-1]
+            is_last = np.arange(len(part)) == len(part) - 1
+            extension = model.extend(parents, part, is_last & (start + len(part) == len(prompt)), is_last)
+            held.extend(extension.nodes.tolist())
+            rows = extension.rows
+    except BaseException:
+        model.release(np.array(held, dtype=np.int32), forget=True)
+        raise
+    return held, rows

@@ -1,0 +1,313 @@
+"""`check_model`: the laws of the model port, tried on any model by random work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.errors import CapacityError, DecodeError, NodeError, SelectrieError, TokenRangeError
+from selectrie.model import Model, Rows
+from selectrie.tasks import extend_in_rounds
+from selectrie.types import ROOT, BoolArray, FloatArray, IntArray
+
+Path = tuple[int, ...]
+
+_N_TOKENS = 6
+"""Distinct tokens used: few, so that equal nodes are asked for again and again."""
+_DEEPEST = 24
+"""Tokens of the longest path tried."""
+
+
+class LawBroken(AssertionError):
+    """A model broke a law of the port. law: its number in `selectrie.model`; path: tokens; difference_nats or None."""
+
+    def __init__(self, law: int, what: str, *, path: Path = (), difference_nats: float | None = None) -> None:
+        self.law, self.path, self.difference_nats = law, path, difference_nats
+        moved = "" if difference_nats is None else f" by {difference_nats:.3g} nats"
+        super().__init__(f"law {law}: {what}{moved} (path {list(path)})")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """What `check_model` did. rows_compared: rows compared with single-path evaluation; worst_nats: largest difference.
+    calls: extends made. refusals: calls that rightly raised. repeated: rows evaluated again for nodes that existed."""
+
+    rows_compared: int
+    worst_nats: float
+    calls: int
+    refusals: int
+    repeated: int
+
+
+def check_model(
+    make_model: Callable[[], Model],
+    *,
+    seed: int,
+    steps: int = 200,
+    tolerance_nats: float = 0.0,
+    fail_next: Callable[[Model], None] | None = None,
+) -> ModelReport:
+    """Put a model through `steps` random operations and compare every row with evaluating its path alone.
+
+    make_model: gives a fresh, empty model; called twice, the second one evaluates paths alone. fail_next: makes the next
+    decode of a model fail with a `DecodeError`, if the back end can be made to. Operations: new leaves, inner nodes, the
+    prompt's nodes and its end extended again, nodes wanted again, kept or not, released, forgotten, trimmed, calls that
+    must be refused. Forking models get their calls cut by `model.rounds`. Both models are closed.
+
+    Raises `LawBroken` with law, path and difference; whatever else the model raises is passed on.
+    """
+    model, alone = make_model(), make_model()
+    try:
+        check = _Check(model, alone, np.random.default_rng(seed), tolerance_nats, fail_next)
+        solo_before = check.solo_rows()
+        for _ in range(steps):
+            check.step()
+        check.finish(solo_before)
+        return ModelReport(check.rows_compared, check.worst_nats, check.calls, check.refusals, check.repeated)
+    finally:
+        model.close()
+        alone.close()
+
+
+class _Check:
+    """The state of one check: references held on the model under test, by node and path."""
+
+    def __init__(
+        self,
+        model: Model,
+        alone: Model,
+        rng: np.random.Generator,
+        tolerance_nats: float,
+        fail_next: Callable[[Model], None] | None,
+    ) -> None:
+        self._model, self._alone, self._rng, self._tolerance = model, alone, rng, tolerance_nats
+        self._fail_next = fail_next
+        n_vocabulary = len(model.vocabulary.pieces)
+        bos = model.vocabulary.bos
+        ids = rng.choice(n_vocabulary, size=min(_N_TOKENS, n_vocabulary), replace=False)
+        self._tokens: list[int] = [int(t) for t in ids]
+        self._start: Path = (int(bos),) if bos is not None else (self._tokens[0],)
+        self._held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry a reference
+        self._expected: dict[Path, FloatArray] = {}
+        self._empty_room = model.room()
+        self.rows_compared = self.calls = self.refusals = self.repeated = 0
+        self.worst_nats = 0.0
+
+    def step(self) -> None:
+        """One random operation."""
+        operations = [self._grow, self._grow, self._grow, self._prompt, self._again, self._release, self._forget]
+        operations += [self._trim, self._refuse]
+        if self._fail_next is not None:
+            operations.append(self._fail)
+        operations[int(self._rng.integers(len(operations)))]()
+
+    def finish(self, solo_before: FloatArray) -> None:
+        """Give everything back: nothing may be left; and what a solo model computes has not changed by a bit."""
+        if not np.array_equal(self.solo_rows(), solo_before):
+            raise LawBroken(1, "a solo model computed other bits after other work", path=self._start)
+        self._give_back(list(range(len(self._held))), forget=False)
+        self._model.trim(0)
+        if self._model.room() != self._empty_room:
+            raise LawBroken(5, f"{self._model.room()} is left of {self._empty_room} after everything was given back")
+        node, depth = self._model.find(np.array(self._start * 2, dtype=np.int32))
+        self._model.release(np.array([node], dtype=np.int32))
+        if (node, depth) != (ROOT, 0):
+            raise LawBroken(5, f"node {node} of depth {depth} survived trim(0)", path=self._start)
+
+    def solo_rows(self) -> FloatArray:
+        """Rows of a fixed short path on a fresh solo model."""
+        solo = self._model.solo(8)
+        try:
+            return _evaluate_alone(solo, (*self._start, *self._tokens[:3]))
+        finally:
+            solo.close()
+
+    def _grow(self) -> None:
+        """New nodes below random held nodes and below each other."""
+        parents_held = [(node, path) for node, path, is_parent in self._held if is_parent and len(path) < _DEEPEST]
+        parents: list[int] = []
+        paths: list[Path] = []
+        for _ in range(int(self._rng.integers(1, self._call_size() + 1))):
+            j = int(self._rng.integers(len(paths))) if paths and self._rng.random() < 0.5 else None
+            if j is not None and len(paths[j]) < _DEEPEST:
+                parents.append(~j)
+                paths.append((*paths[j], self._token()))
+            elif parents_held:
+                node, path = parents_held[int(self._rng.integers(len(parents_held)))]
+                parents.append(node)
+                paths.append((*path, self._token()))
+            else:
+                parents.append(ROOT)
+                paths.append(self._start)
+        n = len(paths)
+        self._extend(parents, paths, self._rng.random(n) < 0.6, self._rng.random(n) < 0.5)
+
+    def _prompt(self) -> None:
+        """A longer run from wherever `find` says, its end extended by two tokens in the same call."""
+        prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, 12)))))
+        node, depth = self._model.find(np.array(prompt, dtype=np.int32))
+        if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
+            raise LawBroken(1, f"find returned node {node} at depth {depth}", path=prompt)
+        self._held.append((node, prompt[:depth], True))
+        size = self._call_size()
+        paths = [prompt[:n] for n in range(depth + 1, len(prompt) + 1)][:size]
+        parents = [node, *(~i for i in range(len(paths) - 1))][: len(paths)]
+        if paths and len(paths) + 2 <= size:
+            end = len(paths) - 1
+            paths += [(*paths[end], self._token()), (*paths[end], self._token())]
+            parents += [~end, ~end]
+        if paths:
+            keep = np.arange(len(paths)) >= len(paths) - 3
+            self._extend(parents, paths, np.ones(len(paths), dtype=np.bool_), keep)
+
+    def _again(self) -> None:
+        """A held node asked for again: the same node, the same row."""
+        nodes = {path: node for node, path, is_parent in self._held if is_parent}
+        known = [(node, path) for node, path, _ in self._held if path and (path[:-1] in nodes or len(path) == 1)]
+        if not known:
+            return
+        node, path = known[int(self._rng.integers(len(known)))]
+        got = self._extend([nodes.get(path[:-1], ROOT)], [path], np.array([True]), np.array([False]))
+        if got is not None and int(got[0]) != node:
+            raise LawBroken(1, f"an existing node came back as {got[0]} and not as {node}", path=path)
+
+    def _release(self) -> None:
+        self._give_back(self._some_held(), forget=False)
+
+    def _forget(self) -> None:
+        self._give_back(self._some_held(), forget=True)
+
+    def _trim(self) -> None:
+        self._model.trim(int(self._rng.choice([0, 1, 8, 64])))
+
+    def _refuse(self) -> None:
+        """Calls that cannot be done: they raise the right error and change nothing."""
+        n = self._model.limits.rows_per_call + 1
+        dead = max((node for node, _, _ in self._held), default=0) + 1_000_000
+        run = ~np.arange(-1, n - 1, dtype=np.int32)
+        run[0] = ROOT
+        one = np.array([self._start[0]], dtype=np.int32)
+        cases: list[tuple[type[SelectrieError], IntArray, IntArray]] = [
+            (CapacityError, run, np.full(n, one[0], dtype=np.int32)),
+            (NodeError, np.array([dead], dtype=np.int32), one),
+            (NodeError, np.array([~0], dtype=np.int32), one),
+            (
+                TokenRangeError,
+                np.array([ROOT], dtype=np.int32),
+                np.array([len(self._model.vocabulary.pieces)], dtype=np.int32),
+            ),
+            (TokenRangeError, np.array([ROOT], dtype=np.int32), np.array([-1], dtype=np.int32)),
+        ]
+        expected, parents, tokens = cases[int(self._rng.integers(len(cases)))]
+        self._must_raise(expected, parents, tokens)
+
+    def _fail(self) -> None:
+        """A decode that fails half-way: the tree stays as it was."""
+        room = self._model.room()
+        if self._fail_next is not None and min(room.rows, room.nodes, room.branches) >= 2:
+            leaves = np.array(self._tokens[:2], dtype=np.int32)
+            parents = [node for node, path, is_parent in self._held if is_parent and len(path) < _DEEPEST] or [ROOT]
+            parent = parents[int(self._rng.integers(len(parents)))]
+            self._fail_next(self._model)
+            self._must_raise(DecodeError, np.array([parent, ROOT], dtype=np.int32), leaves)
+
+    def _must_raise(self, expected: type[SelectrieError], parents: IntArray, tokens: IntArray) -> None:
+        room, depths = self._model.room(), self._depths()
+        n = len(parents)
+        wanted, keep = np.ones(n, dtype=np.bool_), np.arange(n) == n - 1
+        try:
+            self._model.extend(parents, tokens, wanted, keep)
+        except expected:
+            pass
+        else:
+            raise LawBroken(5, f"a call of {n} rows that must raise {expected.__name__} was accepted")
+        self.refusals += 1
+        if self._model.room() != room:
+            raise LawBroken(5, f"a refused call changed the room from {room} to {self._model.room()}")
+        if self._depths() != depths:
+            raise LawBroken(5, "a refused call changed what find returns")
+
+    def _depths(self) -> list[tuple[int, int]]:
+        """What `find` says of every held path."""
+        found = [
+            self._model.find(np.array(path, dtype=np.int32)) for path in sorted({path for _, path, _ in self._held})
+        ]
+        self._model.release(np.array([node for node, _ in found], dtype=np.int32))
+        return found
+
+    def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> IntArray | None:
+        """One call, its rows compared; None where it did not fit, which must have changed nothing and be right."""
+        room = self._model.room()
+        tokens = np.array([path[-1] for path in paths], dtype=np.int32)
+        up = np.array(parents, dtype=np.int32)
+        self.calls += 1
+        try:
+            if self._model.limits.kind.forks:
+                nodes, rows = extend_in_rounds(self._model, up, tokens, wanted, keep)
+            else:
+                extension = self._model.extend(up, tokens, wanted, keep)
+                nodes, rows = extension.nodes, extension.rows
+                self.repeated += extension.rows_repeated
+        except CapacityError:
+            if len(paths) <= min(room.rows, room.nodes, room.branches):
+                raise
+            self.refusals += 1
+            self._give_back(self._some_held(), forget=bool(self._rng.integers(2)))
+            return None
+        if len(nodes) != len(paths) or len(rows) != int(wanted.sum()):
+            raise LawBroken(
+                2, f"{len(paths)} nodes and {wanted.sum()} rows asked for, {len(nodes)} and {len(rows)} came"
+            )
+        forks = self._model.limits.kind.forks
+        parent_of = [bool(k) or not forks for k in keep]
+        self._held += list(zip(nodes.tolist(), paths, parent_of, strict=True))
+        for i, path in enumerate(path for path, is_wanted in zip(paths, wanted, strict=True) if is_wanted):
+            self._compare(rows, i, path)
+        return nodes
+
+    def _compare(self, rows: Rows, i: int, path: Path) -> None:
+        expected = self._expected.get(path)
+        if expected is None:
+            expected = self._expected[path] = _evaluate_alone(self._alone, path)
+        logp = rows.logits(i).astype(np.float64) - rows.logsumexp(i)
+        both = (logp == -np.inf) & (expected == -np.inf)
+        with np.errstate(invalid="ignore"):
+            difference = float(np.where(both, 0.0, np.abs(logp - expected)).max())
+        self.rows_compared += 1
+        if not difference <= self._tolerance:
+            raise LawBroken(4, "a row differs from evaluating its path alone", path=path, difference_nats=difference)
+        self.worst_nats = max(self.worst_nats, difference)
+
+    def _give_back(self, places: list[int], *, forget: bool) -> None:
+        nodes = np.array([self._held[place][0] for place in places], dtype=np.int32)
+        self._model.release(nodes, forget=forget)
+        gone = set(places)
+        self._held = [held for place, held in enumerate(self._held) if place not in gone]
+
+    def _some_held(self) -> list[int]:
+        share = self._rng.random()
+        return [place for place in range(len(self._held)) if self._rng.random() < share]
+
+    def _call_size(self) -> int:
+        return min(self._model.limits.rows_per_call, 12)
+
+    def _token(self) -> int:
+        return self._tokens[int(self._rng.integers(len(self._tokens)))]
+
+
+def _evaluate_alone(model: Model, path: Path) -> FloatArray:
+    """float64[V]: log-probabilities after a path, evaluated from the empty tree as one unbranched run and forgotten."""
+    held, step = [ROOT], model.limits.rows_per_call
+    logp = np.empty(0)
+    for start in range(0, len(path), step):
+        part = np.array(path[start : start + step], dtype=np.int32)
+        parents = ~np.arange(-1, len(part) - 1, dtype=np.int32)
+        parents[0] = held[-1]
+        is_last = np.arange(len(part)) == len(part) - 1
+        extension = model.extend(parents, part, is_last, is_last)
+        held += extension.nodes.tolist()
+        logp = extension.rows.logits(0).astype(np.float64) - extension.rows.logsumexp(0)
+    model.release(np.array(held[1:], dtype=np.int32), forget=True)
+    return logp

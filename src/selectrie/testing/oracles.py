@@ -1,0 +1,168 @@
+"""The obvious, slow versions of what the library does fast: pure Python, recursive, float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import exp, fsum, inf, log
+
+import numpy as np
+
+from selectrie.model import Model
+from selectrie.testing.fakes import FakeModel
+from selectrie.types import ROOT
+
+Path = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class NestedTrie:
+    """Twin of `TokenTrie`: dictionaries in dictionaries. ends: sequences given that end here, by their index."""
+
+    children: dict[int, NestedTrie] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, sequences: Iterable[Sequence[int]]) -> NestedTrie:
+        """The trie of some sequences."""
+        root = cls()
+        for index, sequence in enumerate(sequences):
+            node = root
+            for token in sequence:
+                node = node.children.setdefault(int(token), cls())
+            node.ends.append(index)
+        return root
+
+    def walk(self, prefix: Path = ()) -> list[tuple[Path, NestedTrie]]:
+        """Every node with its path, depth-first, children by token id."""
+        found = [(prefix, self)]
+        for token in sorted(self.children):
+            found += self.children[token].walk((*prefix, token))
+        return found
+
+
+def score_paths_alone(model: Model, context: Sequence[int], paths: Iterable[Sequence[int]]) -> list[list[float]]:
+    """Log-probabilities of each path's tokens after the context, each path evaluated alone from the empty tree.
+
+    Uses the port's `extend`, one unbranched run a call, and forgets everything between paths. The model must be empty.
+    """
+    return [_score_alone(model, [int(t) for t in context], [int(t) for t in path]) for path in paths]
+
+
+def _score_alone(model: Model, context: list[int], path: list[int]) -> list[float]:
+    run, held = (context + path)[:-1], [ROOT]
+    logp: list[float] = []
+    step = model.limits.rows_per_call
+    for start in range(0, len(run), step):
+        part = run[start : start + step]
+        parents = np.array([held[-1], *(~i for i in range(len(part) - 1))], dtype=np.int32)
+        wanted = [start + i >= len(context) - 1 for i in range(len(part))]
+        is_last = [i == len(part) - 1 for i in range(len(part))]
+        extension = model.extend(parents, np.array(part, dtype=np.int32), np.array(wanted), np.array(is_last))
+        held += extension.nodes.tolist()
+        logp += [float(extension.rows.logp(i, path[len(logp) + i])) for i in range(sum(wanted))]
+    model.release(np.array(held[1:], dtype=np.int32), forget=True)
+    return logp
+
+
+def probabilities(model: FakeModel, path: Sequence[int]) -> list[float]:
+    """Softmax of the row after a token path, V floats."""
+    logits = [float(x) for x in model.row(path)]
+    peak = max(logits)
+    weights = [exp(x - peak) for x in logits]
+    total = fsum(weights)
+    return [w / total for w in weights]
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTexts:
+    """What `enumerate_table` counted. joint: probability that the text starts with each path. longest: that it is the
+    longest path the text starts with. none: that the text starts with no path."""
+
+    joint: tuple[float, ...]
+    longest: tuple[float, ...]
+    none: float
+
+
+def enumerate_table(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> ExactTexts:
+    """Write out every text of as many tokens as the longest path, with its probability, and look what it starts with.
+
+    Equal paths each get the full probability. V ** length texts, those of probability 0 skipped: for short paths.
+    """
+    wanted = [tuple(int(t) for t in path) for path in paths]
+    texts = _all_texts(model, tuple(int(t) for t in context), max(map(len, wanted)))
+    joint, longest, none = [[0.0] for _ in wanted], [[0.0] for _ in wanted], [0.0]
+    for text, p in texts:
+        matches = [i for i, path in enumerate(wanted) if text[: len(path)] == path]
+        for i in matches:
+            joint[i].append(p)
+        most = max((len(wanted[i]) for i in matches), default=None)
+        if most is None:
+            none.append(p)
+        for i in matches:
+            if len(wanted[i]) == most:
+                longest[i].append(p)
+    return ExactTexts(tuple(map(fsum, joint)), tuple(map(fsum, longest)), fsum(none))
+
+
+def _all_texts(model: FakeModel, context: Path, length: int) -> list[tuple[Path, float]]:
+    if length == 0:
+        return [((), 1.0)]
+    texts = []
+    for token, p in enumerate(probabilities(model, context)):
+        if p > 0:
+            texts += [((token, *rest), p * q) for rest, q in _all_texts(model, (*context, token), length - 1)]
+    return texts
+
+
+def naive_joint(model: FakeModel, context: Sequence[int], paths: Iterable[Sequence[int]]) -> list[float]:
+    """Sum of the log-probabilities of each path's tokens, each token's full context written out."""
+    return [
+        fsum(_log(probabilities(model, [*context, *path[:i]])[path[i]]) for i in range(len(path))) for path in paths
+    ]
+
+
+def naive_local(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
+    """Log-probability of each path when each step is renormalised over what the set allows there, then multiplied.
+
+    Where a path ends and others go on, ending weighs what the model gives to all tokens that continue none of them.
+    """
+    logp = [-inf] * len(paths)
+    _walk_local(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
+    return logp
+
+
+def _walk_local(model: FakeModel, context: Path, node: NestedTrie, so_far: float, logp: list[float]) -> None:
+    p = probabilities(model, context) if node.children else []
+    goes_on = fsum(p[token] for token in node.children)
+    ends = fsum(p[token] for token in range(len(p)) if token not in node.children) if node.children else 1.0
+    allowed = goes_on + (ends if node.ends else 0.0)
+    for index in node.ends:
+        logp[index] = so_far + _log(ends / allowed if allowed else 0.0)
+    for token, child in node.children.items():
+        step = _log(p[token] / allowed if allowed else 0.0)
+        _walk_local(model, (*context, token), child, so_far + step, logp)
+
+
+def naive_unless_continued(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
+    """Log-probability that each path is the longest of the set that the text starts with, by recursion over the set."""
+    logp = [-inf] * len(paths)
+    _walk_continued(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
+    return logp
+
+
+def _walk_continued(model: FakeModel, context: Path, node: NestedTrie, so_far: float, logp: list[float]) -> float:
+    """Fill in `logp` at and below the node; probability, given the node, that no path ends below it."""
+    p = probabilities(model, context) if node.children else [1.0]
+    leaves = [p[token] for token in range(len(p)) if token not in node.children]
+    for token, child in node.children.items():
+        below = _walk_continued(model, (*context, token), child, so_far + _log(p[token]), logp)
+        if not child.ends:
+            leaves.append(p[token] * below)
+    for index in node.ends:
+        logp[index] = so_far + _log(fsum(leaves))
+    return fsum(leaves)
+
+
+def _log(p: float) -> float:
+    return log(p) if p > 0 else -inf

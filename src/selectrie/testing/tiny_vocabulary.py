@@ -1,0 +1,75 @@
+r"""A vocabulary small enough to check by hand.
+
+```
+id    0      1      2    3    4    5    6    7    8    9    10   11   12
+      <bos>  <eos>  " "  "a"  "b"  "c"  "r"  "s"  "t"  "u"  "."  ":"  "\n"
+id    13    14    15    16    17    18     19      20     21      22      23     24    25
+      " a"  " c"  " b"  "ca"  "at"  "cat"  " cat"  "bat"  " bat"  " car"  "\xc3" "\xa9" "é"
+```
+
+Text becomes tokens by longest match from the left, so what follows changes what stands before:
+`"a c" + "at"` is ` cat` after `a` and no longer ` c`; `"a " + "cat"` loses its lone space (both heal);
+`cat`, `cats` and `cart` share text but not always tokens; `é` is one token of two bytes, each of which is a token too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from selectrie.errors import TextError
+from selectrie.vocabulary import Vocabulary
+
+DEFAULT_PIECES: tuple[bytes, ...] = (
+    *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
+    *(b" a", b" c", b" b", b"ca", b"at", b"cat", b" cat", b"bat", b" bat", b" car", b"\xc3", b"\xa9", "é".encode()),
+)
+"""Pieces of the vocabulary drawn above, control tokens not among them."""
+
+BOS, EOS = 0, 1
+
+
+def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
+    """A vocabulary of `<bos>`, `<eos>` and then `pieces`; text becomes tokens by longest match from the left.
+
+    The tokenizer raises `TextError` where no piece matches. The chat template writes each message as the first letter of
+    its role, a colon, its content, `<eos>` and a newline, and ends with `a:`.
+    """
+    all_pieces = (b"", b"", *pieces)
+    texts = ("<bos>", "<eos>", *(piece.decode("utf-8", "backslashreplace") for piece in all_pieces[2:]))
+    by_piece = {piece: token for token, piece in enumerate(all_pieces) if piece}
+    longest = max(map(len, all_pieces))
+
+    def tokenize(text: bytes) -> list[int]:
+        tokens, at = [], 0
+        while at < len(text):
+            stop = next((s for s in range(at + longest, at, -1) if text[at:s] in by_piece), None)
+            if stop is None:
+                raise TextError("text", f"no token of the tiny vocabulary begins at byte {at} of {text!r}")
+            tokens.append(by_piece[text[at:stop]])
+            at = min(stop, len(text))
+        return tokens
+
+    return Vocabulary(
+        pieces=all_pieces,
+        texts=texts,
+        bos=BOS,
+        eos=EOS,
+        eog=np.array([EOS], dtype=np.int32),
+        control=np.array([BOS, EOS], dtype=np.int32),
+        space_prefix=False,
+        tokenize=tokenize,
+        chat_template=_chat,
+    )
+
+
+def spell(vocabulary: Vocabulary, pieces: Sequence[str]) -> tuple[int, ...]:
+    """Token ids of pieces given by their spelling, `<eos>` and the like included."""
+    ids = {text: token for token, text in enumerate(vocabulary.texts)}
+    return tuple(ids[piece] for piece in pieces)
+
+
+def _chat(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+    del template_args
+    return "".join(f"{str(m['role'])[0]}:{m['content']}<eos>\n" for m in messages) + "a:"
