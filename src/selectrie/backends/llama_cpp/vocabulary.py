@@ -1,0 +1,144 @@
+"""The vocabulary of a llama.cpp model."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from selectrie.errors import PromptError, TextError, UnsupportedModelError
+from selectrie.types import IntArray
+from selectrie.vocabulary import ChatTemplate, Tokenize, Vocabulary
+
+_USUAL_PIECE_BYTES = 256
+"""Longer pieces are read again into a larger buffer (GLM-4 has a token of 1024 spaces)."""
+_USUAL_TEXT_TOKENS = 1024
+_INT32_MAX = 2**31 - 1
+
+
+def read_vocabulary(model: llama_cpp.llama_model_p) -> Vocabulary:
+    """What `model` reads and writes. The result holds the vocabulary's pointer, so it must not outlive the model's memory.
+
+    Raises `UnsupportedModelError` for a model without a vocabulary.
+    """
+    vocab = llama_cpp.llama_model_get_vocab(model)
+    if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
+        raise UnsupportedModelError("this model", "it has no vocabulary, so it cannot read text")
+    n_tokens = llama_cpp.llama_vocab_n_tokens(vocab)
+    tokenize = _tokenizer(vocab)
+    pieces = _pieces(vocab, n_tokens)
+    spellings = map(llama_cpp.llama_vocab_get_text, repeat(vocab), range(n_tokens))
+    texts = tuple([(spelling or b"").decode("utf-8", "replace") for spelling in spellings])
+    attributes = _ids(map(llama_cpp.llama_vocab_get_attr, repeat(vocab), range(n_tokens)), n_tokens)
+    is_eog = _ids(map(llama_cpp.llama_vocab_is_eog, repeat(vocab), range(n_tokens)), n_tokens)
+    control = _with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
+    reachable = _spelled_by_text(vocab, control, tokenize)
+    for token, piece in reachable.items():
+        pieces[token] = piece
+    bos, eos = llama_cpp.llama_vocab_bos(vocab), llama_cpp.llama_vocab_eos(vocab)
+    adds_bos = llama_cpp.llama_vocab_get_add_bos(vocab) and bos >= 0
+    first = tokenize(b"a")
+    return Vocabulary(
+        pieces=tuple(pieces),
+        texts=texts,
+        bos=bos if adds_bos else None,
+        eos=eos if eos >= 0 else None,
+        eog=np.flatnonzero(is_eog).astype(np.int32),
+        control=np.setdiff1d(control, np.asarray(list(reachable), dtype=np.int32)),
+        # Asked of the tokenizer, not of `tokenizer.ggml.add_space_prefix`: only some kinds of vocabulary heed that key.
+        space_prefix=bool(first) and pieces[first[0]].startswith(b" "),
+        tokenize=tokenize,
+        chat_template=_chat_template(model, _name(texts, bos), _name(texts, eos)),
+        strips_left=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
+        strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
+    )
+
+
+def _ids(values: Any, count: int) -> IntArray:
+    return np.fromiter(values, dtype=np.int32, count=count)
+
+
+def _with(attributes: IntArray, attribute: int) -> IntArray:
+    return np.flatnonzero(attributes & attribute).astype(np.int32)
+
+
+def _name(texts: tuple[str, ...], token: int) -> str:
+    return texts[token] if 0 <= token < len(texts) else ""
+
+
+def _pieces(vocab: llama_cpp.llama_vocab_p, n_tokens: int) -> list[bytes]:
+    """Bytes of every token; b"" for control, unknown and unused ones (`special=False`)."""
+    read = llama_cpp.llama_token_to_piece
+    buffer = ctypes.create_string_buffer(_USUAL_PIECE_BYTES)
+    pieces: list[bytes] = []
+    for token in range(n_tokens):
+        length = read(vocab, token, buffer, _USUAL_PIECE_BYTES, 0, False)
+        pieces.append(buffer.raw[:length] if length >= 0 else _piece(vocab, token, -length, special=False))
+    return pieces
+
+
+def _piece(vocab: llama_cpp.llama_vocab_p, token: int, size: int, *, special: bool) -> bytes:
+    buffer = ctypes.create_string_buffer(size)
+    length = llama_cpp.llama_token_to_piece(vocab, token, buffer, size, 0, special)
+    return buffer.raw[:length] if length >= 0 else _piece(vocab, token, -length, special=special)
+
+
+def _spelled_by_text(vocab: llama_cpp.llama_vocab_p, control: IntArray, tokenize: Tokenize) -> dict[int, bytes]:
+    """Control tokens that plain text makes all the same (RWKV's id 0 is the byte NUL), with their bytes."""
+    result = {}
+    for token in control.tolist():
+        piece = _piece(vocab, token, _USUAL_PIECE_BYTES, special=True)
+        if piece and token in tokenize(piece):
+            result[token] = piece
+    return result
+
+
+def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
+    """Plain text -> ids. Holds the pointer alone, not the model object; each thread has a buffer of its own."""
+    call = llama_cpp.llama_tokenize
+    local = threading.local()
+
+    def tokenize(text: bytes, /) -> list[int]:
+        n_bytes = len(text)
+        try:
+            buffer = local.buffer
+        except AttributeError:
+            buffer = local.buffer = (llama_cpp.llama_token * _USUAL_TEXT_TOKENS)()
+        count = call(vocab, text, n_bytes, buffer, len(buffer), False, False)
+        if count < 0:
+            if n_bytes > _INT32_MAX or count == -_INT32_MAX - 1:
+                raise TextError("text", f"{n_bytes} bytes are more than the tokenizer takes; shorten it")
+            buffer = local.buffer = (llama_cpp.llama_token * -count)()
+            count = call(vocab, text, n_bytes, buffer, len(buffer), False, False)
+        ids: list[int] = buffer[:count]
+        return ids
+
+    return tokenize
+
+
+def _chat_template(model: llama_cpp.llama_model_p, bos: str, eos: str) -> ChatTemplate | None:
+    """The model's template, compiled on first use; None where it has none."""
+    source = llama_cpp.llama_model_chat_template(model, None)
+    if not source:
+        return None
+    template = source.decode("utf-8", "replace")
+    compiled: list[Any] = []
+
+    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        from jinja2 import TemplateError
+        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+        try:
+            if not compiled:
+                compiled.append(Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos))
+            return str(compiled[0](messages=[dict(message) for message in messages], **template_args).prompt)
+        except (TemplateError, ValueError, TypeError) as error:
+            # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
+            raise PromptError(f"the model's chat template refuses these messages: {error}") from error
+
+    return render
