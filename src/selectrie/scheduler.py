@@ -75,17 +75,19 @@ class Job:
         inner[self.parents[held]] = True
         return int(np.count_nonzero(~inner[held]))
 
-    def need(self) -> Room:
-        """What is reserved for it beyond what it holds: the rest of its prompt and its floor."""
+    def need(self, *, forks: bool) -> Room:
+        """What is reserved for it beyond what it holds: the rest of its prompt and its floor.
+
+        forks: every node may own a state, and a long prompt holds two on its way.
+        """
         floor = self.task.floor
         rest = 0 if self.prompt_node != NO_NODE else len(self.prompt) - self.depth
         asked = len(self.part) if self.part is not None else 0
         held = self.held.size
-        return Room(
-            floor.rows,
-            rest + max(asked, floor.nodes - held, 0),
-            max(asked, floor.branches + (held == 0)),
-        )
+        below = max(asked, floor.nodes - held, 0)
+        if forks:
+            return Room(floor.rows, rest + below, below + 2 * (rest > 0))
+        return Room(floor.rows, rest + below, max(asked, floor.branches + (held == 0)))
 
 
 class _Rounds:
@@ -146,6 +148,7 @@ class Scheduler:
 
     def __init__(self, model: Model, row_cache_bytes: int = ROW_CACHE_BYTES) -> None:
         self.model = model
+        self._forks = model.limits.kind.forks
         self.row_cache = RowCache(row_cache_bytes)
         self._waiting: deque[Job] = deque()
         self._active: deque[Job] = deque()
@@ -195,7 +198,7 @@ class Scheduler:
     def _admit(self) -> None:
         """Take waiting jobs in order while what all admitted ones may still need fits."""
         while self._waiting:
-            need, free = self._waiting[0].need(), self._free()
+            need, free = self._waiting[0].need(forks=self._forks), self._free()
             if self._active and (need.nodes > free.nodes or need.branches > free.branches):
                 return
             self._active.append(self._waiting.popleft())
@@ -203,7 +206,7 @@ class Scheduler:
     def _free(self) -> Room:
         """Room that is neither held nor reserved for an admitted job."""
         room = self.model.room()
-        needs = [job.need() for job in self._active]
+        needs = [job.need(forks=self._forks) for job in self._active]
         return Room(
             self.model.limits.rows_per_call,
             room.nodes - sum(need.nodes for need in needs),
@@ -219,13 +222,13 @@ class Scheduler:
             if free.rows <= 0:
                 break
             if job.part is None:
-                reserved = job.need()
+                reserved = job.need(forks=self._forks)
                 room = Room(free.rows, free.nodes + reserved.nodes, free.branches + reserved.branches)
                 job.part = self._guarded(job, room)
                 if job.part is None:
                     free = self._free()
                     continue
-                promised = job.need()
+                promised = job.need(forks=self._forks)
                 free = Room(
                     free.rows,
                     free.nodes + reserved.nodes - promised.nodes,
@@ -269,13 +272,12 @@ class Scheduler:
 
     def _ask(self, job: Job, room: Room) -> Ask | None:
         """Ask the task within what it holds and what is free, and give back what it releases."""
-        held, branches = len(job.held), job.branches()
-        limits, floor = self.model.limits, job.task.floor
+        held, branches, floor = len(job.held), job.branches(), job.task.floor
         rest = 0 if job.prompt_node != NO_NODE else len(job.prompt)
         nodes = max(floor.nodes, held + room.nodes - rest)
         leaves = max(floor.branches, branches + room.branches)
         rows = max(floor.rows, room.rows)
-        if limits.kind.forks:  # each node asked for may own a state
+        if self._forks:  # each node asked for may own a state
             rows = max(floor.rows, min(rows, room.branches))
             nodes = max(floor.nodes, min(nodes, held + room.branches))
         ask = job.task.ask(Room(rows, nodes, leaves))
@@ -323,7 +325,7 @@ class Scheduler:
         return _Part(job, parents, tokens, wanted, keep, take)
 
     def _ask_part(self, job: Job, ask: Ask) -> _Part:
-        if self.model.limits.kind.forks:
+        if self._forks:
             job.rounds = _Rounds(ask)
             return self._round_part(job, job.rounds)
         inside = ask.parents < 0

@@ -1,0 +1,251 @@
+"""Many tasks on one model: merged calls, fair turns, failures that stay where they belong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selectrie.errors import CancelledError, CapacityError, DecodeError, NonFiniteLogitsError
+from selectrie.model import Rows
+from selectrie.scheduler import Job, RowCache, Scheduler
+from selectrie.tasks import Ask, run
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
+from selectrie.types import IntArray, ModelKind, Room
+
+N_TOKENS = len(HashModel(0).vocabulary.pieces)
+
+
+class Walk:
+    """A task that follows a script of random extensions and releases, and returns the path and argmax of every row told."""
+
+    def __init__(self, seed: int, prompt: list[int], n_asks: int = 5, fail_at: int | None = None) -> None:
+        self.prompt: IntArray = np.array(prompt, dtype=np.int32)
+        self.floor = Room(rows=4, nodes=12, branches=6)
+        self._rng = np.random.default_rng(seed)
+        self._left, self._fail_at = n_asks, fail_at
+        self._paths: list[tuple[int, ...]] = [tuple(prompt)]
+        self._parent = [-1]
+        self._alive = [0]
+        self._expected: list[int] = [0]
+        self.log: list[tuple[tuple[int, ...], float]] = []
+        self.rooms: list[Room] = []
+
+    def ask(self, room: Room) -> Ask | None:
+        self.rooms.append(room)
+        if self._left == 0:
+            return None
+        self._left -= 1
+        release = self._some_leaves()
+        parents, tokens = [], []
+        first = len(self._paths)
+        for i in range(int(self._rng.integers(1, 5))):
+            if i and self._rng.random() < 0.5:
+                j = int(self._rng.integers(i))
+                parents.append(~j)
+                base = first + j
+            else:
+                base = int(self._rng.choice(self._alive))
+                parents.append(base)
+            tokens.append(int(self._rng.integers(N_TOKENS)))
+            self._paths.append((*self._paths[base], tokens[-1]))
+            self._parent.append(base)
+        n = len(tokens)
+        wanted = self._rng.random(n) < 0.7
+        self._expected = [first + i for i in np.flatnonzero(wanted)]
+        self._alive += range(first, first + n)
+        return Ask(
+            np.array(parents, dtype=np.int32),
+            np.array(tokens, dtype=np.int32),
+            wanted,
+            np.ones(n, dtype=bool),
+            np.array(release, dtype=np.int32),
+        )
+
+    def _some_leaves(self) -> list[int]:
+        """Leaves to give back so that no more than eight nodes stay."""
+        gone: list[int] = []
+        while len(self._alive) > 9 or (len(self._alive) > 1 and self._rng.random() < 0.3):
+            inner = {self._parent[i] for i in self._alive}
+            leaves = [i for i in self._alive if i not in inner and i != 0]
+            gone.append(int(self._rng.choice(leaves)))
+            self._alive.remove(gone[-1])
+        return gone
+
+    def tell(self, rows: Rows) -> None:
+        assert len(rows) == len(self._expected)
+        if self._fail_at is not None and self._left <= self._fail_at:
+            raise ZeroDivisionError
+        self.log += [(self._paths[local], rows.logsumexp(i)) for i, local in enumerate(self._expected)]
+
+    def result(self) -> list[tuple[tuple[int, ...], float]]:
+        return self.log
+
+
+def work(scheduler: Scheduler, most_steps: int = 2000) -> None:
+    for _ in range(most_steps):
+        if scheduler.idle:
+            return
+        scheduler.step()
+    pytest.fail("the scheduler does not finish")
+
+
+def prompts(rng: np.random.Generator, n: int) -> list[list[int]]:
+    """Prompts that share beginnings, some of them equal."""
+    stem = rng.integers(N_TOKENS, size=6).tolist()
+    return [stem[: int(rng.integers(1, 7))] + rng.integers(N_TOKENS, size=int(rng.integers(0, 3))).tolist() for _ in range(n)]
+
+
+KINDS = [ModelKind.ATTENTION, ModelKind.RECURRENT]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 7), nodes=st.integers(22, 60), rows=st.integers(4, 20))
+def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, n: int, nodes: int, rows: int) -> None:
+    """What runs beside a task, and how little room there is, changes nothing that it is told; nothing leaks."""
+    limits = replace(WIDE, nodes=nodes, rows_per_call=rows, branches=40, kind=kind)
+    starts = prompts(np.random.default_rng(seed), n)
+    alone = [run(Walk(seed + i, p), HashModel(seed, limits=replace(WIDE, kind=kind))) for i, p in enumerate(starts)]
+    model = HashModel(seed, limits=limits)
+    scheduler = Scheduler(model)
+    jobs = [Job(Walk(seed + i, p)) for i, p in enumerate(starts)]
+    for job in jobs:
+        scheduler.submit(job)
+    work(scheduler)
+    assert [job.future.result() for job in jobs] == alone
+    scheduler.forget_all()
+    assert model.room() == HashModel(seed, limits=limits).room()
+
+
+@given(seed=st.integers(0, 10_000), failing=st.integers(0, 3), at=st.integers(0, 4))
+def test_a_failing_task_ends_alone(seed: int, failing: int, at: int) -> None:
+    """An exception inside one task reaches its own caller; the others get the answers they would have had."""
+    starts = prompts(np.random.default_rng(seed), 4)
+    alone = [run(Walk(seed + i, p), HashModel(seed)) for i, p in enumerate(starts)]
+    model = HashModel(seed)
+    scheduler = Scheduler(model)
+    jobs = [Job(Walk(seed + i, p, fail_at=at if i == failing else None)) for i, p in enumerate(starts)]
+    for job in jobs:
+        scheduler.submit(job)
+    work(scheduler)
+    for i, job in enumerate(jobs):
+        if i == failing:
+            with pytest.raises(ZeroDivisionError):
+                job.future.result()
+        else:
+            assert job.future.result() == alone[i]
+    scheduler.forget_all()
+    assert model.room() == HashModel(seed).room()
+
+
+@given(seed=st.integers(0, 10_000), n_failures=st.integers(1, 6))
+def test_failing_calls_are_split_until_they_pass(seed: int, n_failures: int) -> None:
+    """A decode that fails once is tried again in halves; only a part that fails alone ends its job."""
+    rng = np.random.default_rng(seed)
+    starts = prompts(rng, 4)
+    model = HashModel(seed)
+    scheduler = Scheduler(model)
+    jobs = [Job(Walk(seed + i, p)) for i, p in enumerate(starts)]
+    for job in jobs:
+        scheduler.submit(job)
+    failures = 0
+    for _ in range(500):
+        if scheduler.idle:
+            break
+        if failures < n_failures and rng.random() < 0.5:
+            model.fail_next(DecodeError("planted") if rng.random() < 0.5 else CapacityError("nodes", needed=2, available=1))
+            failures += 1
+        scheduler.step()
+    assert scheduler.idle
+    for i, job in enumerate(jobs):
+        if (error := job.future.exception()) is None:
+            assert job.future.result() == run(Walk(seed + i, starts[i]), HashModel(seed))
+        else:
+            assert isinstance(error, DecodeError | CapacityError)
+    scheduler.forget_all()
+    assert model.room() == HashModel(seed).room()
+
+
+@given(seed=st.integers(0, 10_000), victim=st.integers(0, 3), at=st.integers(0, 6))
+def test_cancelling_one_changes_no_other(seed: int, victim: int, at: int) -> None:
+    """A cancelled task gives its nodes back at once and the rest finish as if it had never been."""
+    starts = prompts(np.random.default_rng(seed), 4)
+    model = HashModel(seed)
+    scheduler = Scheduler(model)
+    jobs = [Job(Walk(seed + i, p)) for i, p in enumerate(starts)]
+    for job in jobs:
+        scheduler.submit(job)
+    for _ in range(at):
+        scheduler.step()
+    jobs[victim].cancelled = True
+    work(scheduler)
+    for i, job in enumerate(jobs):
+        if i == victim and isinstance(job.future.exception(), CancelledError):
+            continue
+        assert job.future.result() == run(Walk(seed + i, starts[i]), HashModel(seed))
+    scheduler.forget_all()
+    assert model.room() == HashModel(seed).room()
+
+
+def test_a_second_task_on_the_same_prompt_evaluates_no_prompt_row_again() -> None:
+    """The prompt's nodes and its last row are cached."""
+    model = HashModel(1)
+    scheduler = Scheduler(model)
+    first, second = Job(Walk(3, [5, 6, 7, 8])), Job(Walk(3, [5, 6, 7, 8]))
+    scheduler.submit(first)
+    work(scheduler)
+    rows = model.rows
+    scheduler.submit(second)
+    work(scheduler)
+    assert model.rows - rows == rows - 4
+    assert first.future.result() == second.future.result()
+
+
+def test_equal_prompts_at_once_are_evaluated_once() -> None:
+    """Sixteen tasks that start together on one prompt share its rows in one call."""
+    model = HashModel(1)
+    scheduler = Scheduler(model)
+    prompt = list(range(20))
+    for seed in range(16):
+        scheduler.submit(Job(Walk(seed, prompt, n_asks=0)))
+    work(scheduler)
+    assert model.rows == 20
+    assert model.calls == 1
+
+
+def test_a_task_that_can_never_fit_is_refused_at_once() -> None:
+    """Needed and available are named; nothing is evaluated."""
+    model = HashModel(1, limits=replace(WIDE, nodes=15))
+    scheduler = Scheduler(model)
+    job = Job(Walk(1, [1, 2, 3, 4]))
+    scheduler.submit(job)
+    error = job.future.exception()
+    assert isinstance(error, CapacityError)
+    assert (error.needed, error.available, model.calls) == (16, 15, 0)
+
+
+def test_a_broken_row_ends_the_job_that_wanted_it() -> None:
+    """NaN in one task's row is an error for that task, not for the one that shares the call."""
+    bad = [np.nan] * N_TOKENS
+    model = HashModel(1, planted={(1, 2): bad})
+    scheduler = Scheduler(model)
+    broken, fine = Job(Walk(1, [1, 2])), Job(Walk(1, [3, 4]))
+    scheduler.submit(broken)
+    scheduler.submit(fine)
+    work(scheduler)
+    assert isinstance(broken.future.exception(), NonFiniteLogitsError)
+    assert fine.future.result() == run(Walk(1, [3, 4]), HashModel(1))
+
+
+def test_row_cache_forgets_the_least_recently_used() -> None:
+    """Bytes bound the cache."""
+    cache = RowCache(most_bytes=3 * 4 * 4)
+    for name in "abc":
+        cache.put(name.encode(), np.full(4, ord(name), dtype=np.float32))
+    assert cache.get(b"a") is not None
+    cache.put(b"d", np.zeros(4, dtype=np.float32))
+    assert [cache.get(name.encode()) is None for name in "abcd"] == [False, True, False, False]
