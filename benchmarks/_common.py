@@ -1,0 +1,120 @@
+"""What every benchmark does the same way: its arguments, the machine it ran on, its report, and when it refuses to run.
+
+A script begins with these lines, before any other import, since `benchmarks/select.py` would else be taken for the
+standard library's `select` by whatever imports that:
+
+```
+import os, sys
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from benchmarks._common import machine, refuse_under_load, report
+```
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from selectrie.version import __version__
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+_BUSY_SHARE = 0.2
+"""Of all cores, by others; a spinning ggml thread is a whole core."""
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A parser with the options every benchmark takes: `--json`, `--under-load`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="print one JSON object of all figures as the last line")
+    parser.add_argument("--under-load", action="store_true", help="run although the machine is busy")
+    return parser
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory, versions and commit: what figures are worth nothing without."""
+    return {
+        "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory": _field("/proc/meminfo", "MemTotal"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "commit": _commit(),
+        "selectrie": __version__,
+        "numpy": version("numpy"),
+        "llama-cpp-python": version("llama-cpp-python"),
+    }
+
+
+def refuse_under_load(*, allowed: bool = False, watch_s: float = 1.0) -> None:
+    """End the program where other work keeps the cores busy: what is measured then is that work.
+
+    allowed: go on all the same, after saying so. watch_s: how long to look.
+    """
+    busy = _busy_share(watch_s)
+    if busy <= _BUSY_SHARE:
+        return
+    message = f"{busy:.0%} of the cores are busy with other work; at most {_BUSY_SHARE:.0%} is accepted"
+    if not allowed:
+        raise SystemExit(f"{message} (--under-load runs all the same)")
+    sys.stderr.write(f"warning: {message}\n")
+
+
+def report(name: str, figures: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print machine and figures for a reader, and with `as_json` all of it as one JSON object on the last line.
+
+    figures: plain numbers and strings by a name that carries the unit (`build_s`, `cold_over_floor`).
+    """
+    facts = machine()
+    write = sys.stdout.write
+    write(f"{name}\n")
+    for key, value in facts.items():
+        write(f"  {key:<17} {value}\n")
+    width = max(map(len, figures), default=0)
+    for key, value in figures.items():
+        write(f"  {key:<{width}} {value:.5g}\n" if isinstance(value, float) else f"  {key:<{width}} {value}\n")
+    if as_json:
+        write(json.dumps({"benchmark": name, "machine": facts, "figures": dict(figures)}) + "\n")
+
+
+def _field(path: str, name: str) -> str | None:
+    if not Path(path).exists():
+        return None
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), None)
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(_REPOSITORY), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _busy_share(watch_s: float) -> float:
+    """Share of all cores' time not idle during `watch_s`; by the load average where /proc/stat is missing."""
+    if not Path("/proc/stat").exists():
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    before = _processor_times()
+    time.sleep(watch_s)
+    spent = [after - earlier for after, earlier in zip(_processor_times(), before, strict=True)]
+    idle = spent[3] + spent[4]
+    return 1 - idle / max(1, sum(spent))
+
+
+def _processor_times() -> list[int]:
+    first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    return [int(word) for word in first.split()[1:9]]

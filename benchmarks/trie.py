@@ -1,0 +1,75 @@
+"""Time and memory of building token tries from 10^4 to 10^6 label-like sequences."""
+
+import os
+import sys
+
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import arguments, refuse_under_load, report
+from selectrie.trie import TokenTrie
+from selectrie.types import IntArray, OffsetArray
+
+N_VOCABULARY = 151_936
+SIZES = (10_000, 100_000, 1_000_000)
+
+
+def labels(n: int, rng: np.random.Generator) -> tuple[IntArray, OffsetArray]:
+    """A set of n sequences of 1 to 8 tokens, token frequencies by Zipf's law, as labels of a large catalogue have them."""
+    lengths = rng.integers(1, 9, size=n)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return (rng.zipf(1.2, size=int(offsets[-1])) % N_VOCABULARY).astype(np.int32), offsets
+
+
+def measure(tokens: IntArray, offsets: OffsetArray) -> tuple[TokenTrie, float, int]:
+    """The trie, the best of three build times in seconds, and the peak of the memory a build takes, in bytes."""
+    best = np.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        trie = TokenTrie.from_flat(tokens, offsets)
+        best = min(best, time.perf_counter() - start)
+    tracemalloc.start()
+    trie = TokenTrie.from_flat(tokens, offsets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return trie, float(best), peak
+
+
+def main() -> None:
+    """Run and report."""
+    options = arguments(__doc__ or "").parse_args()
+    refuse_under_load(allowed=options.under_load)
+    rng = np.random.default_rng(0)
+    figures: dict[str, Any] = {}
+    for n in SIZES:
+        trie, build_s, peak_bytes = measure(*labels(n, rng))
+        start = time.perf_counter()
+        trie.accumulate(np.zeros(len(trie)))
+        accumulate_s = time.perf_counter() - start
+        start = time.perf_counter()
+        trie.restrict(rng.random(len(trie)) < 0.01)
+        restrict_s = time.perf_counter() - start
+        figures |= {
+            f"n{n}_nodes": len(trie),
+            f"n{n}_build_s": build_s,
+            f"n{n}_bytes_per_node": trie.n_bytes / len(trie),
+            f"n{n}_peak_bytes_per_node": peak_bytes / len(trie),
+            f"n{n}_accumulate_s": accumulate_s,
+            f"n{n}_restrict_s": restrict_s,
+        }
+    lengths = np.full(10_000, 3)
+    lengths[0] = 1_000_000
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = rng.integers(0, N_VOCABULARY, size=int(offsets[-1])).astype(np.int32)
+    trie, figures["one_long_build_s"], peak_bytes = measure(tokens, offsets)
+    figures["one_long_peak_bytes_per_node"] = peak_bytes / len(trie)
+    report("trie", figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
