@@ -9,11 +9,11 @@ from hashlib import blake2b
 
 import numpy as np
 
-from selectrie.errors import ClosedError, DecodeInterrupted, OptionError, SelectrieError
-from selectrie.model import Extension, Rows
-from selectrie.testing.fake_tree import FakeTree
+from selectrie.context_tree import CallPlan, ContextTree
+from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, OptionError, SelectrieError
+from selectrie.model import Extension, Rows, rounds
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
-from selectrie.types import BoolArray, IntArray, Limits, LogitArray, ModelIdentity, ModelKind, Room
+from selectrie.types import NO_NODE, ROOT, BoolArray, IntArray, Limits, LogitArray, ModelIdentity, ModelKind, Room
 from selectrie.vocabulary import Vocabulary
 
 Path = tuple[int, ...]
@@ -21,12 +21,14 @@ Path = tuple[int, ...]
 WIDE = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
 """Limits that small tests never meet."""
 
+NO_LIMIT = 1 << 30
+
 
 class FakeModel:
     """A model whose row for a node is `row_of(token path)`; `HashModel` and `TableModel` say what that is.
 
     It keeps to the port strictly: limits and rounds are enforced, and the buffer of an extend is filled with NaN by the
-    next, so that rows read too late are noticed.
+    next, so that rows read too late are noticed. Forking kinds keep a state for kept nodes alone.
 
     calls, rows: decodes and distinct rows evaluated so far. evaluations: how often each path was evaluated.
     call_sizes: rows of each decode. on_decode: called in the middle of every decode, before anything changed.
@@ -36,7 +38,9 @@ class FakeModel:
         self, row_of: Callable[[Path], LogitArray], *, vocabulary: Vocabulary, limits: Limits, name: str
     ) -> None:
         self._row_of, self._vocabulary, self._limits, self._name = row_of, vocabulary, limits, name
-        self._tree = FakeTree(limits, len(vocabulary.pieces))
+        self._tree = ContextTree(len(vocabulary.pieces))
+        self._paths: dict[int, Path] = {ROOT: ()}
+        self._states = {ROOT}
         self._last = np.empty((0, len(vocabulary.pieces)), dtype=np.float32)
         self._failure: SelectrieError | None = None
         self._is_decoding = self._is_interrupted = self._is_closed = False
@@ -60,38 +64,89 @@ class FakeModel:
         return ModelIdentity(self._name, f"fake:{self._name}", digest, "selectrie.testing", "1", "none")
 
     @property
-    def tree(self) -> FakeTree:
-        """The bookkeeping, for tests that look inside."""
-        return self._tree
+    def contexts(self) -> dict[int, Path]:
+        """Token path of every node held, node 0 (the empty context) included; a copy."""
+        return dict(self._paths)
 
     def row(self, path: Sequence[int]) -> LogitArray:
         """float32[V]: logits after a token path, straight from the definition; nothing is counted or kept."""
         return self._row_of(tuple(int(token) for token in path))
 
     def fail_next(self, error: SelectrieError) -> None:
-        """Make the next decode (or refusal, for a `CapacityError`) raise `error`, after the checks and before any change."""
+        """Make the next call that would evaluate rows raise `error`, after its checks and before any change."""
         self._failure = error
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._check_open()
         plan = self._tree.plan(parents, tokens, wanted, keep)
+        again = self._check_states(plan)
+        evaluated = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e] or e in again]
+        dropped, stripped = self._check_room(plan, len(evaluated), rounds(np.asarray(parents), np.asarray(keep)))
+        paths = self._entry_paths(plan)
+        if evaluated:
+            self._decode(len(evaluated))
+        matrix = np.empty((sum(plan.wanted), len(self._vocabulary.pieces)), dtype=np.float32)
+        place = {e: i for i, e in enumerate(np.flatnonzero(plan.wanted).tolist())}
+        for e, i in place.items():
+            matrix[i] = self._row_of(paths[e])
+        index = [place[e] for e, is_wanted in zip(plan.entry, np.asarray(wanted), strict=True) if is_wanted]
+        self._last.fill(np.nan)
+        self._last = matrix
+        self.evaluations.update(paths[e] for e in evaluated)
+        self.rows += len(evaluated)
+        self._drop(dropped)
+        self._states -= stripped
+        nodes = self._tree.commit(plan, len(evaluated))
+        for e, node in zip(plan.entry, nodes.tolist(), strict=True):
+            self._paths[node] = paths[e]
+            if plan.keep[e]:
+                self._states.add(node)
+        rows = Rows(matrix, np.array(index, dtype=np.int64))
+        return Extension(nodes, rows, len(evaluated), len(evaluated) - plan.n_new, 0, 0.0)
+
+    def _check_states(self, plan: CallPlan) -> set[int]:
+        """Entries that exist without the state that the call needs of them; `NodeError` for a parent without one."""
+        if not self._limits.kind.forks:
+            return set()
+        stateless = {node: e for e, node in enumerate(plan.node) if node != NO_NODE and node not in self._states}
+        again = {e for e in stateless.values() if plan.keep[e]}
+        for parent in plan.parent:
+            if parent in stateless:
+                again.add(stateless[parent])
+            elif parent >= 0 and parent not in self._states:
+                raise NodeError(parent, "was not kept: a forking model cannot extend it")
+        return again
+
+    def _check_room(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
+        """Cached nodes to drop and to strip of their state for the call; `CapacityError` where it does not fit."""
+        limits = self._limits
+        if n_rows > limits.rows_per_call:
+            raise CapacityError("rows in one call", needed=n_rows, available=limits.rows_per_call)
+        if not limits.kind.forks:
+            return self._tree.make_room(plan, nodes=limits.nodes, branches=limits.branches), set()
+        if in_round.any():
+            raise CapacityError("rounds in one call", needed=int(in_round.max()) + 1, available=1)
+        dropped = self._tree.make_room(plan, nodes=limits.nodes, branches=NO_LIMIT)
+        kept = [node for node, keep in zip(plan.node, plan.keep, strict=True) if keep]
+        n_more = sum(node == NO_NODE or node not in self._states for node in kept)
+        excess = len(self._states - {ROOT} - set(dropped)) + n_more - limits.branches
+        stands_on = plan.live_nodes() | set(dropped) | {ROOT}
+        idle = [node for node in self._states - stands_on if not self._tree.references[node]]
+        if excess > len(idle):
+            raise CapacityError("states", needed=n_more, available=n_more - excess + len(idle))
+        idle.sort(key=lambda node: (self._tree.used[node], node))
+        return dropped, set(idle[: max(0, excess)])
+
+    def _entry_paths(self, plan: CallPlan) -> list[Path]:
+        paths: list[Path] = []
+        for parent, token in zip(plan.parent, plan.token, strict=True):
+            paths.append((*(self._paths[parent] if parent >= 0 else paths[~parent]), token))
+        return paths
+
+    def _decode(self, n_rows: int) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-        if plan.evaluated:
-            self._decode(len(plan.evaluated))
-        matrix = np.empty((len(plan.wanted_paths), len(self._vocabulary.pieces)), dtype=np.float32)
-        for i, path in enumerate(plan.wanted_paths):
-            matrix[i] = self._row_of(path)
-        self._last.fill(np.nan)
-        self._last = matrix
-        self.evaluations.update(plan.evaluated)
-        self.rows += len(plan.evaluated)
-        nodes = self._tree.commit(plan)
-        rows = Rows(matrix, np.asarray(plan.wanted_index, dtype=np.int64))
-        return Extension(nodes, rows, len(plan.evaluated), plan.n_repeated, 0, 0.0)
-
-    def _decode(self, n_rows: int) -> None:
         self._is_decoding = True
         try:
             if self.on_decode is not None:
@@ -105,19 +160,32 @@ class FakeModel:
 
     def find(self, tokens: IntArray) -> tuple[int, int]:
         self._check_open()
-        return self._tree.find(tuple(int(token) for token in tokens))
+        node, depth = self._tree.walk(tokens, self._states.__contains__ if self._limits.kind.forks else None)
+        self._tree.hold(node)
+        return node, depth
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> None:
         self._check_open()
-        self._tree.release([int(node) for node in nodes], forget=forget)
+        self._drop(self._tree.release(nodes, forget=forget))
 
     def room(self) -> Room:
         self._check_open()
-        return self._tree.room()
+        tree, limits = self._tree, self._limits
+        n_states = sum(1 for node in self._states if node != ROOT and tree.references[node])
+        branches = limits.branches - (n_states if limits.kind.forks else tree.n_held_leaves)
+        return Room(limits.rows_per_call, limits.nodes - tree.n_held, branches)
 
     def trim(self, idle_rows: int) -> int:
         self._check_open()
-        return self._tree.trim(idle_rows)
+        idle = self._tree.idle(idle_rows)
+        self._drop(idle)
+        return len(idle)
+
+    def _drop(self, nodes: list[int]) -> None:
+        self._tree.drop(nodes)
+        for node in nodes:
+            self._states.discard(node)
+            del self._paths[node]
 
     def solo(self, nodes: int) -> FakeModel:
         self._check_open()
