@@ -153,7 +153,7 @@ class Vocabulary:
         return b"".join([pieces[i] for i in (ids.tolist() if isinstance(ids, np.ndarray) else ids)])
 
     def show(self, token: int) -> str:
-        """A readable spelling: text as it is, line breaks and the like escaped, broken UTF-8 as `\\xf0`, control tokens by name."""
+        r"""A readable spelling: text as it is, line breaks and the like escaped, broken UTF-8 as `\xf0`, control tokens by name."""
         piece = self.piece(token)
         text = piece.decode("utf-8", "backslashreplace") if piece else self.texts[token]
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -10,6 +10,8 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
+from jinja2 import TemplateError
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from selectrie.errors import PromptError, TextError, UnsupportedModelError
 from selectrie.types import IntArray
@@ -18,7 +20,9 @@ from selectrie.vocabulary import ChatTemplate, Tokenize, Vocabulary
 _USUAL_PIECE_BYTES = 256
 """Longer pieces are read again into a larger buffer (GLM-4 has a token of 1024 spaces)."""
 _USUAL_TEXT_TOKENS = 1024
-_INT32_MAX = 2**31 - 1
+_MOST_TEXT_BYTES = 2**31 - 1
+_ADD_SPECIAL = _PARSE_SPECIAL = _SPELL_SPECIAL = False
+"""Switches of llama.cpp: no BOS or EOS added, no control token recognised in text, none spelled out."""
 
 
 def read_vocabulary(model: llama_cpp.llama_model_p) -> Vocabulary:
@@ -77,7 +81,7 @@ def _pieces(vocab: llama_cpp.llama_vocab_p, n_tokens: int) -> list[bytes]:
     buffer = ctypes.create_string_buffer(_USUAL_PIECE_BYTES)
     pieces: list[bytes] = []
     for token in range(n_tokens):
-        length = read(vocab, token, buffer, _USUAL_PIECE_BYTES, 0, False)
+        length = read(vocab, token, buffer, _USUAL_PIECE_BYTES, 0, _SPELL_SPECIAL)
         pieces.append(buffer.raw[:length] if length >= 0 else _piece(vocab, token, -length, special=False))
     return pieces
 
@@ -105,16 +109,18 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
 
     def tokenize(text: bytes, /) -> list[int]:
         n_bytes = len(text)
+        if (
+            n_bytes > _MOST_TEXT_BYTES // 4
+        ):  # a space may take four tokens: three bytes of U+2581 and the one put before
+            raise TextError("text", f"{n_bytes} bytes are more than the tokenizer takes; shorten it")
         try:
             buffer = local.buffer
         except AttributeError:
             buffer = local.buffer = (llama_cpp.llama_token * _USUAL_TEXT_TOKENS)()
-        count = call(vocab, text, n_bytes, buffer, len(buffer), False, False)
+        count = call(vocab, text, n_bytes, buffer, len(buffer), _ADD_SPECIAL, _PARSE_SPECIAL)
         if count < 0:
-            if n_bytes > _INT32_MAX or count == -_INT32_MAX - 1:
-                raise TextError("text", f"{n_bytes} bytes are more than the tokenizer takes; shorten it")
             buffer = local.buffer = (llama_cpp.llama_token * -count)()
-            count = call(vocab, text, n_bytes, buffer, len(buffer), False, False)
+            count = call(vocab, text, n_bytes, buffer, len(buffer), _ADD_SPECIAL, _PARSE_SPECIAL)
         ids: list[int] = buffer[:count]
         return ids
 
@@ -130,9 +136,6 @@ def _chat_template(model: llama_cpp.llama_model_p, bos: str, eos: str) -> ChatTe
     compiled: list[Any] = []
 
     def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-        from jinja2 import TemplateError
-        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
-
         try:
             if not compiled:
                 compiled.append(Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos))

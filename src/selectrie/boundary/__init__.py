@@ -1,0 +1,21 @@
+"""Where the prompt ends and the choices begin, on tokens: healing, splitting, lm-eval's rule."""
+
+from __future__ import annotations
+
+from selectrie.boundary.choices import encode_choices
+from selectrie.boundary.collisions import Collision, collisions
+from selectrie.boundary.healing import HealPlan, heal_plan
+from selectrie.boundary.records import EncodedChoices, PromptText
+from selectrie.boundary.tail import encode_after, encode_prompt
+
+__all__ = [
+    "Collision",
+    "EncodedChoices",
+    "HealPlan",
+    "PromptText",
+    "collisions",
+    "encode_after",
+    "encode_choices",
+    "encode_prompt",
+    "heal_plan",
+]

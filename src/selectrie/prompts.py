@@ -1,0 +1,207 @@
+"""What a caller may give as a prompt - text, token ids, chat messages - to fixed tokens and a last stretch of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from selectrie.boundary import PromptText, encode_after, encode_prompt
+from selectrie.errors import OptionError, PromptError
+from selectrie.options import Prompting
+from selectrie.types import IntArray
+from selectrie.vocabulary import Vocabulary, to_bytes
+
+_ROLE = re.compile(r"\w[\w .-]*")
+"""What a role may be spelled with: templates write it between control tokens, so it must not be able to spell one."""
+
+Message = Mapping[str, object]
+Prompt = str | Sequence[int] | Sequence[Message]
+
+
+def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
+    """Fixed tokens and the plain text after them.
+
+    str: BOS where the model adds one, then the text (control tokens are recognised in it with `parse_special`).
+    Token ids: checked; BOS is put before them where the model adds one and they do not begin with it. The longest end of
+    them that is the tokenizer's own encoding becomes text, so that the boundary can be healed.
+    Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`: rendered by the model's template,
+    with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages say.
+
+    Raises `PromptError` for a prompt without any token, a chat without a template, malformed messages (with their
+    index) or a template that changes what messages say; `TextError` for a lone surrogate; `TokenRangeError`;
+    `OptionError` for chat options with a prompt that is no chat.
+    """
+    if isinstance(prompt, str) and prompting.system is None:
+        _refuse_chat_options(prompting)
+        read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)
+    elif isinstance(prompt, str):
+        read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting)
+    elif len(prompt) and isinstance(prompt[0], Mapping):
+        read = _read_chat(vocabulary, prompt, prompting)
+    else:
+        _refuse_chat_options(prompting)
+        read = _read_ids(vocabulary, prompt)
+    if not len(read.prefix) and not read.text:
+        raise PromptError(
+            "the prompt is empty and this model puts no BOS token before text, so nothing predicts the first token; "
+            f"give a prompt, or one token id as its prompt{_suggested_id(vocabulary)}"
+        )
+    return read
+
+
+def truncate_left(vocabulary: Vocabulary, prompt: PromptText, most_tokens: int) -> PromptText:
+    """The prompt without its oldest tokens, so that it has at most `most_tokens` (at least 1) of them.
+
+    BOS is kept and counted: what goes are the tokens after it. The cut is between two tokens and what is left keeps
+    its tokens; a few more go where the text left would otherwise be encoded differently.
+    """
+    if most_tokens < 1:
+        raise OptionError("most_tokens", most_tokens, "at least 1")
+    tokens = encode_prompt(vocabulary, prompt)
+    if len(tokens) <= most_tokens:
+        return prompt
+    n_kept = int(vocabulary.bos is not None and tokens[0] == vocabulary.bos)
+    kept = tokens[:n_kept]
+    first = len(tokens) - most_tokens + n_kept
+    if first < len(prompt.prefix):
+        return PromptText(np.concatenate([kept, prompt.prefix[first:]]), prompt.text)
+    if first == len(tokens):
+        return PromptText(kept, b"")
+    return _with_text(vocabulary, kept, tokens[first:])
+
+
+def _read_text(vocabulary: Vocabulary, text: bytes, *, parse_special: bool) -> PromptText:
+    tokens, rest = vocabulary.encode_spans([(text, parse_special)])
+    return PromptText(_with_bos(vocabulary, tokens), rest)
+
+
+def _with_bos(vocabulary: Vocabulary, tokens: IntArray) -> IntArray:
+    """The tokens after BOS where the model adds one; never twice."""
+    if vocabulary.bos is None or (len(tokens) and tokens[0] == vocabulary.bos):
+        return tokens
+    return np.concatenate([np.array([vocabulary.bos], dtype=np.int32), tokens])
+
+
+def _suggested_id(vocabulary: Vocabulary) -> str:
+    if vocabulary.eos is None:
+        return ""
+    return f", such as [{vocabulary.eos}] ({vocabulary.texts[vocabulary.eos]})"
+
+
+def _refuse_chat_options(prompting: Prompting) -> None:
+    for name, value in (
+        ("system", prompting.system),
+        ("assistant_prefix", prompting.assistant_prefix),
+        ("template_args", dict(prompting.template_args)),
+    ):
+        if value:
+            raise OptionError(name, value, "nothing unless the prompt is chat messages (or text with system=)")
+
+
+def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
+    for i, value in enumerate(ids):
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise PromptError(f"prompt[{i}] is {value!r}: a prompt is text, token ids, or messages, not a mixture")
+    tokens = _with_bos(vocabulary, vocabulary.check_tokens(ids))
+    controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
+    start = int(controls[-1]) + 1 if len(controls) else 0
+    return _with_text(vocabulary, tokens[:start], tokens[start:])
+
+
+def _with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
+    """The same tokens with the longest end of `tokens` that is the tokenizer's own encoding turned into text."""
+    everything = np.concatenate([prefix, tokens])
+    n_fixed = len(prefix)
+    while n_fixed < len(everything):
+        spelled = vocabulary.decode(everything[n_fixed:])
+        fixed = everything[:n_fixed]
+        texts = (spelled[1:], spelled) if vocabulary.space_prefix and spelled[:1] == b" " else (spelled,)
+        common = 0
+        for text in texts:
+            encoded = np.asarray(encode_after(vocabulary, fixed, text), dtype=np.int32)
+            if np.array_equal(encoded, everything[n_fixed:]):
+                return PromptText(fixed, text)
+            common = max(common, _common_end(encoded, everything[n_fixed:]))
+        n_fixed = max(n_fixed + 1, len(everything) - common)
+    return PromptText(everything, b"")
+
+
+def _common_end(a: IntArray, b: IntArray) -> int:
+    """Last tokens that two sequences share."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(a[len(a) - n :] != b[len(b) - n :])
+    return n - int(differs[-1]) - 1 if len(differs) else n
+
+
+def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Prompting) -> PromptText:
+    if vocabulary.chat_template is None:
+        raise PromptError(
+            "this model has no chat template, so it cannot read messages; give the prompt as text, formatted as the model expects"
+        )
+    checked = [_check_message(i, message) for i, message in enumerate(messages)]
+    if prompting.system is not None:
+        checked.insert(0, {"role": "system", "content": prompting.system})
+    template = vocabulary.chat_template
+
+    def render(values: list[dict[str, str]]) -> str:
+        return template(values, **prompting.template_args)
+
+    spans = [(to_bytes(text, "chat messages"), is_template) for text, is_template in _rendered_spans(checked, render)]
+    spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
+    tokens, text = vocabulary.encode_spans(spans)
+    return PromptText(_with_bos(vocabulary, tokens), text)
+
+
+def _check_message(index: int, message: object) -> dict[str, str]:
+    where = f"messages[{index}]"
+    if not isinstance(message, Mapping):
+        raise PromptError(f"{where} is {message!r}: expected an object with 'role' and 'content'")
+    for key in ("role", "content"):
+        if key not in message:
+            raise PromptError(f"{where} has no {key!r}: expected an object with 'role' and 'content'")
+    for key, value in message.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise PromptError(f"{where}[{key!r}] is {value!r}: expected text")
+        to_bytes(value, f"{where}[{key!r}]")
+    if not _ROLE.fullmatch(str(message["role"])):
+        raise PromptError(
+            f"{where} has role {message['role']!r}: expected a word such as 'user', 'assistant' or 'system'"
+        )
+    return dict(message)
+
+
+def _rendered_spans(
+    messages: list[dict[str, str]], render: Callable[[list[dict[str, str]]], str]
+) -> list[tuple[str, bool]]:
+    """The rendered chat as (text, whether the template wrote it).
+
+    What messages say is found by rendering once more with a mark in place of each value: the rendering with the marks
+    replaced by the values must be the rendering of the values. Templates that trim what messages say are understood too.
+    """
+    plain = render(messages)
+    key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    values: list[str] = []
+    marked: list[dict[str, str]] = []
+    for message in messages:
+        marks = {}
+        for name, value in message.items():
+            # Blank values keep their place: templates ask whether there is any content.
+            if name == "role" or not value.strip():
+                marks[name] = value
+            else:
+                marks[name] = f"m{key}n{len(values)}m"
+                values.append(value)
+        marked.append(marks)
+    parts = re.split(f"m{key}n([0-9]+)m", render(marked))
+    for spell in (str, str.strip, str.rstrip, str.lstrip):
+        spans = [(spell(values[int(part)]), False) if i % 2 else (part, True) for i, part in enumerate(parts)]
+        if "".join(text for text, _ in spans) == plain:
+            return spans
+    raise PromptError(
+        "the model's chat template changes what messages say, so its own control tokens cannot be told from theirs; "
+        "render the chat yourself and give it as text with parse_special, or as token ids"
+    )
