@@ -1,0 +1,44 @@
+"""From rows to scores: what to read off a trie, terminators, rules, priors, probabilities, tolerances, bounds."""
+
+from __future__ import annotations
+
+from selectrie.scoring.evaluation import RowNeeds, TrieEvaluation, TrieReader, row_needs
+from selectrie.scoring.objective import Bounds, Objective, objective_of, plain_objective
+from selectrie.scoring.paths import PathScores, greedy_child, not_continued, path_scores, prefix_logp, stop_logp
+from selectrie.scoring.posterior import Posterior, coverage_of, duplicates, posterior
+from selectrie.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
+from selectrie.scoring.terminators import auto_terminator, check_choices, levels, owners
+from selectrie.scoring.tolerance import finalists, rows_of_paths, tolerance_of
+
+__all__ = [
+    "Bounds",
+    "Lengths",
+    "Objective",
+    "PathScores",
+    "Posterior",
+    "RowNeeds",
+    "TrieEvaluation",
+    "TrieReader",
+    "auto_terminator",
+    "check_choices",
+    "coverage_of",
+    "duplicates",
+    "finalists",
+    "greedy_child",
+    "levels",
+    "log_priors",
+    "mean_joint",
+    "not_continued",
+    "objective_of",
+    "owners",
+    "path_scores",
+    "plain_objective",
+    "posterior",
+    "prefix_logp",
+    "row_needs",
+    "rows_of_paths",
+    "score_by",
+    "score_choices",
+    "stop_logp",
+    "tolerance_of",
+]
