@@ -22,8 +22,14 @@ _WARNING = "bold yellow"
 
 
 def show(report: RenderableType, file: IO[str], *, width: int | None = None) -> None:
-    """Write a report to `file`: in colour on a terminal unless NO_COLOR is set, plain elsewhere."""
-    Console(file=file, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False).print(report)
+    """Write a report to `file`: in colour on a terminal unless NO_COLOR is set, plain and without trailing spaces elsewhere."""
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    if console.is_terminal:
+        console.print(report)
+        return
+    with console.capture() as capture:
+        console.print(report)
+    file.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
 def selection_report(selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60) -> RenderableType:

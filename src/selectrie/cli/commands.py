@@ -1,0 +1,206 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selectrie.cli import requests
+from selectrie.cli.flat import command
+from selectrie.cli.groups import (
+    ChoicesGroup,
+    EndingGroup,
+    ModelGroup,
+    PromptGroup,
+    RankOutput,
+    RuleGroup,
+    ScoreOutput,
+    SearchGroup,
+    SelectOutput,
+    TextGroup,
+    TokensOutput,
+)
+from selectrie.cli.progress import progress
+from selectrie.errors import OptionError
+from selectrie.options import TERMINATORS, one_of
+from selectrie.version import __version__
+
+if TYPE_CHECKING:
+    from selectrie.results import Selection
+
+TIE = 2
+
+app = typer.Typer(
+    name="selectrie",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: half the start-up time, and the same text in every terminal
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"selectrie {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    help="Choose among texts with a language model: the joint log-probability decides.\n\n"
+    '\b\nselectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"'
+)
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+@command(app)
+def select(
+    model: ModelGroup,
+    prompt: PromptGroup,
+    choices: ChoicesGroup,
+    ending: EndingGroup,
+    rule: RuleGroup,
+    search: SearchGroup,
+    output: SelectOutput,
+) -> int:
+    r"""Choose one of several texts.
+
+    The one that the model finds most probable after the prompt, as a whole. Choices and prompt are taken exactly as given: " Paris" and "Paris" are different.
+
+    \b
+    selectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
+    selectrie select -m model.gguf --prompt-file p.txt --choices-file labels.txt --rule pmi --json
+    selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
+    """
+    selection = _decide("select", 1, model, prompt, choices, (ending, rule, search, output))
+    return _show_selection(selection, output)
+
+
+@command(app)
+def rank(
+    model: ModelGroup,
+    prompt: PromptGroup,
+    choices: ChoicesGroup,
+    ending: EndingGroup,
+    rule: RuleGroup,
+    search: SearchGroup,
+    output: RankOutput,
+) -> int:
+    r"""Rank texts, best first.
+
+    The first --top places are made certain, the rest only as far as that needs.
+
+    \b
+    cat prompt.txt | selectrie rank -m model.gguf --choices-file 100k.txt --top 5 --explain
+    selectrie rank -m model.gguf -p "I feel" --choices-file labels.txt --stop all --tsv
+    """
+    selection = _decide("rank", output.top, model, prompt, choices, (ending, rule, search, output))
+    return _show_selection(selection, output)
+
+
+@command(app)
+def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: ScoreOutput) -> int:
+    r"""Score one text after a prompt.
+
+    Its log-probability is the sum over its tokens, each given all before it.
+
+    \b
+    selectrie score -m model.gguf -p "The sky is" -t " blue" --per-token
+    """
+    given, how = requests.read_prompt(prompt), requests.prompting(prompt)
+    with requests.open_engine(model) as engine:
+        result = engine.score(given, text.text, prompting=how, following=text.following)
+    if output.json:
+        return _write_json(result)
+    from selectrie.report import terminal
+
+    terminal.show(terminal.text_score_report(result, per_token=output.per_token), sys.stdout)
+    return 0
+
+
+@command(app)
+def tokens(
+    model: ModelGroup, prompt: PromptGroup, choices: ChoicesGroup, ending: EndingGroup, output: TokensOutput
+) -> int:
+    r"""Show tokens and trie of a request.
+
+    How prompt and choices are cut into tokens, and what would be evaluated. The model is not run.
+
+    \b
+    selectrie tokens -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
+    """
+    given, how = requests.read_prompt(prompt), requests.prompting(prompt, choices.delimiter)
+    texts = requests.read_choices(choices)
+    one_of("terminator", ending.terminator, TERMINATORS)
+    with requests.open_engine(model) as engine:
+        plan = engine.tokens(given, texts, terminator=ending.terminator, following=ending.following, prompting=how)
+    if output.json:
+        return _write_json(plan)
+    from selectrie.report import terminal
+
+    terminal.show(terminal.token_plan_report(plan, texts, top=output.top), sys.stdout)
+    return 0
+
+
+def _decide(
+    verb: str,
+    k: int,
+    model: ModelGroup,
+    prompt: PromptGroup,
+    choices: ChoicesGroup,
+    rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
+) -> Selection:
+    """Read everything the caller gave, then load the model and ask it: a mistake is told before the model is loaded."""
+    ending, rule, search, output = rest
+    if output.json and (output.tsv or output.explain):
+        raise OptionError("json", output.json, "neither --tsv nor --explain beside it")
+    if output.tsv and output.explain:
+        raise OptionError("tsv", output.tsv, "no --explain beside it")
+    one_of("terminator", ending.terminator, TERMINATORS)
+    texts = requests.read_choices(choices)
+    how = requests.search(search, min(k, len(texts)))
+    request: dict[str, Any] = {
+        "rule": requests.rule(rule),
+        "terminator": ending.terminator,
+        "following": ending.following,
+        "prior": requests.prior(rule, texts),
+        "prompting": requests.prompting(prompt, choices.delimiter),
+    }
+    given = requests.read_prompt(prompt)
+    with requests.open_engine(model) as engine, progress() as on_progress:
+        ask = engine.select if verb == "select" else engine.rank
+        return ask(given, texts, search=replace(how, on_progress=on_progress), **request)
+
+
+def _show_selection(selection: Selection, output: SelectOutput) -> int:
+    if output.json:
+        _write_json(selection)
+    elif output.tsv:
+        from selectrie.report import formats
+
+        typer.echo(formats.to_tsv(selection.top(output.top)))
+    else:
+        from selectrie.report import terminal
+
+        terminal.show(terminal.selection_report(selection, top=output.top, explain=output.explain), sys.stdout)
+    uncertain = selection.is_tie or not selection.certificate.proved
+    if output.strict and uncertain:
+        reason = "the first place is a tie" if selection.is_tie else "the first place is not proved"
+        typer.echo(f"error[uncertain]: {reason} (--strict)", err=True)
+        return TIE
+    return 0
+
+
+def _write_json(result: Any) -> int:
+    from selectrie.report import formats
+
+    typer.echo(formats.to_json(result.to_dict()))
+    return 0

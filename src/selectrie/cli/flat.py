@@ -1,0 +1,82 @@
+"""Commands whose options are declared as frozen records, each group of options once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from selectrie.cli.guard import guarded
+
+Command = Callable[..., int]
+"""Takes option records, returns an exit code."""
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose help shows options under the headings of their groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                heading = getattr(parameter, "rich_help_panel", None) or "Other"
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=26)
+
+
+def command(app: typer.Typer) -> Callable[[Command], Command]:
+    """Register a function of option records as a command: the fields of its records become the options.
+
+    Each parameter's type is a frozen dataclass whose fields are `Annotated[type, typer.Option(...)]` with defaults; the
+    name of a heading in the help is the class attribute `__doc__`'s first line. Errors become exit codes (`guarded`).
+    """
+
+    def register(function: Command) -> Command:
+        groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
+        parameters = [parameter for group in groups.values() for parameter in _parameters(group)]
+
+        def run(**values: Any) -> None:
+            verbose = bool(values.get("verbose"))
+            guarded(
+                lambda: function(**{name: _collect(group, values) for name, group in groups.items()}), verbose=verbose
+            )
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(function.__name__, cls=SectionedCommand, help=_help(function))(run)
+        return function
+
+    return register
+
+
+def _help(function: Command) -> str:
+    r"""The docstring; a line with `\b` keeps the lines of its paragraph apart."""
+    return (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    result = []
+    for field in fields(group):
+        hint = hints[field.name]
+        hint.__metadata__[0].rich_help_panel = _heading(group)
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+    return result
+
+
+def _collect(group: type[Any], values: dict[str, Any]) -> Any:
+    """The record of a group's values; lists become tuples."""
+    named = {field.name: values[field.name] for field in fields(group)}
+    return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+
+
+def _heading(group: type[Any]) -> str:
+    return (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,155 @@
+"""The options of the commands, in groups that commands share. Defaults and meanings are those of the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from typer import Option
+
+from selectrie.options import RULES, TERMINATORS
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGroup:
+    """Model."""
+
+    model: Annotated[
+        str | None, Option("--model", "-m", metavar="MODEL", help="GGUF file, or hf:owner/repo/file.gguf.")
+    ] = None
+    precision: Annotated[
+        str,
+        Option(
+            metavar="exact|fast", help="exact: numbers do not depend on how work is cut; fast: llama.cpp's own layout."
+        ),
+    ] = "exact"
+    n_ctx: Annotated[
+        int | None,
+        Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, at most 8192]"),
+    ] = None
+    n_batch: Annotated[int, Option("--n-batch", metavar="N", help="Most rows a model call evaluates.")] = 512
+    threads: Annotated[int | None, Option(metavar="N", help="Threads. [default: one a core]")] = None
+    gpu_layers: Annotated[int, Option("--gpu-layers", metavar="N", help="Layers on the GPU, -1 for all.")] = 0
+    verbose: Annotated[bool, Option("--verbose", help="llama.cpp's log and tracebacks on stderr.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromptGroup:
+    """Prompt (one of the first four, or text on stdin)."""
+
+    prompt: Annotated[str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given.")] = None
+    prompt_file: Annotated[
+        str | None, Option(metavar="FILE", help="Prompt from a file (- for stdin), less one line end at its end.")
+    ] = None
+    token_ids: Annotated[str | None, Option(metavar="IDS", help="Prompt as token ids: 1,2,3.")] = None
+    chat: Annotated[
+        str | None, Option(metavar="FILE", help="Chat messages, a JSON array; the model's own template is used.")
+    ] = None
+    system: Annotated[
+        str | None, Option(metavar="TEXT", help="System message before the prompt; the model's own template is used.")
+    ] = None
+    assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
+    template_arg: Annotated[
+        list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
+    ] = None
+    boundary: Annotated[str, Option(metavar="heal|split|harness", help="How prompt and choice meet on tokens.")] = (
+        "heal"
+    )
+    truncate: Annotated[
+        str, Option(metavar="error|left", help="What to do with a prompt too long; left drops its beginning.")
+    ] = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicesGroup:
+    """Choices."""
+
+    choice: Annotated[
+        list[str] | None, Option("--choice", "-c", metavar="TEXT", help="A choice, exactly as given. Repeatable.")
+    ] = None
+    choices_file: Annotated[
+        str | None, Option(metavar="FILE", help="Choices one a line, or a .json array of texts (- for stdin).")
+    ] = None
+    allow_empty: Annotated[bool, Option("--allow-empty", help="Let an empty line be the empty choice.")] = False
+    delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every choice.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndingGroup:
+    """What ends a choice."""
+
+    terminator: Annotated[str, Option(metavar="NAME", help="What ends a choice: " + ", ".join(TERMINATORS) + ".")] = (
+        "auto"
+    )
+    following: Annotated[str, Option(metavar="TEXT", help="Text that follows the choice.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """Score."""
+
+    rule: Annotated[
+        str, Option(metavar="NAME", help="From log-probabilities to a score: " + ", ".join(RULES) + ".")
+    ] = "joint"
+    premise: Annotated[
+        str | None, Option(metavar="TEXT", help="Premise of rule pmi. [default: the bare beginning of a text]")
+    ] = None
+    content_free: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="Content-free prompt of rule calibrated. Repeatable.")
+    ] = None
+    prior: Annotated[str | None, Option(metavar="FILE", help="JSON object from choice to prior probability.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchGroup:
+    """Search."""
+
+    method: Annotated[str, Option(metavar="auto|exhaustive|best_first", help="How the set is searched.")] = "auto"
+    stop: Annotated[
+        str, Option(metavar="best|mass|all", help="best: the first places are proved; mass: enough is known; all.")
+    ] = "best"
+    mass: Annotated[float, Option(metavar="P", help="Probability that --stop mass has to know.")] = 0.99
+    budget: Annotated[int | None, Option(metavar="N", help="Most trie nodes to evaluate; then the best so far.")] = None
+    width: Annotated[int, Option(metavar="N", help="Nodes a model call of best_first takes.")] = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SelectOutput:
+    """Output."""
+
+    top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
+    explain: Annotated[bool, Option("--explain", help="Show the trie of tokens.")] = False
+    json: Annotated[bool, Option("--json", help="One JSON object with every choice, in the order given.")] = False
+    tsv: Annotated[bool, Option("--tsv", help="Tab-separated rows, best first.")] = False
+    strict: Annotated[bool, Option("--strict", help="Exit 2 when the first place is a tie or not proved.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankOutput(SelectOutput):
+    """Output."""
+
+    top: Annotated[int, Option(metavar="N", min=1, help="Places to make certain, and to show.")] = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TextGroup:
+    """Text."""
+
+    text: Annotated[str, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given.")]
+    following: Annotated[str, Option(metavar="TEXT", help="Text that follows it, and is not scored.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreOutput:
+    """Output."""
+
+    per_token: Annotated[bool, Option("--per-token", help="A row per token.")] = False
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokensOutput:
+    """Output."""
+
+    top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
+    json: Annotated[bool, Option("--json", help="One JSON object with every choice.")] = False

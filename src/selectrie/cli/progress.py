@@ -1,0 +1,40 @@
+"""A progress bar for long work, on stderr, where somebody is looking."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE_S = 1.0
+"""Work that is over sooner shows nothing."""
+
+OnProgress = Callable[[int, int], None]
+
+
+@contextmanager
+def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress | None]:
+    """A callback (done, total) that draws a bar once `PATIENCE_S` have passed; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("nodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+    task = bar.add_task("nodes", total=None)
+    began, shown = clock(), False
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown
+        if not shown and clock() - began > PATIENCE_S:
+            shown = True
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()

@@ -1,0 +1,102 @@
+"""From option records to what the engine takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from selectrie import inputs
+from selectrie.cli.groups import ChoicesGroup, ModelGroup, PromptGroup, RuleGroup, SearchGroup
+from selectrie.errors import ChoiceError, OptionError, PromptError
+from selectrie.options import Prompting, Rule, Search
+
+if TYPE_CHECKING:
+    from selectrie.engine import Engine
+
+Prompt = str | list[int] | list[dict[str, object]]
+
+
+def open_engine(group: ModelGroup) -> Engine:
+    """Load the model; the caller closes it."""
+    if group.model is None:
+        raise OptionError("model", None, "a GGUF file (-m model.gguf), or hf:owner/repo/file.gguf")
+    from selectrie import loading  # the engine and numpy: not needed for --help
+
+    return loading.load(
+        group.model,
+        n_ctx=group.n_ctx,
+        n_batch=group.n_batch,
+        n_threads=group.threads,
+        n_gpu_layers=group.gpu_layers,
+        precision=group.precision,
+        verbose=group.verbose,
+    )
+
+
+def read_prompt(group: PromptGroup) -> Prompt:
+    """The prompt, from the one place it is given in; piped stdin where none is."""
+    given = [name for name in ("prompt", "prompt_file", "token_ids", "chat") if getattr(group, name) is not None]
+    if len(given) > 1:
+        raise PromptError(f"the prompt is given {len(given)} times: {', '.join(map(_flag, given))}; give it once")
+    if group.system is not None and given and given[0] in ("chat", "token_ids"):
+        raise PromptError(f"--system goes with a prompt as text, not with {_flag(given[0])}")
+    if group.prompt is not None:
+        return group.prompt
+    if group.token_ids is not None:
+        return inputs.parse_token_ids(group.token_ids)
+    if group.chat is not None:
+        return inputs.read_messages(group.chat)
+    if group.prompt_file is not None:
+        return inputs.read_prompt(group.prompt_file)
+    text = "" if sys.stdin.isatty() else inputs.read_prompt(inputs.STDIN)
+    if not text:
+        raise PromptError(
+            "no prompt: give -p TEXT, --prompt-file, --token-ids, --chat, or text on stdin (-p '' for an empty one)"
+        )
+    return text
+
+
+def prompting(group: PromptGroup, delimiter: str = "") -> Prompting:
+    """How prompt and choices become tokens."""
+    return Prompting(
+        boundary=group.boundary,
+        delimiter=delimiter,
+        truncate=group.truncate,
+        system=group.system,
+        assistant_prefix=group.assistant_prefix,
+        template_args=inputs.parse_template_args(group.template_arg or ()),
+    )
+
+
+def read_choices(group: ChoicesGroup) -> list[str]:
+    """The choices of the command line, then those of the file."""
+    choices = list(group.choice or ())
+    if group.choices_file is not None:
+        choices += inputs.read_choices(group.choices_file, allow_empty=group.allow_empty)
+    if not choices:
+        raise ChoiceError("no choices: give -c TEXT for each, or --choices-file FILE")
+    return choices
+
+
+def rule(group: RuleGroup) -> Rule:
+    """The rule with its texts."""
+    if group.rule == "batch":
+        raise OptionError("rule", "batch", "a rule for one prompt; batch needs many (select_many in Python)")
+    return Rule(group.rule, premise=group.premise, content_free=tuple(group.content_free or ()))
+
+
+def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
+    """The prior's file, or None."""
+    return None if group.prior is None else inputs.read_prior(group.prior, choices)
+
+
+def search(group: SearchGroup, k: int) -> Search:
+    """How the set is searched; k places must be certain."""
+    return Search(
+        method=group.method, k=k, stop=group.stop, mass=group.mass, budget_nodes=group.budget, width=group.width
+    )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
