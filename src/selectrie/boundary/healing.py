@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectrie import numerics
 from selectrie.errors import ProtocolError
 from selectrie.trie import TokenTrie
 from selectrie.types import FloatArray, IntArray
@@ -32,26 +31,18 @@ class HealPlan:
     parent_place: IntArray
     observations: tuple[tuple[int, IntArray], ...]
 
-    @property
-    def n_observed(self) -> int:
-        """M, the log-probabilities that `log_heal` takes: those of `observations`, one after the other."""
-        return sum(len(tokens) for _, tokens in self.observations)
-
     def log_heal(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
         """Log of N(root), and log((N + O) / N) by which the true value may lie above it (0.0 = exact).
 
         edge_logp: float64[N], log-probability of each trie node's token after its parent; only the planned nodes are read.
-        observed: float64[M], log-probabilities of the observed tokens, flattened in the order of `observations`.
+        observed: float64[2H], log of the summed probability of the tokens of each of `observations` (-inf for none).
         (0.0, 0.0) where nothing was healed; (-inf, inf) where only open tokens are possible; (-inf, 0.0) where none is.
         """
-        if len(observed) != self.n_observed:
-            raise ProtocolError(f"got {len(observed)} observed log-probabilities, expected {self.n_observed}")
+        if len(observed) != len(self.observations):
+            raise ProtocolError(f"got {len(observed)} observed log-probabilities, expected {len(self.observations)}")
         if not len(self.nodes):
             return 0.0, 0.0
-        ends = np.cumsum([len(tokens) for _, tokens in self.observations])
-        sums = [numerics.logsumexp(part) for part in np.split(np.asarray(observed, dtype=np.float64), ends[:-1])]
-        covered = np.array(sums[0::2])
-        opened = np.array(sums[1::2])
+        covered, opened = observed[0::2].copy(), observed[1::2].copy()
         for i in range(len(self.nodes) - 1, 0, -1):
             parent, edge = self.parent_place[i], edge_logp[self.nodes[i]]
             covered[parent] = np.logaddexp(covered[parent], edge + covered[i])
