@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("scoring", "tasks", "report"),  # 3: rules, searches, and how records are shown
     ("scheduler", "owner", "selfcheck", "settle", "engine", "render"),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
-    ("loading", "cli", "server"),  # 6: arguments
+    ("loading", "inputs", "cli", "server"),  # 6: arguments and files
     ("__init__",),  # 7: the promised names
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,129 @@
+"""llama.cpp without selectrie: what the benchmarks compare with, and the floor under it.
+
+A context with the settings of `precision="exact"` (no flash attention, float32 K/V cache), one batch to fill, one decode to
+time. Nothing here is clever; every function says which rows it evaluates.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+GGML_TYPE_F32 = 0
+N_SEQUENCES = 256
+PADDING = N_SEQUENCES - 1
+"""Sequence of the padding rows."""
+N_BATCH = 512
+
+
+@llama_cpp.llama_log_callback
+def _silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None: ...
+
+
+class Bare:
+    """A model and one context, driven by hand. Sequence 0 holds the prompt; the last one takes padding rows."""
+
+    def __init__(self, path: Path, *, n_ctx: int, n_threads: int) -> None:
+        llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+        assert self.model, f"{path} cannot be loaded"
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, N_BATCH, N_BATCH, N_SEQUENCES
+        params.n_threads = params.n_threads_batch = n_threads
+        params.kv_unified, params.swa_full, params.op_offload = True, True, False
+        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.type_k = params.type_v = GGML_TYPE_F32
+        self.context = llama_cpp.llama_init_from_model(self.model, params)
+        assert self.context, "no context"
+        self.memory = llama_cpp.llama_get_memory(self.context)
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
+        self.n_vocabulary = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        self.batch = llama_cpp.llama_batch_init(N_BATCH, 0, N_SEQUENCES)
+        self.decode_s = 0.0
+
+    def close(self) -> None:
+        """Free batch, context and model."""
+        llama_cpp.llama_batch_free(self.batch)
+        llama_cpp.llama_free(self.context)
+        llama_cpp.llama_model_free(self.model)
+
+    def tokenize(self, text: str, *, bos: bool = False) -> list[int]:
+        """Tokens of plain text; `bos` adds what the model says it wants."""
+        data = text.encode()
+        buffer = (llama_cpp.llama_token * (len(data) + 8))()
+        n = llama_cpp.llama_tokenize(self.vocabulary, data, len(data), buffer, len(buffer), bos, False)
+        return buffer[:n]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        llama_cpp.llama_memory_clear(self.memory, False)
+
+    def cut(self, sequence: int, length: int) -> None:
+        """Forget what a sequence holds beyond a length."""
+        assert llama_cpp.llama_memory_seq_rm(self.memory, sequence, length, -1)
+
+    def copy(self, source: int, targets: Iterable[int], length: int) -> None:
+        """Let other sequences share the first cells of one."""
+        for target in targets:
+            llama_cpp.llama_memory_seq_cp(self.memory, source, target, 0, length)
+
+    def fill(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[Sequence[int]],
+        wanted: Sequence[bool],
+    ) -> None:
+        """Lay out a batch: row i has a token, a position, the sequences it belongs to, and is wanted or not."""
+        n = self.batch.n_tokens = len(tokens)
+        assert 0 < n <= N_BATCH, n
+        np.ctypeslib.as_array(self.batch.token, (n,))[:] = tokens
+        np.ctypeslib.as_array(self.batch.pos, (n,))[:] = positions
+        np.ctypeslib.as_array(self.batch.n_seq_id, (n,))[:] = [len(ids) for ids in sequences]
+        np.ctypeslib.as_array(self.batch.logits, (n,))[:] = wanted
+        for i, ids in enumerate(sequences):
+            np.ctypeslib.as_array(self.batch.seq_id[i], (len(ids),))[:] = ids
+
+    def fill_run(self, tokens: Sequence[int], start: int, sequence: int, n_wanted: int, granule: int = 1) -> None:
+        """Lay out a run of one sequence; its last rows are wanted. Padding rows fill it up to a multiple of `granule`."""
+        n, pad = len(tokens), -len(tokens) % granule
+        self.fill(
+            [*tokens, *[tokens[0]] * pad],
+            [*range(start, start + n), *range(pad)],
+            [[sequence]] * n + [[PADDING]] * pad,
+            [False] * (n - n_wanted) + [True] * n_wanted + [False] * pad,
+        )
+
+    def decode(self) -> float:
+        """One `llama_decode` of what was laid out; seconds inside it, which are also added to `decode_s`."""
+        start = time.perf_counter()
+        code = llama_cpp.llama_decode(self.context, self.batch)
+        seconds = time.perf_counter() - start
+        assert code == 0, f"llama_decode returned {code}"
+        self.decode_s += seconds
+        return seconds
+
+    def prompt(self, tokens: Sequence[int], granule: int = 1) -> float:
+        """Evaluate a prompt on an empty memory under sequence 0, the last row wanted; seconds inside `llama_decode`."""
+        self.clear()
+        seconds = 0.0
+        for start in range(0, len(tokens), N_BATCH):
+            part = tokens[start : start + N_BATCH]
+            self.fill_run(part, start, 0, int(start + N_BATCH >= len(tokens)), granule)
+            seconds += self.decode()
+            self.cut(PADDING, 0)
+        return seconds
+
+    def logp(self, row: int) -> NDArray[np.float32]:
+        """Log-probabilities after a wanted row of the last decode, by its place in the batch; float32[V], a copy."""
+        pointer = llama_cpp.llama_get_logits_ith(self.context, row)
+        logits = np.ctypeslib.as_array(pointer, (self.n_vocabulary,))
+        shifted = logits - logits.max()
+        return shifted - np.float32(np.log(np.exp(shifted).sum(dtype=np.float64)))

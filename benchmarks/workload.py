@@ -1,0 +1,104 @@
+"""What is chosen, and after which prompt: real labels where they are, labels of the same shape where not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.bare import Bare
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import byte_bpe
+from make_model import make_model
+
+VERBS = ("activate", "cancel", "change", "link", "order", "refund", "replace", "verify")
+NOUNS = (
+    "card",
+    "card payment",
+    "direct debit payment",
+    "exchange rate",
+    "pin",
+    "top up limit",
+    "transfer",
+    "virtual card",
+)
+
+
+def data_file(name: str) -> Path | None:
+    """A file of the folder that SELECTRIE_TEST_DATA names, or None where there is none."""
+    folder = os.environ.get("SELECTRIE_TEST_DATA", "")
+    path = Path(folder) / name
+    return path if folder and path.exists() else None
+
+
+def labels(n: int = 64) -> tuple[str, list[str]]:
+    """Where the labels come from, and the first n of them, a leading space before each: intents of 1 to 6 words."""
+    path = data_file("labels/banking77_labels.txt")
+    if path is None:
+        return "64 made labels", [f" {verb} {noun}" for verb in VERBS for noun in NOUNS][:n]
+    return f"Banking77, first {n}", [" " + line.replace("_", " ") for line in path.read_text().splitlines()[:n]]
+
+
+def generated_model(shape: str, quantisation: str) -> Path:
+    """A model with random weights in `build/`, made when it is not there."""
+    path = ROOT / "build" / f"random-{shape}-{quantisation}.gguf"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        make_model(path, shape=shape, quantisation=quantisation)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A prompt and choices, as text and as tokens.
+
+    context: tokens shared by the prompt and every prompt + choice. paths: what follows it, one a choice.
+    """
+
+    prompt: str
+    choices: list[str]
+    context: list[int]
+    paths: list[list[int]]
+
+    def inner(self) -> tuple[list[int], list[int], list[list[int]]]:
+        """The trie's inner nodes, depth-first: token, position in the text, and the branches each is part of.
+
+        These are the rows that must be evaluated: distinct proper prefixes of the paths. A branch is a leaf of the
+        tree of inner nodes; branches are numbered from 1, because the prompt is sequence 0.
+        """
+        prefixes = sorted({tuple(path[:depth]) for path in self.paths for depth in range(1, len(path))})
+        parents = {prefix[:-1] for prefix in prefixes}
+        below: dict[tuple[int, ...], list[int]] = {prefix: [] for prefix in prefixes}
+        tips = [prefix for prefix in prefixes if prefix not in parents]
+        for branch, tip in enumerate(tips, start=1):
+            for depth in range(1, len(tip) + 1):
+                below[tip[:depth]].append(branch)
+        start = len(self.context) - 1
+        return [p[-1] for p in prefixes], [start + len(p) for p in prefixes], [below[p] for p in prefixes]
+
+
+def prompt_text(bare: Bare, n_tokens: int, number: int) -> str:
+    """About n tokens of English that begin with a number, so that no two prompts share a prefix."""
+    words = byte_bpe.TEXT.split()
+    words = (words[number % len(words) :] + words) * (1 + n_tokens // len(words))
+    n_words = n_tokens // 2
+    text = ""
+    while len(bare.tokenize(text, bos=True)) < n_tokens:
+        text = f"{number} " + " ".join(words[:n_words])
+        n_words += 1
+    return text
+
+
+def workload(bare: Bare, choices: list[str], *, n_tokens: int, number: int = 0) -> Workload:
+    """Tokenise prompt and choices jointly and cut at the prefix that all of them share."""
+    prompt = prompt_text(bare, n_tokens, number)
+    joint = [bare.tokenize(prompt + choice, bos=True) for choice in choices]
+    alone = bare.tokenize(prompt, bos=True)
+    together = zip(*[alone, *joint], strict=False)
+    n_shared = sum(1 for _ in itertools.takewhile(lambda tokens: len(set(tokens)) == 1, together))
+    return Workload(prompt, choices, alone[:n_shared], [tokens[n_shared:] for tokens in joint])
