@@ -7,7 +7,7 @@ texts. Tests that need it skip by name without it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,3 +77,18 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return path if path.exists() else make_model(path, shape=shape, quantisation=quantisation, seed=seed)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def any_model(tiny_model: Callable[..., Path]) -> Path:
+    """Trained weights where they are there, generated ones where not."""
+    path = Path(TEST_DATA, "weights", "stories260K.gguf")
+    return path if TEST_DATA and path.exists() else tiny_model("f32", shape="wide")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A home of the session's own: what selectrie remembers between runs (`~/.cache`) is neither read nor written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
