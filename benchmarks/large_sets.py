@@ -39,13 +39,13 @@ class Case:
     file: str
     n: int
     prompt: str
-    following: str | None
+    following: str
     methods: tuple[str, ...]
 
 
 CASES = {
-    "words_10k": Case("labels/wordnet_lemmas.txt", 10_000, "The girl saw a", None, ("exhaustive", "best_first")),
-    "words_100k": Case("labels/wordnet_lemmas.txt", 100_000, "The girl saw a", None, ("exhaustive", "best_first")),
+    "words_10k": Case("labels/wordnet_lemmas.txt", 10_000, "The girl saw a", "", ("exhaustive", "best_first")),
+    "words_100k": Case("labels/wordnet_lemmas.txt", 100_000, "The girl saw a", "", ("exhaustive", "best_first")),
     "lemmas": Case(
         "labels/wordnet_lemmas.txt",
         128_044,
@@ -53,7 +53,7 @@ CASES = {
         ".",
         ("best_first",),
     ),
-    "cities": Case("labels/cities_full.txt", 33_909, "He lived in the city of", None, ("exhaustive", "best_first")),
+    "cities": Case("labels/cities_full.txt", 33_909, "He lived in the city of", "", ("exhaustive", "best_first")),
 }
 
 
