@@ -123,7 +123,7 @@ def armour(**changes: Any) -> Selection:
 
 
 def text_score(**changes: Any) -> TextScore:
-    """ " blue" in two tokens, 0.5 and 0.25."""
+    """The score of " blue" in two tokens, 0.5 and 0.25."""
     tokens = (TokenScore(3, b" bl", float(np.log(0.5))), TokenScore(4, b"ue", float(np.log(0.25))))
     score = TextScore(" blue", float(np.log(0.125)), tokens, False, b"", 0.0, 0.0, COST, SIGNATURE)
     return replace(score, **changes)

@@ -64,10 +64,9 @@ def help_of(*command: str) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRODUCTION, f"## selectrie\n\n```\n{help_of()}\n```\n"]
-    for name in getattr(get_command(app), "commands"):  # noqa: B009 - typed as a plain command
-        parts.append(f"## selectrie {name}\n\n```\n{help_of(name)}\n```\n")
-    return "\n".join(parts)
+    commands: list[tuple[str, ...]] = [(), *((name,) for name in getattr(get_command(app), "commands"))]  # noqa: B009 - typed as a plain command
+    sections = (f"## {' '.join(('selectrie', *names))}\n\n```\n{help_of(*names)}\n```\n" for names in commands)
+    return "\n".join((INTRODUCTION, *sections))
 
 
 if __name__ == "__main__":
