@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from selectrie import numerics
 from selectrie.types import BoolArray, FloatArray, IntArray, Limits, LogitArray, ModelIdentity, Room
@@ -30,32 +30,39 @@ class Rows:
     What outlives that is copied by `copy`. The N x V matrix of log-probabilities is never built.
 
     matrix: float32[M, V]. index: int64[n], row of `matrix` for each wanted node (default: 0..M-1).
-    NaN, +inf or an all -inf row raise `NonFiniteLogitsError` when the row is first read; a single -inf is probability 0.
+    NaN, +inf or an all -inf row raise `NonFiniteLogitsError` when that row is first read, and leave the others readable;
+    a single -inf is probability 0. A row's normaliser is worked out when it is first needed and kept: the same bits
+    whichever rows stand beside it.
     """
 
-    __slots__ = ("_index", "_logsumexp", "_matrix")
+    __slots__ = ("_index", "_matrix", "_normaliser")
 
     def __init__(self, matrix: LogitArray, index: ArrayLike | None = None) -> None:
         self._matrix = matrix
         self._index = np.arange(len(matrix)) if index is None else np.asarray(index, dtype=np.int64)
-        self._logsumexp: FloatArray | None = None
+        self._normaliser: FloatArray = np.full(len(self._index), np.nan)
 
     def __len__(self) -> int:
         return len(self._index)
 
-    def _normalisers(self) -> FloatArray:
-        if self._logsumexp is None:
-            self._logsumexp = numerics.logsumexp_rows(self._matrix, self._index)
-        return self._logsumexp
+    def _normalisers(self, rows: NDArray[np.int64]) -> FloatArray:
+        """float64, shaped like `rows`: log-sum-exp of these rows, from memory where they were read before."""
+        found: FloatArray = self._normaliser[rows]
+        unread = np.isnan(found)
+        if unread.any():
+            todo = np.unique(rows[unread])
+            self._normaliser[todo] = numerics.logsumexp_rows(self._matrix, self._index[todo])
+            found = self._normaliser[rows]
+        return found
 
     def logsumexp(self, i: int) -> float:
         """Log of the sum of exponentials of row i's logits."""
-        return float(self._normalisers()[i])
+        return float(self._normalisers(np.array([i]))[0])
 
     def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
         """Log-probabilities, float64, of `token_ids` after wanted nodes `i`; the two broadcast against each other."""
-        rows, ids = np.broadcast_arrays(np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64))
-        return np.asarray(self._matrix[self._index[rows], ids] - self._normalisers()[rows], dtype=np.float64)
+        rows, ids = np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64)
+        return np.asarray(self._matrix[self._index[rows], ids].astype(np.float64) - self._normalisers(rows))
 
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
         """Log of the summed probability of `token_ids` (distinct) after wanted node i; -inf for none."""
@@ -63,44 +70,48 @@ class Rows:
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
         """Log of the summed probability of every token but `token_ids`, from positive terms (1 - sum rounds badly)."""
-        return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - self.logsumexp(i)
+        normaliser = self.logsumexp(i)
+        return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - normaliser
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
         """The k most probable tokens after wanted node i (ties: smaller id first) and their log-probabilities.
 
-        allowed: bool[V] (true = may follow) or an array of ids; None = every token.
+        allowed: bool[V] (true = may follow) or an array of ids; None = every token. Fewer than k come back where fewer
+        are allowed and possible.
         """
-        ids = numerics.top_k(self.logits(i), k, allowed)
-        return ids, self.logp(i, ids)
+        normaliser = self.logsumexp(i)
+        logits = self.logits(i)
+        ids = numerics.top_k(logits, k, allowed)
+        return ids, logits[ids].astype(np.float64) - normaliser
 
     def logits(self, i: int) -> LogitArray:
-        """Raw float32[V] of wanted node i; a view."""
+        """Raw float32[V] of wanted node i, unchecked; a view."""
         row: LogitArray = self._matrix[self._index[i]]
         return row
 
     def slice(self, start: int, stop: int) -> Rows:
-        """The wanted nodes start..stop as a view on the same buffer; a broken row outside it does no harm."""
+        """The wanted nodes start..stop as a view that shares this one's buffer and normalisers, both ways."""
         part = Rows(self._matrix, self._index[start:stop])
-        if self._logsumexp is not None:
-            part._logsumexp = self._logsumexp[start:stop]
+        part._normaliser = self._normaliser[start:stop]
         return part
 
     def take(self, order: ArrayLike) -> Rows:
-        """The wanted nodes `order`, int[n], as a view that shares this one's buffer and normalisers."""
+        """The wanted nodes `order`, int[n], as a view that shares this one's buffer and knows its normalisers so far."""
         picked = np.asarray(order, dtype=np.int64)
         part = Rows(self._matrix, self._index[picked])
-        if self._logsumexp is not None:
-            part._logsumexp = self._logsumexp[picked]
+        part._normaliser = self._normaliser[picked]
         return part
 
     def copy(self) -> Rows:
         """The same rows in memory of their own."""
-        return Rows(self._matrix[self._index])
+        return Rows.stack([self])
 
     @staticmethod
     def stack(parts: Sequence[Rows]) -> Rows:
-        """Rows of several calls one after the other, copied."""
-        return Rows(np.concatenate([part._matrix[part._index] for part in parts]))
+        """Rows of one or more calls one after the other, copied."""
+        stacked = Rows(np.concatenate([part._matrix[part._index] for part in parts]))
+        stacked._normaliser = np.concatenate([part._normaliser for part in parts])
+        return stacked
 
 
 @dataclass(frozen=True, slots=True)
