@@ -67,6 +67,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """`tiny_model("q8_0")`: path of a generated model with random weights and a byte-level tokenizer, made once a session.
 
     f32, f16, q8_0: 2 layers, width 64, 512 tokens; q4_0, q4_k_m: width 256, 768 tokens (`shape="wide"`, for any of them).
+    Other shapes: "sliding-window" (16 tokens, layout of Gemma 3), "recurrent" (Mamba), "hybrid" (LFM2), each in f32.
     BOS `<|begin|>` is added, `<|endoftext|>` and `<|im_end|>` end a generation, the chat template is ChatML; context 1024.
     """
     folder = tmp_path_factory.mktemp("models")

@@ -9,15 +9,20 @@ from gguf import GGMLQuantizationType, GGUFReader, dequantize
 
 import byte_bpe
 import random_blocks
-from make_model import LOGIT_DEVIATION, QUANTISATIONS, make_model
+from architectures import LOGIT_DEVIATION
+from make_model import QUANTISATIONS, make_model
 
 AWKWARD = ("card arrival", " Paris 🤗 é 漢字\n\n  x=1;\t42 1234 don't", "<|im_end|>", "a\x00b", "  ")
 
 
-@pytest.fixture(scope="module", params=QUANTISATIONS)
+KINDS = ("sliding-window", "recurrent", "hybrid")
+
+
+@pytest.fixture(scope="module", params=[*QUANTISATIONS, *KINDS])
 def loaded(request, tiny_model):
     """Each generated model, opened by llama.cpp."""
-    model = llama_cpp.Llama(str(tiny_model(request.param)), n_ctx=256, n_threads=1, logits_all=True, verbose=False)
+    path = tiny_model(shape=request.param) if request.param in KINDS else tiny_model(request.param)
+    model = llama_cpp.Llama(str(path), n_ctx=256, n_threads=1, logits_all=True, verbose=False)
     yield model
     model.close()
 
@@ -49,6 +54,20 @@ def test_special_tokens_and_the_chat_template_are_there(loaded):
     assert loaded.tokenize(b"a")[0] == begin
     assert loaded.tokenize(b"<|im_start|>", add_bos=False, special=True) == [start]
     assert "<|im_start|>" in loaded.metadata["tokenizer.chat_template"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "recurrent", "hybrid", "window"),
+    [("tiny", 0, 0, 0), ("sliding-window", 0, 0, 16), ("recurrent", 1, 0, 0), ("hybrid", 0, 1, 0)],
+)
+def test_each_kind_is_what_llama_cpp_takes_it_for(tiny_model, shape, recurrent, hybrid, window):
+    """The four ways a model remembers are each there."""
+    loaded = llama_cpp.Llama(str(tiny_model(shape=shape)), n_ctx=64, n_threads=1, verbose=False)
+    model = loaded._model.model
+    assert llama_cpp.llama_model_is_recurrent(model) == recurrent
+    assert llama_cpp.llama_model_is_hybrid(model) == hybrid
+    assert llama_cpp.llama_model_n_swa(model) == window
+    loaded.close()
 
 
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)

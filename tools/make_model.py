@@ -7,46 +7,17 @@ a spread of a few nats, like a trained model's.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
+import architectures
 import byte_bpe
 import random_blocks
-
-LOGIT_DEVIATION = 2.5
-"""Of the raw logits, in nats: the best of 500 tokens then has a probability of about 0.15."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of a Llama. tied: the output matrix is the embedding. add_bos: `<|begin|>` goes before every prompt."""
-
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    feed_forward: int
-    vocabulary: int
-    context: int
-    tied: bool
-    add_bos: bool
-
-    @property
-    def kv_width(self) -> int:
-        """Columns of the key and value matrices."""
-        return self.width // self.heads * self.kv_heads
-
-
-SHAPES = {
-    "tiny": Shape(2, 64, 4, 2, 128, 512, 1024, tied=False, add_bos=True),
-    "wide": Shape(2, 256, 4, 2, 512, 768, 1024, tied=False, add_bos=True),
-    "0.5b": Shape(24, 896, 14, 2, 4864, 151_936, 32_768, tied=True, add_bos=False),
-}
-"""wide: rows are multiples of 256, as the K formats need. 0.5b: the sizes of Qwen2-0.5B."""
+from architectures import SHAPES, Shape, Tensor
 
 FILE_TYPES = {
     "f32": gguf.LlamaFileType.ALL_F32,
@@ -56,17 +27,6 @@ FILE_TYPES = {
     "q4_k_m": gguf.LlamaFileType.MOSTLY_Q4_K_M,
 }
 QUANTISATIONS = tuple(FILE_TYPES)
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One matrix of random weights: its name, format, rows x columns and their standard deviation."""
-
-    name: str
-    format: str
-    rows: int
-    columns: int
-    deviation: float
 
 
 def make_model(path: Path | str, *, shape: str = "tiny", quantisation: str = "f32", seed: int = 1) -> Path:
@@ -81,28 +41,15 @@ def make_model(path: Path | str, *, shape: str = "tiny", quantisation: str = "f3
     sizes = SHAPES[shape]
     if quantisation == "q4_k_m" and sizes.width % 256:
         raise ValueError(f"quantisation={quantisation!r}: needs rows of 256 weights, {shape!r} has {sizes.width}")
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, sizes.architecture)
     writer.add_name(f"random-{shape}-{quantisation}")
     writer.add_description("random weights: for tests and benchmarks, not for answers")
     writer.add_file_type(FILE_TYPES[quantisation])
-    _add_sizes(writer, sizes)
+    architectures.add_sizes(writer, sizes)
     _add_tokenizer(writer, sizes)
-    _write_tensors(writer, list(_matrices(sizes, quantisation)), sizes, seed)
+    _write_tensors(writer, sizes, quantisation, seed)
     writer.close()
     return Path(path)
-
-
-def _add_sizes(writer: gguf.GGUFWriter, sizes: Shape) -> None:
-    writer.add_context_length(sizes.context)
-    writer.add_embedding_length(sizes.width)
-    writer.add_block_count(sizes.layers)
-    writer.add_feed_forward_length(sizes.feed_forward)
-    writer.add_head_count(sizes.heads)
-    writer.add_head_count_kv(sizes.kv_heads)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_dimension_count(sizes.width // sizes.heads)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_vocab_size(sizes.vocabulary)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, sizes: Shape) -> None:
@@ -122,52 +69,37 @@ def _add_tokenizer(writer: gguf.GGUFWriter, sizes: Shape) -> None:
     writer.add_chat_template(byte_bpe.CHAT_TEMPLATE)
 
 
-def _matrices(sizes: Shape, quantisation: str) -> Iterator[Tensor]:
-    """The matrices in file order. Rows have unit gain, so that every layer adds about as much to the residual stream.
-
-    q4_k_m mixes formats as llama.cpp does: six bits for the output, and for values and `ffn_down` of half the layers.
+def _format(tensor: Tensor, quantisation: str) -> gguf.GGMLQuantizationType:
+    """The format of a tensor. q4_k_m mixes two as llama.cpp does: six bits for the output, and for values and `ffn_down`
+    of half the layers.
     """
-    mixed = quantisation == "q4_k_m"
-    base = "Q4_K" if mixed else quantisation.upper()
-    fine = "Q6_K" if mixed else base
-    width, ff = sizes.width, sizes.feed_forward
-    embedding = LOGIT_DEVIATION / np.sqrt(width)
-    yield Tensor("token_embd.weight", fine if sizes.tied else base, sizes.vocabulary, width, embedding)
-    for layer in range(sizes.layers):
-        better = fine if layer % 2 else base
-        for name, rows, columns, kind in (
-            ("attn_q", width, width, base),
-            ("attn_k", sizes.kv_width, width, base),
-            ("attn_v", sizes.kv_width, width, better),
-            ("attn_output", width, width, base),
-            ("ffn_gate", ff, width, base),
-            ("ffn_up", ff, width, base),
-            ("ffn_down", width, ff, better),
-        ):
-            yield Tensor(f"blk.{layer}.{name}.weight", kind, rows, columns, 1 / np.sqrt(columns))
-    if not sizes.tied:
-        yield Tensor("output.weight", fine, sizes.vocabulary, width, embedding)
+    if tensor.precise:
+        return gguf.GGMLQuantizationType.F32
+    if quantisation == "q4_k_m":
+        return gguf.GGMLQuantizationType.Q6_K if tensor.fine else gguf.GGMLQuantizationType.Q4_K
+    return gguf.GGMLQuantizationType[quantisation.upper()]
 
 
-def _write_tensors(writer: gguf.GGUFWriter, matrices: list[Tensor], sizes: Shape, seed: int) -> None:
+def _weights(tensor: Tensor, kind: gguf.GGMLQuantizationType, rng: np.random.Generator) -> NDArray[Any]:
+    if tensor.precise:
+        normal = rng.standard_normal(tensor.shape, dtype=np.float32)
+        return np.float32(tensor.mean) + np.float32(tensor.deviation) * normal
+    rows, columns = tensor.shape
+    return random_blocks.FORMATS[kind.name](rng, rows, columns, tensor.deviation)
+
+
+def _write_tensors(writer: gguf.GGUFWriter, sizes: Shape, quantisation: str, seed: int) -> None:
     """Header, then one tensor at a time: never more than one matrix in memory."""
-    norms = ["output_norm.weight"]
-    norms += [f"blk.{layer}.{name}_norm.weight" for layer in range(sizes.layers) for name in ("attn", "ffn")]
-    for tensor in matrices:
-        kind = gguf.GGMLQuantizationType[tensor.format]
-        block, n_bytes = gguf.GGML_QUANT_SIZES[kind]
-        size = tensor.rows * tensor.columns // block * n_bytes
-        writer.add_tensor_info(tensor.name, (tensor.rows, tensor.columns), np.dtype(np.float32), size, raw_dtype=kind)
-    for name in norms:
-        writer.add_tensor_info(name, (sizes.width,), np.dtype(np.float32), sizes.width * 4)
+    tensors = [(tensor, _format(tensor, quantisation)) for tensor in architectures.tensors(sizes)]
+    for tensor, kind in tensors:
+        block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+        n_bytes = int(np.prod(tensor.shape)) // block * block_bytes
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), n_bytes, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for i, tensor in enumerate(matrices):
-        fill = random_blocks.FORMATS[tensor.format]
-        writer.write_tensor_data(fill(np.random.default_rng([seed, i]), tensor.rows, tensor.columns, tensor.deviation))
-    for _ in norms:
-        writer.write_tensor_data(np.ones(sizes.width, dtype=np.float32))
+    for i, (tensor, kind) in enumerate(tensors):
+        writer.write_tensor_data(_weights(tensor, kind, np.random.default_rng([seed, i])))
 
 
 def main() -> None:
