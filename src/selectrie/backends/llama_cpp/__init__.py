@@ -1,0 +1,8 @@
+"""GGUF models through llama.cpp: a context of our own on a file's weights, or on those of a `llama_cpp.Llama`."""
+
+from __future__ import annotations
+
+from selectrie.backends.llama_cpp.model import EXACT_GRANULE, LlamaModel, open_model
+from selectrie.backends.llama_cpp.weights import LlamaOptions
+
+__all__ = ["EXACT_GRANULE", "LlamaModel", "LlamaOptions", "open_model"]

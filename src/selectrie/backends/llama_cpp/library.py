@@ -1,0 +1,154 @@
+"""What belongs to the shared library as a whole: its log, its version, and a way to stop a decode without Python."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import platform
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import llama_cpp
+
+_ERROR = 3
+_WARN = 2
+_CONTINUED = 5
+"""Levels of `ggml_log_level` (ggml.h)."""
+
+
+class Log:
+    """llama.cpp's log, which has one callback for the whole process.
+
+    While a call of ours runs, lines are kept, and shown only when it is verbose. At other times they go where they went
+    before, if llama-cpp-python has been told how loud to be (a `Llama` does that); nothing is printed otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[int, str]] = deque(maxlen=200)
+        self._inside = 0
+        self._shown = 0
+        self._level = 0
+        self._lock = threading.Lock()
+        # The object must outlive every call into the library, else the next message crashes the process.
+        self._callback = llama_cpp.llama_log_callback(self._receive)
+        self._previous = llama_cpp.llama_log_callback()
+        self._previous_data = ctypes.c_void_p()
+        self._installed = False
+
+    def install(self) -> None:
+        """Become the callback; doing it again is fine."""
+        with self._lock:
+            if self._installed:
+                return
+            llama_cpp.llama_log_get(ctypes.byref(self._previous), ctypes.byref(self._previous_data))
+            llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(0))
+            self._installed = True
+
+    @contextmanager
+    def of_ours(self, *, verbose: bool = False) -> Iterator[None]:
+        """Around calls of ours into the library."""
+        with self._lock:
+            self._inside += 1
+            self._shown += verbose
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                self._shown -= verbose
+
+    def forget(self) -> None:
+        """Start collecting anew, before a call whose failure is to be explained."""
+        self._lines.clear()
+
+    def reason(self, otherwise: str) -> str:
+        """What the library last complained about: its errors, or its warnings, in one line."""
+        lines = list(self._lines)
+        for level in (_ERROR, _WARN):
+            said = [text.strip() for found, text in lines if found == level and text.strip()]
+            if said:
+                telling = [s for s in said if "error loading model" in s and not s.endswith("(null)")] or said
+                return telling[0].rpartition("error loading model: ")[2]
+        return otherwise
+
+    def _receive(self, level: int, text: bytes, data: int | None) -> None:
+        self._level = self._level if level == _CONTINUED else level
+        if self._inside:
+            self._lines.append((self._level, text.decode("utf-8", "replace")))
+            if not self._shown:
+                return
+        elif logging.getLogger("llama-cpp-python").level == logging.NOTSET:
+            return
+        if self._previous:
+            self._previous(level, text, data)
+
+
+log = Log()
+"""The one callback: llama.cpp's logger is global state of the library."""
+
+
+class StopFlag:
+    r"""A byte that makes the running decode stop, read by llama.cpp after every graph node without taking the GIL.
+
+    The abort callback is `bool (*)(void *)`. The C library's `strlen` on a buffer that holds "" or "\x01" returns 0 or 1
+    and so is such a function; a Python callback would cost a change of threads per graph node.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(2)
+        self._python: Callable[[], bool] | None = None
+        self._callback = self._native() or llama_cpp.ggml_abort_callback(self._read)
+
+    def attach(self, context: llama_cpp.llama_context_p, python: Callable[[], bool] | None = None) -> None:
+        """Let a context ask this flag; `python`, if given, is asked as well, once a graph node."""
+        self._python = python
+        self._callback = (None if python else self._native()) or llama_cpp.ggml_abort_callback(self._read)
+        address = ctypes.cast(self._buffer, ctypes.c_void_p)
+        llama_cpp.llama_set_abort_callback(context, self._callback, address)
+
+    def set(self) -> None:
+        """Stop the decode that runs now. One byte is written: any thread may."""
+        self._buffer[0] = b"\x01"
+
+    def clear(self) -> None:
+        """Let decodes run."""
+        self._buffer[0] = b"\x00"
+
+    @property
+    def is_set(self) -> bool:
+        """Whether `set` was called since the last `clear`."""
+        return self._buffer[0] != b"\x00"
+
+    def _read(self, _data: int | None) -> bool:
+        return self.is_set or (self._python is not None and self._python())
+
+    @staticmethod
+    def _native() -> Callable[..., bool] | None:
+        try:
+            strlen = ctypes.CDLL(None).strlen
+        except (OSError, AttributeError, TypeError):  # TypeError: Windows has no handle of the process itself
+            return None
+        return ctypes.cast(strlen, llama_cpp.ggml_abort_callback)  # type: ignore[no-any-return]
+
+
+def build() -> str:
+    """The back end's version: llama-cpp-python's, and the commit of its llama.cpp where the library names it."""
+    return f"llama-cpp-python {llama_cpp.__version__}, llama.cpp {_commit() or 'unknown'}"
+
+
+def _commit() -> str:
+    library = getattr(getattr(llama_cpp, "llama_cpp", None), "_lib", None)
+    function = getattr(library, "ggml_commit", None)
+    if function is None:
+        return ""
+    function.restype = ctypes.c_char_p
+    return (function() or b"").decode("ascii", "replace")
+
+
+def processor() -> str:
+    """Architecture and the processor features that llama.cpp was built for and found: kernels differ by them."""
+    info = llama_cpp.llama_print_system_info().decode("utf-8", "replace").replace("CPU :", "")
+    features = [part.partition("=")[0].strip() for part in info.split("|") if part.partition("=")[2].strip() == "1"]
+    return f"{platform.machine()}: {', '.join(features)}"

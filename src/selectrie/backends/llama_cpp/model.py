@@ -1,0 +1,262 @@
+"""`LlamaModel`: a GGUF model behind the port of `selectrie.model`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import final
+
+import llama_cpp
+import numpy as np
+
+from selectrie.backends.llama_cpp import context as contexts
+from selectrie.backends.llama_cpp.context import BatchRows, Context, Decoded, Size
+from selectrie.backends.llama_cpp.library import build, processor
+from selectrie.backends.llama_cpp.sequences import Sequences
+from selectrie.backends.llama_cpp.sequences_fork import ForkSequences
+from selectrie.backends.llama_cpp.sequences_tree import TreeSequences
+from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
+from selectrie.context_tree import CallPlan, ContextTree
+from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
+from selectrie.model import Extension, Rows, rounds
+from selectrie.types import NO_NODE, BoolArray, IntArray, Limits, ModelIdentity, ModelKind, Precision, Room
+from selectrie.vocabulary import Vocabulary
+
+EXACT_GRANULE = 8
+"""Rows whose number is a multiple of this go through the same kernels however they are cut into calls: measured on x86-64
+for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see `LlamaModel.granule`."""
+_SOLO_SEQUENCES = 16
+
+
+def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaOptions | None = None) -> LlamaModel:
+    """Open a GGUF file, or share the weights of an open `llama_cpp.Llama`.
+
+    Raises `ModelFileError`, `UnsupportedModelError`, `OptionError`, `ClosedError`, and `ModelError` where no context of the
+    size asked for can be made.
+    """
+    options = options or LlamaOptions()
+    weights = open_weights(source, options)
+    try:
+        return LlamaModel(weights, options, contexts.fit(weights, options))
+    except BaseException:
+        weights.release()
+        raise
+
+
+@final
+class LlamaModel:
+    """A model on a llama.cpp context of its own. See `selectrie.model.Model` for what its methods promise.
+
+    Takes over one use of the weights. Not thread-safe but for `interrupt`.
+    """
+
+    def __init__(self, weights: Weights, options: LlamaOptions, size: Size) -> None:
+        self._weights, self._options = weights, options
+        self._context = Context(weights, options, size)
+        self._kind = weights.kind
+        self._tree = ContextTree(self._context.n_vocabulary)
+        self._sequences: Sequences
+        if self._kind.forks:
+            self._sequences = ForkSequences(self._tree, self._context, cells=self._kind is ModelKind.HYBRID)
+        else:
+            keeper = self._kind is ModelKind.SLIDING_WINDOW
+            self._sequences = TreeSequences(self._tree, self._context, keeper=keeper)
+        pads = options.precision is Precision.EXACT and not self._kind.forks
+        self._granule = EXACT_GRANULE if pads else 1
+        self._identity: ModelIdentity | None = None
+
+    # What it is
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._weights.vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        model = self._weights.pointer
+        # Evaluating a row again costs 2 flops a parameter; an idle cell costs each row 4 flops a layer and channel (score
+        # and mix). Ski rental: drop after as many rows as make the two equal. 0.5B shape: 11 486; measured: 10 000.
+        cell = 2 * llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_embd(model)
+        return Limits(
+            nodes=self._context.size.nodes,
+            branches=self._sequences.branches,
+            rows_per_call=self._rows_per_call,
+            kind=self._kind,
+            idle_rows=max(1, llama_cpp.llama_model_n_params(model) // max(1, cell)),
+        )
+
+    @property
+    def identity(self) -> ModelIdentity:
+        if self._identity is None:
+            self._identity = ModelIdentity(
+                name=self._weights.name,
+                digest=self._weights.digest,
+                tokenizer_digest=self.vocabulary.digest,
+                backend="llama.cpp",
+                build=build(),
+                processor=processor(),
+                precision=self._options.precision.value,
+            )
+        return self._identity
+
+    @property
+    def granule(self) -> int:
+        """Rows of every call are filled up to a multiple of this, and so are the rows whose logits are computed.
+
+        1: nothing is filled up (`fast`; forking models, whose rows llama.cpp regroups by sequence). May be set while the
+        tree is empty.
+        """
+        return self._granule
+
+    @granule.setter
+    def granule(self, value: int) -> None:
+        self._require_open()
+        if not 1 <= value <= self._context.size.rows:
+            raise OptionError("granule", value, f"1 to {self._context.size.rows}")
+        if self._tree.n_nodes:
+            raise ProtocolError(f"the granule is set while the tree is empty; it holds {self._tree.n_nodes} nodes")
+        self._granule = value
+
+    # The port's verbs
+
+    def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
+        self._require_open()
+        self._context.stop.clear()
+        if self._kind.forks and len(parents) and rounds(parents, keep).any():
+            raise ProtocolError("a forking model takes calls of one round; cut them with selectrie.model.rounds")
+        plan = self._tree.plan(parents, tokens, wanted, keep)
+        outline = self._sequences.outline(plan)
+        most = self._rows_per_call
+        if outline.n_rows > most:
+            raise CapacityError("rows in one call", needed=outline.n_rows, available=most)
+        self._sequences.make_room(plan, outline, self._context.size.nodes)
+        committed: IntArray | None = None
+        try:
+            for node in self._sequences.lost(outline):
+                self._sequences.recover(node, self._evaluate_run)
+            layout = self._sequences.lay_out(plan, outline)
+            self._sequences.prepare(layout)
+            decoded = self._decode(layout.rows)
+            committed = self._tree.commit(plan, outline.n_rows)
+            self._sequences.settle(layout, _of_entries(plan, committed))
+        except BaseException:
+            self._take_back(plan, committed)
+            raise
+        row = np.zeros(len(plan.node), dtype=np.int64)
+        output = layout.rows.output
+        row[layout.entry[output]] = decoded.index[output]
+        asked = np.array(plan.entry, dtype=np.int64)[np.asarray(wanted, dtype=np.bool_)]
+        return Extension(
+            nodes=committed,
+            rows=Rows(decoded.matrix, row[asked]),
+            rows_evaluated=outline.n_rows,
+            rows_repeated=outline.n_rows - plan.n_new,
+            rows_padded=decoded.padding,
+            decode_s=decoded.seconds,
+        )
+
+    def find(self, tokens: IntArray) -> tuple[int, int]:
+        self._require_open()
+        node, depth = self._tree.walk(tokens, self._sequences.can_extend if self._kind.forks else None)
+        self._tree.hold(node)
+        return node, depth
+
+    def release(self, nodes: IntArray, *, forget: bool = False) -> None:
+        self._require_open()
+        self._sequences.release(nodes, forget=forget)
+
+    def room(self) -> Room:
+        self._require_open()
+        nodes = self._context.size.nodes - self._tree.n_held
+        return Room(rows=self._rows_per_call, nodes=nodes, branches=self._sequences.free_branches)
+
+    def trim(self, idle_rows: int) -> int:
+        self._require_open()
+        return self._sequences.trim(idle_rows)
+
+    def solo(self, nodes: int) -> LlamaModel:
+        self._require_open()
+        size = self._context.size
+        rows = min(size.rows, max(64, -(-nodes // 64) * 64))
+        sequences = min(size.sequences, rows, _SOLO_SEQUENCES)
+        long_context = contexts.is_long(self._weights, size)
+        small = contexts.sized(self._weights, nodes, rows, sequences, long_context=long_context)
+        if small.nodes < nodes:
+            raise CapacityError("nodes", needed=nodes, available=small.nodes)
+        self._weights.acquire()
+        try:
+            model = LlamaModel(self._weights, self._options, small)
+        except BaseException:
+            self._weights.release()
+            raise
+        model._granule = self._granule
+        return model
+
+    def interrupt(self) -> None:
+        self._context.stop.set()
+
+    def set_abort_callback(self, callback: Callable[[], bool] | None) -> None:
+        """Ask `callback` after every node of llama.cpp's compute graph; true stops the decode with `DecodeError`.
+
+        A seam for tests and for callers with a stop condition of their own; it costs the GIL at each node. None: none.
+        """
+        self._require_open()
+        self._context.set_abort_callback(callback)
+
+    def close(self) -> None:
+        self._context.close()
+
+    def __enter__(self) -> LlamaModel:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # How it is done
+
+    @property
+    def _rows_per_call(self) -> int:
+        return self._context.size.rows // self._granule * self._granule
+
+    def _require_open(self) -> None:
+        if not self._context.is_open:
+            raise ClosedError(f"the model {self._weights.name}")
+        self._weights.require_open()
+
+    def _decode(self, rows: BatchRows) -> Decoded:
+        if not len(rows.token):
+            return Decoded(
+                np.empty((0, self._context.n_vocabulary), dtype=np.float32), np.empty(0, dtype=np.int64), 0, 0.0
+            )
+        return self._context.decode(rows, granule=self._granule, padding_sequence=self._sequences.padding_id)
+
+    def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> None:
+        """Evaluate tokens one after the other under one sequence, no logits."""
+        most = self._rows_per_call
+        for start in range(0, len(tokens), most):
+            part = tokens[start : start + most]
+            n = len(part)
+            position = first_position + start + np.arange(n, dtype=np.int32)
+            zeros = np.zeros(n, dtype=np.int32)
+            rows = BatchRows(part, position, zeros, zeros + 1, zeros > 0, np.array([sequence], dtype=np.int32))
+            self._decode(rows)
+
+    def _take_back(self, plan: CallPlan, committed: IntArray | None) -> None:
+        """After a failure in `extend`: nodes, references and memory are as they were before the call."""
+        if committed is not None:
+            nodes = _of_entries(plan, committed)
+            self._tree.release(committed)
+            self._tree.drop(nodes[e] for e in reversed(range(len(nodes))) if plan.node[e] == NO_NODE)
+        if not self._sequences.restore():
+            # Memory that cannot be cut back is not trusted: every node goes, and using one raises NodeError.
+            self._context.clear()
+            self._sequences.forget()
+            self._tree.clear()
+
+
+def _of_entries(plan: CallPlan, nodes: IntArray) -> list[int]:
+    """The node of each entry of a committed plan."""
+    result = [NO_NODE] * len(plan.node)
+    for entry, node in zip(plan.entry, nodes.tolist(), strict=True):
+        result[entry] = node
+    return result

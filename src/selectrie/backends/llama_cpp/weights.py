@@ -1,0 +1,227 @@
+"""Weights that contexts share: opened from a file, or borrowed from a `llama_cpp.Llama`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from selectrie.backends.llama_cpp.identity import file_digest
+from selectrie.backends.llama_cpp.library import log
+from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
+from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
+from selectrie.options import at_least
+from selectrie.types import ModelKind, Precision
+from selectrie.vocabulary import Vocabulary
+
+_GGUF_MAGIC = b"GGUF"
+_GGUF_HEADER = struct.Struct("<4sIQQ")
+"""Magic, version, number of tensors, number of metadata pairs (gguf.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaOptions:
+    """How a model is opened.
+
+    n_ctx: tokens held at once; None: the training context, at most 8192, less where memory is short.
+    n_batch: most rows a call; less where the rows' logits would take more than 384 MiB.
+    n_threads: None: one per core (of a shared `Llama`: its own). n_gpu_layers: layers put on a GPU, -1 for all.
+    precision: see `selectrie.types.Precision`. verbose: show llama.cpp's log on stderr.
+    """
+
+    n_ctx: int | None = None
+    n_batch: int = 512
+    n_threads: int | None = None
+    n_gpu_layers: int = 0
+    precision: Precision = Precision.EXACT
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("n_ctx", self.n_ctx, 8)
+        at_least("n_batch", self.n_batch, 8)
+        at_least("n_threads", self.n_threads, 1)
+        at_least("n_gpu_layers", self.n_gpu_layers, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """What a shared `Llama` brings beside its weights. adapters: (LoRA adapter, scale) pairs of its context."""
+
+    llama: Any
+    params: Any
+    adapters: tuple[tuple[Any, float], ...] = ()
+    adapter_digest: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the `Llama` has not been closed: closing it frees the weights."""
+        return getattr(self.llama._model, "model", None) is not None
+
+
+@dataclass(slots=True)
+class _Users:
+    """How many contexts use the weights."""
+
+    count: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A `llama_model *` with what is read off it once. Freed when the last context that uses it goes.
+
+    name, path: of the file. borrowed: set where a `Llama` owns the pointer.
+    """
+
+    pointer: Any
+    name: str
+    path: Path
+    borrowed: Borrowed | None = None
+    verbose: bool = False
+    _users: _Users = field(default_factory=_Users)
+
+    def acquire(self) -> None:
+        """One more context uses the weights."""
+        self._users.count += 1
+
+    def release(self) -> None:
+        """One context less; the last one frees weights that are ours."""
+        self._users.count -= 1
+        if self._users.count == 0 and self.borrowed is None:
+            with log.of_ours(verbose=self.verbose):
+                llama_cpp.llama_model_free(self.pointer)
+
+    def require_open(self) -> None:
+        """Raise `ClosedError` where a borrowed `Llama` was closed."""
+        if self.borrowed is not None and not self.borrowed.is_open:
+            raise ClosedError("the Llama object whose weights are shared")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Its pointers live as long as the weights."""
+        return read_vocabulary(self.pointer)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the file, with that of a LoRA adapter behind it."""
+        suffix = "" if self.borrowed is None else self.borrowed.adapter_digest
+        return (file_digest(self.path) if self.path.is_file() else "unknown:") + suffix
+
+    @property
+    def kind(self) -> ModelKind:
+        """How the model remembers."""
+        if llama_cpp.llama_model_is_recurrent(self.pointer):
+            return ModelKind.RECURRENT
+        if llama_cpp.llama_model_is_hybrid(self.pointer):
+            return ModelKind.HYBRID
+        if llama_cpp.llama_model_n_swa(self.pointer) > 0:
+            return ModelKind.SLIDING_WINDOW
+        return ModelKind.ATTENTION
+
+    def metadata(self, key: str) -> str | None:
+        """A metadata value; `{arch}` in the key stands for the architecture."""
+        if "{arch}" in key:
+            key = key.replace("{arch}", self.metadata("general.architecture") or "")
+        buffer = ctypes.create_string_buffer(256)
+        length = llama_cpp.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        return None if length < 0 else buffer.value.decode("utf-8", "replace")
+
+    def metadata_int(self, key: str) -> int | None:
+        """A metadata value that is a whole number; None where it is missing or a list."""
+        value = self.metadata(key)
+        return int(value) if value is not None and value.isdigit() else None
+
+
+def open_weights(source: object, options: LlamaOptions) -> Weights:
+    """Load a file or borrow from a `Llama`.
+
+    Raises `ModelFileError`, `UnsupportedModelError`, `OptionError` for a source that is neither, `ClosedError`.
+    """
+    log.install()
+    if isinstance(source, (str, os.PathLike)):
+        weights = _load(Path(source), options)
+    elif isinstance(source, llama_cpp.Llama):
+        weights = _borrow(source, options)
+    else:
+        raise OptionError("model", source, "a path of a GGUF file or a llama_cpp.Llama")
+    weights.acquire()
+    try:
+        _require_causal(weights)
+    except BaseException:
+        weights.release()
+        raise
+    return weights
+
+
+def _load(path: Path, options: LlamaOptions) -> Weights:
+    _require_gguf(path)
+    params = llama_cpp.llama_model_default_params()
+    params.n_gpu_layers = options.n_gpu_layers
+    with log.of_ours(verbose=options.verbose):
+        llama_cpp.llama_backend_init()
+        log.forget()
+        pointer = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+        reason = log.reason("llama.cpp cannot load it")
+    if not pointer:
+        raise ModelFileError(
+            str(path), f"{reason}; get the file again, or a newer llama-cpp-python if the format is new"
+        )
+    return Weights(pointer, path.name, path, verbose=options.verbose)
+
+
+def _require_gguf(path: Path) -> None:
+    """What can be said about a file without llama.cpp, in plainer words."""
+    if not path.exists():
+        raise ModelFileError(str(path), "no such file")
+    if not path.is_file():
+        raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")
+    try:
+        with path.open("rb") as file:
+            header = file.read(_GGUF_HEADER.size)
+    except OSError as error:
+        raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
+    if not header:
+        raise ModelFileError(str(path), "the file is empty; get it again")
+    if not header.startswith(_GGUF_MAGIC):
+        raise ModelFileError(str(path), f"not a GGUF file: it begins with {header[:4]!r} instead of {_GGUF_MAGIC!r}")
+    if len(header) < _GGUF_HEADER.size:
+        raise ModelFileError(str(path), "the file is cut off within its header; get it again")
+    _, version, n_tensors, _ = _GGUF_HEADER.unpack(header)
+    if version > 1 and n_tensors == 0:  # version 1 counted in 32 bits
+        raise UnsupportedModelError(path.name, "holds a vocabulary without weights; a whole model is needed")
+
+
+def _borrow(llama: Any, options: LlamaOptions) -> Weights:
+    path = Path(llama.model_path)
+    if getattr(llama._model, "model", None) is None:
+        raise ClosedError("the Llama object whose weights are shared")
+    if llama.model_params.vocab_only:
+        raise UnsupportedModelError(path.name, "this Llama holds a vocabulary without weights (vocab_only=True)")
+    borrowed = Borrowed(llama, llama.context_params)
+    if llama.lora_path:
+        adapter = getattr(llama, "_lora_adapter", None)
+        if adapter is None:
+            reason = (
+                "this Llama has a LoRA adapter that cannot be reached, and without it another model would be scored"
+            )
+            raise UnsupportedModelError(path.name, f"{reason}; merge the adapter into the weights")
+        digest = f"+lora:{llama.lora_scale:g}:{file_digest(Path(llama.lora_path))}"
+        borrowed = replace(borrowed, adapters=((adapter, float(llama.lora_scale)),), adapter_digest=digest)
+    return Weights(llama._model.model, path.name, path, borrowed, options.verbose)
+
+
+def _require_causal(weights: Weights) -> None:
+    """Raise `UnsupportedModelError` for a model that predicts no next token."""
+    pointer, name = weights.pointer, weights.name
+    if llama_cpp.llama_model_has_encoder(pointer) or not llama_cpp.llama_model_has_decoder(pointer):
+        raise UnsupportedModelError(name, "has an encoder; a decoder-only language model is needed")
+    if llama_cpp.llama_model_is_diffusion(pointer):
+        raise UnsupportedModelError(name, "is a diffusion model, which has no probability of a next token")
+    pooling = weights.metadata_int("{arch}.pooling_type") or 0
+    if weights.metadata("{arch}.attention.causal") == "false" or pooling > 0:
+        raise UnsupportedModelError(name, "is an embedding model, which predicts no next token; use a language model")
