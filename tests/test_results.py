@@ -36,7 +36,9 @@ def tables(draw: st.DrawFn) -> ChoiceTable:
     columns = dict.fromkeys(_COLUMNS, score) | {"logp_upper": upper}
     texts = tuple(choice.replace("|", "") for choice in choices)
     shift = np.zeros(len(choices), dtype=np.int32)
-    return ChoiceTable(texts=texts, trie=trie, edge_logp=np.array(edges), pieces=pieces, boundary_shift=shift, **columns)
+    return ChoiceTable(
+        texts=texts, trie=trie, edge_logp=np.array(edges), pieces=pieces, boundary_shift=shift, **columns
+    )
 
 
 @given(choices=tables(), k=st.integers(1, 30))

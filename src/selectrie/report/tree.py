@@ -58,7 +58,10 @@ def _node_line(view: TrieView, node: int, lead: str, label: Callable[[int], str]
 
 
 def _hidden_line(view: TrieView, node: int, lead: str) -> Text:
-    return Text(f"   {lead}… {count(view.n_hidden[node], 'more choice')}", _GUIDE, no_wrap=True, overflow="ellipsis")
+    mark = PRUNED_MARK if view.pruned[node] else " "
+    return Text(
+        f"{mark}  {lead}… {count(view.n_hidden[node], 'more choice')}", _GUIDE, no_wrap=True, overflow="ellipsis"
+    )
 
 
 def _weight(view: TrieView, node: int) -> tuple[bool, float, int]:
