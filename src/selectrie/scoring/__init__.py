@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from selectrie.scoring.evaluation import RowNeeds, TrieEvaluation, TrieReader, row_needs
 from selectrie.scoring.objective import Bounds, Objective, objective_of, plain_objective
-from selectrie.scoring.paths import PathScores, greedy_child, not_continued, path_scores, prefix_logp, stop_logp
+from selectrie.scoring.paths import (
+    RESOLVED,
+    PathScores,
+    greedy_child,
+    not_continued,
+    path_scores,
+    prefix_logp,
+    stop_logp,
+)
 from selectrie.scoring.posterior import Posterior, coverage_of, duplicates, posterior
 from selectrie.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
 from selectrie.scoring.terminators import auto_terminator, check_choices, levels, owners
 from selectrie.scoring.tolerance import finalists, rows_of_paths, tolerance_of
 
 __all__ = [
+    "RESOLVED",
     "Bounds",
     "Lengths",
     "Objective",

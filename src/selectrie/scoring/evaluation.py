@@ -12,7 +12,7 @@ from selectrie.errors import OptionError
 from selectrie.model import Rows
 from selectrie.scoring.terminators import owners
 from selectrie.trie import TokenTrie
-from selectrie.types import ROOT, BoolArray, FloatArray, IntArray
+from selectrie.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 
 TOP_TOKENS = 10
 """Tokens of row 0 that are kept: what the model wanted to say instead."""
@@ -34,6 +34,7 @@ class RowNeeds:
     rest: BoolArray
     observe: tuple[tuple[int, IntArray], ...]
     eog_ids: IntArray
+    best: BoolArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -49,7 +50,8 @@ class TrieEvaluation:
     eog_logp, rest_logp: float64[N], NaN where not read. observed: float64[M], log-probabilities of the
     tokens of `RowNeeds.observe`, one after the other; NaN where not read.
     evaluated: bool[N], nodes whose row was read. n_evaluated: how many. top_ids, top_logp: the ten tokens most probable
-    after the root, and their log-probabilities.
+    after the root, and their log-probabilities. best_token: int32[N], the most probable token after each node (ties:
+    smaller id), NO_TOKEN where not read.
     """
 
     edge_logp: FloatArray
@@ -60,6 +62,7 @@ class TrieEvaluation:
     n_evaluated: int
     top_ids: IntArray
     top_logp: FloatArray
+    best_token: IntArray
 
 
 def row_needs(
@@ -116,6 +119,7 @@ class TrieReader:
         self.rest_logp: FloatArray = np.full(n, np.nan)
         self.observed: FloatArray = np.full(sum(len(ids) for _, ids in needs.observe), np.nan)
         self.evaluated: BoolArray = np.zeros(n, dtype=np.bool_)
+        self.best_token: IntArray = np.full(n, NO_TOKEN, dtype=np.int32)
         self.n_evaluated = 0
         self._top_ids: IntArray = NO_IDS
         self._top_logp: FloatArray = np.empty(0)
@@ -132,7 +136,9 @@ class TrieReader:
 
     def read(self, nodes: IntArray, rows: Rows) -> None:
         """Read the rows of `nodes`, in order; each node once. Raises `NonFiniteLogitsError` for a broken row."""
-        rows.logp(np.zeros(min(1, len(nodes)), dtype=np.int64), 0)  # every row is checked before anything changes
+        if len(nodes) == 0:
+            return
+        rows.logp(0, 0)  # every row is checked before anything changes
         children, owner = self.children(nodes)
         self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
         if self._reads_eog:
@@ -140,7 +146,7 @@ class TrieReader:
             if len(places):
                 mass = rows.logp(places[:, None], self.needs.eog_ids[None, :])
                 self.eog_logp[nodes[places]] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
-        elif len(nodes):
+        else:
             self.eog_logp[nodes[self.needs.eog[nodes]]] = -np.inf
         if self._reads_rest:
             for place in np.flatnonzero(self.needs.rest[nodes]).tolist():
@@ -148,7 +154,10 @@ class TrieReader:
                 self.rest_logp[node] = min(rows.log_rest(place, self.trie.token[self.trie.children(node)]), 0.0)
         if self.needs.observe:
             self._observe(nodes, rows)
-        if not self.evaluated[ROOT] and len(nodes) and nodes[0] == ROOT:
+        if self.needs.best is not None:
+            for place in np.flatnonzero(self.needs.best[nodes]).tolist():
+                self.best_token[nodes[place]] = rows.top(place, 1)[0][0]
+        if not self.evaluated[ROOT] and nodes[0] == ROOT:
             self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
         self.evaluated[nodes] = True
         self.n_evaluated += len(nodes)
@@ -171,4 +180,5 @@ class TrieReader:
             n_evaluated=self.n_evaluated,
             top_ids=self._top_ids,
             top_logp=self._top_logp,
+            best_token=self.best_token,
         )

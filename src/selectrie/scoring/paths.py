@@ -150,7 +150,8 @@ def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) 
     if len(inner):
         edges = np.append(evaluation.edge_logp[trie.child], -np.inf)
         bounds = np.stack([trie.child_start[inner], trie.child_start[inner + 1]], axis=1).ravel()
-        total[inner] = np.logaddexp(np.logaddexp.reduceat(edges, bounds)[::2], stop)
+        with np.errstate(invalid="ignore"):  # between two segments stand edges that were not evaluated
+            total[inner] = np.logaddexp(np.logaddexp.reduceat(edges, bounds)[::2], stop)
     share = np.zeros(len(trie.token))
     with np.errstate(invalid="ignore"):
         share[1:] = evaluation.edge_logp[1:] - total[trie.parent[1:]]

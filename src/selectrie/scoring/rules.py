@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from selectrie.options import Rule
 from selectrie.trie import TokenTrie
 from selectrie.types import FloatArray, IntArray
 
-MEANS = ("token_mean", "char_mean", "byte_mean")
 DIFFERENCES = ("pmi", "calibrated", "batch")
+"""Rules that subtract a second evaluation."""
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +119,7 @@ def score_choices(
 
 
 def score_by(
-    rule: Callable[[object], float], records: Iterable[object], log_prior: FloatArray | None = None
+    rule: Callable[[Record], float], records: Iterable[Record], log_prior: FloatArray | None = None
 ) -> FloatArray:
     """float64[C]: scores by a callable of the caller's, one record a choice; `OptionError` for NaN or +inf."""
     scores = np.array([float(rule(record)) for record in records], dtype=np.float64)

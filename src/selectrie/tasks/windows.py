@@ -46,6 +46,11 @@ class DepthFirstWindows:
         """The local row after the last one asked for."""
         return self.at + self._shift
 
+    @property
+    def held(self) -> IntArray:
+        """int32[]: local rows asked for and not released."""
+        return np.asarray(self._held + self._shift, dtype=np.int32)
+
     def next_window(self, room: Room) -> tuple[Ask, IntArray] | None:
         """The next ask and the trie nodes whose rows it wants, int32[]; None when all were asked for."""
         start = self.at
