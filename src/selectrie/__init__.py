@@ -1,0 +1,62 @@
+"""Score, don't sample: the joint log-probability decides among texts, on llama.cpp models.
+
+>>> import selectrie
+>>> llm = selectrie.load("model.gguf")                                       # doctest: +SKIP
+>>> llm.select("The capital of France is", [" Paris", " London"]).text       # doctest: +SKIP
+' Paris'
+
+Names are imported when used, so that `import selectrie` is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from selectrie.version import __version__
+
+if TYPE_CHECKING:
+    from selectrie.engine import Engine
+    from selectrie.errors import SelectrieError
+    from selectrie.loading import load
+    from selectrie.options import Prompting, Rule, Search
+    from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
+
+__all__ = [
+    "ChoiceScore",
+    "Engine",
+    "Prompting",
+    "Rule",
+    "Search",
+    "Selection",
+    "SelectrieError",
+    "TextScore",
+    "TokenPlan",
+    "__version__",
+    "load",
+]
+
+_HOME = {
+    "ChoiceScore": "results",
+    "Engine": "engine",
+    "Prompting": "options",
+    "Rule": "options",
+    "Search": "options",
+    "Selection": "results",
+    "SelectrieError": "errors",
+    "TextScore": "results",
+    "TokenPlan": "results",
+    "load": "loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'selectrie' has no attribute {name!r}")
+    value = getattr(import_module(f"selectrie.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,380 @@
+"""The facade: select, rank, score, tokens. A model behind it is worked by one thread; calls from any thread queue to it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import numpy as np
+
+from selectrie import scoring, selecting
+from selectrie.errors import OptionError
+from selectrie.model import Model
+from selectrie.options import Prompting, Rule, Search
+from selectrie.owner import Handle, Owner
+from selectrie.prompts import Prompt
+from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
+from selectrie.selecting import Asked, CustomRule, Finding, Question, Scored
+from selectrie.selfcheck import SelfCheck, self_check
+from selectrie.settle import can_settle, settle
+from selectrie.tasks import Task
+from selectrie.tasks.best_first import BestFirst, SearchOutcome
+from selectrie.tasks.score import ScoreTask
+from selectrie.types import Cost, FloatArray, IntArray, Precision
+from selectrie.vocabulary import Vocabulary
+
+PLAN_NODES = 200
+"""Trie nodes that a `TokenPlan` shows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """A question's evaluation with its baseline, float64[C] or None."""
+
+    question: Question
+    evaluation: scoring.TrieEvaluation
+    baseline: FloatArray | None
+    finding: Finding
+    cost: Cost
+
+
+class Engine:
+    """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
+
+    Methods may be called from any thread. After an error, Ctrl-C included, it goes on working.
+    """
+
+    def __init__(
+        self, model: Model, *, check: SelfCheck | None = None, on_check: Callable[[SelfCheck], None] | None = None
+    ) -> None:
+        """check: a self-check made before on this model, build and processor; else it is made before the first answer
+        in `exact` precision, and handed to `on_check`."""
+        self._model = model
+        self._check = check
+        self._on_check = on_check
+        if check is not None:
+            model.granule = check.granule
+        self._owner = Owner(model)
+        self._finalizer = weakref.finalize(self, self._owner.close)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        identity = self._model.identity
+        state = ", closed" if self._owner.closed else ""
+        return f"Engine({identity.name!r}, precision={identity.precision!r}{state})"
+
+    def close(self) -> None:
+        """Free the model; work under way ends with `ClosedError`. Closing twice is fine."""
+        self._finalizer()
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's vocabulary."""
+        return self._model.vocabulary
+
+    @property
+    def tolerance(self) -> float | None:
+        """Nats a row by which layout can move a log-probability; None in `fast` precision, where it is not measured."""
+        if self._model.identity.precision != Precision.EXACT.value:
+            return None
+        if self._check is None:
+            self._check = self._owner.call(lambda: self_check(self._model))
+            if self._on_check is not None:
+                self._on_check(self._check)
+        return self._check.tolerance
+
+    def trim(self) -> None:
+        """Drop every cached prompt and row."""
+        self._owner.call(self._owner.scheduler.forget_all)
+
+    def select(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        rule: str | Rule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: Search = Search(),
+        prompting: Prompting = Prompting(),
+    ) -> Selection:
+        """Decide which of the choices the prompt goes on with, by joint log-probability.
+
+        prompt: text, token ids, or chat messages. choices: taken as they are (mind leading spaces; `prompting.delimiter`
+        adds one). rule: a name, a `Rule`, or a callable from `ChoiceScore` to a number. terminator: what ends a choice;
+        "auto" decides by `following`, the text after it, and by whether one choice continues another. prior: weight of each
+        choice. search: how, and how many places must be certain. prompting: boundary, delimiter, chat, truncation.
+
+        Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.
+        """
+        return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
+
+    def rank(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        rule: str | Rule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: Search | None = None,
+        prompting: Prompting = Prompting(),
+    ) -> Selection:
+        """As `select`, with more places certain: all, or the first `search.k`. Read them off `.ranked` or `.top(k)`."""
+        search = Search(stop="all") if search is None else search
+        return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
+
+    def select_many(
+        self,
+        requests: Iterable[tuple[Prompt, Sequence[str]]],
+        *,
+        rule: str | Rule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: Search = Search(),
+        prompting: Prompting = Prompting(),
+    ) -> list[Selection]:
+        """As `select` for many (prompt, choices) at once: they share model calls and prefixes. Results in order.
+
+        A request that is refused refuses all, before any model call; its index is in the message's note.
+        """
+        return self._answer(list(requests), Asked(rule, terminator, following, prior, search, prompting))
+
+    def score(
+        self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = Prompting()
+    ) -> TextScore:
+        """Log-probability of one text after a prompt, token by token.
+
+        following: text after it, of which the first tokens are scored too, up to a boundary (terminator "text").
+        """
+        asked = Asked(terminator="text" if following else "none", following=following, prompting=prompting)
+        question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
+        question = replace(question, needs=replace(question.needs, best=question.needs.row))
+        tau = self.tolerance
+        handle = self._owner.submit(ScoreTask(question.encoded.context, question.trie, question.needs))
+        evaluation = handle.result()
+        scored = selecting.score(question, evaluation, None)
+        tokens = question.trie.token[1:]
+        return TextScore(
+            text=text,
+            logp=float(scored.logp[0]),
+            tokens=tuple(
+                TokenScore(int(token), question.pieces[token], float(logp))
+                for token, logp in zip(tokens, evaluation.edge_logp[1:], strict=True)
+            ),
+            is_greedy=bool((evaluation.best_token[:-1] == tokens).all()),
+            healed=question.encoded.healed,
+            log_heal=scored.log_heal,
+            heal_gap=scored.heal_gap,
+            cost=replace(handle.cost, rows_naive=question.rows_naive),
+            signature=selecting.signature(question, self._model.identity, tau),
+        )
+
+    def tokens(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        terminator: str = "auto",
+        following: str = "",
+        prompting: Prompting = Prompting(),
+    ) -> TokenPlan:
+        """How a request becomes tokens and what would be evaluated; no model call is made."""
+        vocabulary = self._model.vocabulary
+        asked = Asked(terminator=terminator, following=following, prompting=prompting)
+        question = selecting.prepare(vocabulary, self._model.limits, prompt, choices, asked)
+        encoded, trie = question.encoded, question.trie
+
+        def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:
+            return tuple((int(token), vocabulary.show(int(token))) for token in ids)
+
+        paths = np.split(encoded.tokens, encoded.offsets[1:-1])
+        return TokenPlan(
+            bos=vocabulary.bos,
+            prompt=spelled(encoded.prompt_tokens),
+            context=spelled(encoded.context),
+            healed=encoded.healed,
+            boundary=encoded.boundary,
+            terminator=question.terminator,
+            choices=tuple(spelled(path) for path in paths),
+            boundary_shift=tuple(encoded.boundary_shift.tolist()),
+            n_trie_nodes=len(trie.token) - 1,
+            rows_prompt=len(encoded.context),
+            rows_inner=question.needs.n_rows - 1,
+            rows_naive=question.rows_naive,
+            trie=view_of(trie, vocabulary.pieces, limit=PLAN_NODES),
+        )
+
+    def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
+        """Prepare all, evaluate all together, settle and answer each."""
+        questions = [self._prepare(i, request, asked) for i, request in enumerate(requests)]
+        tau = self.tolerance
+        found = self._evaluate(questions, tau or 0.0)
+        return [self._decide(one, tau) for one in found]
+
+    def _prepare(self, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked) -> Question:
+        try:
+            prompt, choices = request
+        except (TypeError, ValueError):
+            raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
+        return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+
+    def _evaluate(self, questions: list[Question], tau: float) -> list[_Found]:
+        """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
+        handles: list[Handle[object]] = []
+
+        def submit(task: Task[scoring.TrieEvaluation], question: Question | None) -> Handle[scoring.TrieEvaluation]:
+            handle = self._owner.submit(task, _reporter(task, question))
+            handles.append(handle)  # type: ignore[arg-type]
+            return handle
+
+        try:
+            baselines = [[submit(ScoreTask(p, q.trie, q.plain_needs), None) for p in q.premises] for q in questions]
+            mains = [
+                submit(ScoreTask(q.encoded.context, q.trie, q.needs), q) if q.method == "exhaustive" else None
+                for q in questions
+            ]
+            means = [self._mean(q, group) for q, group in zip(questions, baselines, strict=True)]
+            searches = [
+                self._owner.submit(search := _best_first(q, mean, tau), _reporter(search, q)) if main is None else None
+                for q, main, mean in zip(questions, mains, means, strict=True)
+            ]
+            handles += [search for search in searches if search is not None]
+            found = []
+            for q, group, mean, main, search in zip(questions, baselines, means, mains, searches, strict=True):
+                evaluation, finding, cost = _result(q, main, search)
+                cost = sum((handle.cost for handle in group), cost)
+                found.append(_Found(q, evaluation, mean, finding, replace(cost, rows_naive=q.rows_naive)))
+        except BaseException:
+            for handle in handles:
+                handle.cancel()
+            raise
+        return _with_batch_means(found)
+
+    def _mean(self, question: Question, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
+        if not group:
+            return None
+        return scoring.mean_joint([selecting.joints(question, handle.result()) for handle in group])
+
+    def _decide(self, found: _Found, tau: float | None) -> Selection:
+        question = found.question
+        scored = selecting.score(question, found.evaluation, found.baseline)
+        scored, certificate, cost = self._settle(found, scored, tau)
+        finding = replace(found.finding, certificate=certificate)
+        signature = selecting.signature(question, self._model.identity, tau)
+        return selecting.selection(question, found.evaluation, scored, finding, cost, signature)
+
+    def _settle(self, found: _Found, scored: Scored, tau: float | None) -> tuple[Scored, Certificate, Cost]:
+        """Score the near ties among the first k again in the canonical layout."""
+        question, certificate = found.question, found.finding.certificate
+        if tau is None or not can_settle(question):
+            return scored, certificate, found.cost
+        k = len(question.texts) if question.search.stop == "all" else question.search.k
+        finalists, settled = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
+        if not len(finalists) or not settled:
+            return scored, replace(certificate, settled=settled), found.cost
+        paths = question.trie.path_of[finalists]
+        contexts = (question.encoded.context, *question.premises)
+        answers = self._owner.call(lambda: [settle(self._model, question, context, paths) for context in contexts])
+        values = [value for value, _ in answers if value is not None]
+        cost = sum((cost for _, cost in answers), found.cost)
+        cost = replace(cost, rows_naive=question.rows_naive)
+        if len(values) < len(contexts):
+            return scored, certificate, cost
+        baseline = found.baseline
+        if baseline is not None:
+            baseline = _replaced(baseline, question, paths, np.mean(np.stack(values[1:]), axis=0))
+        scored = replace(scored, logp=_replaced(scored.logp, question, paths, values[0]))
+        scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
+        scored = selecting.rescore(question, found.evaluation, scored, baseline)
+        return scored, replace(certificate, settled=True, n_settled=len(paths)), cost
+
+
+def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> BestFirst:
+    objective = question.objective(baseline, tau)
+    if objective is None:
+        raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
+    healing = question.healing
+    return BestFirst(
+        question.encoded.context,
+        question.trie,
+        question.needs,
+        question.terminator,
+        objective=objective,
+        search=question.search,
+        heal=(lambda edge_logp, observed: healing.log_heal(edge_logp, observed)[0]) if len(healing.nodes) else None,
+    )
+
+
+def _result(
+    question: Question, main: Handle[scoring.TrieEvaluation] | None, search: Handle[SearchOutcome] | None
+) -> tuple[scoring.TrieEvaluation, Finding, Cost]:
+    if main is not None:
+        evaluation = main.result()
+        n = question.needs.n_rows
+        certificate = Certificate(
+            proved=True,
+            bound_gap=np.inf,
+            open_mass=0.0,
+            nodes_evaluated=evaluation.n_evaluated,
+            nodes_inner=n,
+            settled=False,
+            n_settled=0,
+            method="exhaustive",
+        )
+        return evaluation, Finding(certificate), main.cost
+    if search is None:
+        raise OptionError("method", question.method, "'exhaustive' or 'best_first'")
+    outcome = search.result()
+    certificate = Certificate(
+        proved=outcome.proved,
+        bound_gap=outcome.bound_gap,
+        open_mass=outcome.open_mass,
+        nodes_evaluated=outcome.n_evaluated,
+        nodes_inner=outcome.n_needed,
+        settled=False,
+        n_settled=0,
+        method="best_first",
+    )
+    return outcome.evaluation, Finding(certificate, outcome.log_open), search.cost
+
+
+def _with_batch_means(found: list[_Found]) -> list[_Found]:
+    """Baselines of rule "batch": the mean joint of each choice over all prompts."""
+    batch = [one for one in found if one.question.rule.name == "batch" and one.question.custom is None]
+    if not batch:
+        return found
+    texts = batch[0].question.texts
+    for one in batch:
+        if one.question.texts != texts:
+            raise OptionError("rule", "batch", "the same choices in every request of the batch")
+    mean = scoring.mean_joint([selecting.joints(one.question, one.evaluation) for one in batch])
+    return [replace(one, baseline=mean) for one in found]
+
+
+def _replaced(values: FloatArray, question: Question, paths: IntArray, new: FloatArray) -> FloatArray:
+    """float64[C] with the choices on these paths set anew."""
+    by_path = np.full(len(question.trie.path_node), np.nan)
+    by_path[paths] = new
+    fresh = by_path[question.trie.path_of]
+    return np.where(np.isnan(fresh), values, fresh)
+
+
+def _reporter(task: Task[object], question: Question | None) -> Callable[[], None] | None:
+    """What tells a caller about progress after each model call."""
+    if question is None or question.search.on_progress is None:
+        return None
+    tell, total = question.search.on_progress, question.needs.n_rows
+    return lambda: tell(task.n_evaluated, total)  # type: ignore[attr-defined]
