@@ -16,8 +16,8 @@ Path = tuple[int, ...]
 
 _N_TOKENS = 6
 """Distinct tokens used: few, so that equal nodes are asked for again and again."""
-_DEEPEST = 24
-"""Tokens of the longest path tried."""
+_REMEMBERED_BYTES = 1 << 26
+"""Rows of single-path evaluation are kept up to this much: 152 000 tokens make 1.2 MB a row."""
 
 
 class LawBroken(AssertionError):
@@ -47,11 +47,13 @@ def check_model(
     seed: int,
     steps: int = 200,
     tolerance_nats: float = 0.0,
+    longest: int = 24,
     fail_next: Callable[[Model], None] | None = None,
 ) -> ModelReport:
     """Put a model through `steps` random operations and compare every row with evaluating its path alone.
 
-    make_model: gives a fresh, empty model; called twice, the second one evaluates paths alone. fail_next: makes the next
+    make_model: gives a fresh, empty model; called twice, the second one evaluates paths alone. longest: tokens of the
+    longest path tried; for a sliding window, more than the window. fail_next: makes the next
     decode of a model fail with a `DecodeError`, if the back end can be made to. Operations: new leaves, inner nodes, the
     prompt's nodes and its end extended again, nodes wanted again, kept or not, released, forgotten, trimmed, calls that
     must be refused. Forking models get their calls cut by `model.rounds`. Both models are closed.
@@ -60,7 +62,14 @@ def check_model(
     """
     model, alone = make_model(), make_model()
     try:
-        check = _Check(model, alone, np.random.default_rng(seed), tolerance_nats, fail_next)
+        check = _Check(
+            model,
+            alone,
+            np.random.default_rng(seed),
+            tolerance_nats=tolerance_nats,
+            longest=longest,
+            fail_next=fail_next,
+        )
         solo_before = check.solo_rows()
         for _ in range(steps):
             check.step()
@@ -79,10 +88,13 @@ class _Check:
         model: Model,
         alone: Model,
         rng: np.random.Generator,
+        *,
         tolerance_nats: float,
+        longest: int,
         fail_next: Callable[[Model], None] | None,
     ) -> None:
-        self._model, self._alone, self._rng, self._tolerance = model, alone, rng, tolerance_nats
+        self._model, self._alone, self._rng = model, alone, rng
+        self._tolerance, self._longest = tolerance_nats, longest
         self._fail_next = fail_next
         n_vocabulary = len(model.vocabulary.pieces)
         bos = model.vocabulary.bos
@@ -126,12 +138,12 @@ class _Check:
 
     def _grow(self) -> None:
         """New nodes below random held nodes and below each other."""
-        parents_held = [(node, path) for node, path, is_parent in self._held if is_parent and len(path) < _DEEPEST]
+        parents_held = [(node, path) for node, path, is_parent in self._held if is_parent and len(path) < self._longest]
         parents: list[int] = []
         paths: list[Path] = []
         for _ in range(int(self._rng.integers(1, self._call_size() + 1))):
             j = int(self._rng.integers(len(paths))) if paths and self._rng.random() < 0.5 else None
-            if j is not None and len(paths[j]) < _DEEPEST:
+            if j is not None and len(paths[j]) < self._longest:
                 parents.append(~j)
                 paths.append((*paths[j], self._token()))
             elif parents_held:
@@ -146,7 +158,7 @@ class _Check:
 
     def _prompt(self) -> None:
         """A longer run from wherever `find` says, its end extended by two tokens in the same call."""
-        prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, 12)))))
+        prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, max(2, self._longest // 2))))))
         node, depth = self._model.find(np.array(prompt, dtype=np.int32))
         if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
             raise LawBroken(1, f"find returned node {node} at depth {depth}", path=prompt)
@@ -208,7 +220,9 @@ class _Check:
         room = self._model.room()
         if self._fail_next is not None and min(room.rows, room.nodes, room.branches) >= 2:
             leaves = np.array(self._tokens[:2], dtype=np.int32)
-            parents = [node for node, path, is_parent in self._held if is_parent and len(path) < _DEEPEST] or [ROOT]
+            parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [
+                ROOT
+            ]
             parent = parents[int(self._rng.integers(len(parents)))]
             self._fail_next(self._model)
             self._must_raise(DecodeError, np.array([parent, ROOT], dtype=np.int32), leaves)
@@ -270,6 +284,8 @@ class _Check:
     def _compare(self, rows: Rows, i: int, path: Path) -> None:
         expected = self._expected.get(path)
         if expected is None:
+            if len(self._expected) * len(rows.logits(i)) * 8 > _REMEMBERED_BYTES:
+                self._expected.clear()
             expected = self._expected[path] = _evaluate_alone(self._alone, path)
         logp = rows.logits(i).astype(np.float64) - rows.logsumexp(i)
         both = (logp == -np.inf) & (expected == -np.inf)
@@ -291,7 +307,7 @@ class _Check:
         return [place for place in range(len(self._held)) if self._rng.random() < share]
 
     def _call_size(self) -> int:
-        return min(self._model.limits.rows_per_call, 12)
+        return min(self._model.limits.rows_per_call, max(12, self._longest // 2))
 
     def _token(self) -> int:
         return self._tokens[int(self._rng.integers(len(self._tokens)))]
