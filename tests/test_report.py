@@ -16,6 +16,7 @@ from rich.console import RenderableType
 
 from answers import ARMOUR, COST, PROVED, SIGNATURE, Scored, answer, armour, plan, text_score
 from selectrie.report import formats, terminal, words
+from selectrie.report.layout import Units
 from selectrie.results import TokenScore
 
 
@@ -38,12 +39,11 @@ def test_a_selection_at_eighty_columns():
     assert (
         shown(terminal.selection_report(armour()))
         == """\
-winner     ' leather'   p 0.4706   ahead by 0.470 nats
+winner     ' leather' p 0.4706, ahead by 0.470 nats
 coverage   0.8500 of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
-proof      every choice scored, 3 inner nodes of 3
-cost       12 rows in 2 calls, 4 padded; one by one 60 rows (5.0 ×); 0.250 s in
-           the model
+proof      every choice scored, 3 inner nodes
+cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
 scored by  joint · none · exact (± 0.001 nats a row)
 
 #  choice                                       p    logp  margin
@@ -69,8 +69,7 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
  ~ ├─ ' chain' -1.386  = ' chain'  p 0.2938
  ~ │  └─ 'mail' -0.916  = ' chainmail'  p 0.1175
    ├─ ' plate' -2.303  = ' plate'  p 0.1175
-×  ├─ ' z' -4.605
-×  │  └─ … 1 more choice
+×  ├─ ' z' -4.605  … 1 more choice
    └─ ' q' -6.908  = ' q'  p 0.0012
 """
     )
@@ -81,11 +80,35 @@ def test_a_set_the_model_does_not_expect_is_said_plainly():
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
     report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, wanted=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
-    assert r"It expects '\n' (0.60), '<|im_end|>' (0.08)." in report
+    assert r"It expects '\n' 0.60, '<|im_end|>' 0.08." in report
     assert "leading space" in report
     assert "--chat" in report
     assert "thinks before it answers" in report
     assert "! coverage" not in shown(terminal.selection_report(armour(coverage=0.02)))
+
+
+def test_a_missing_leading_space_is_named_as_the_cause():
+    """Where the model goes on with a space and no choice begins with one, that is what is said."""
+    wanted = (TokenScore(5, b" mail", math.log(0.6)), TokenScore(6, b",", math.log(0.3)))
+    bare, spaced = answer(("le|ather", 0.01, 0.1), coverage=0.001, wanted=wanted), armour(coverage=0.001, wanted=wanted)
+    named = "begin without the space that the model puts there"
+    assert named in " ".join(shown(terminal.selection_report(bare)).split())
+    assert named not in " ".join(shown(terminal.selection_report(spaced)).split())
+
+
+def test_a_lonely_winner_says_why():
+    """One choice has nothing behind it; one finished choice of many says nothing about the others."""
+    assert "p 1.0000, no other choice\n" in shown(terminal.selection_report(answer((" a", 0.5))))
+    open_search = answer((" a", 0.5), (" b|c", 0.25, None))
+    assert "p 1.0000, no other choice was scored\n" in shown(terminal.selection_report(open_search))
+
+
+def test_quoted_texts_are_not_broken_over_lines():
+    """A line breaks before a quoted text that holds a space, and inside one only where it is wider than the line."""
+    report = shown(Units.of("It expects ' a b' 0.5, ' c d' 0.25."), width=14)
+    assert report.splitlines() == ["It expects", "' a b' 0.5,", "' c d' 0.25."]
+    assert shown(Units.of("'0123456789'"), width=6).splitlines() == ["'01234", "56789'"]
+    assert shown(Units.of("the model's own 'x y'"), width=12).splitlines() == ["the model's", "own 'x y'"]
 
 
 def test_low_coverage_of_an_open_search_is_no_warning():
@@ -94,7 +117,7 @@ def test_low_coverage_of_an_open_search_is_no_warning():
     report = shown(terminal.selection_report(armour(coverage=0.003, certificate=open_search)))
     assert "! coverage" not in report
     assert "at least 0.0030" in report
-    assert "proved with 3 inner nodes of 3, the rest at least 0.750 nats behind" in report
+    assert "proved with 3 of 3 inner nodes, the rest at least 0.750 nats behind" in " ".join(report.split())
 
 
 @pytest.mark.parametrize(
@@ -143,7 +166,9 @@ def test_open_mass_shows_an_interval():
     """Where other choices may still take some of it, a probability is shown with both ends."""
     selection = armour()
     choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
-    assert "0.3706–0.4706" in shown(terminal.selection_report(armour(choices=choices)))
+    report = shown(terminal.selection_report(armour(choices=choices)))
+    assert "winner     ' leather' p 0.3706–0.4706, ahead" in report
+    assert "  0.0176–0.1176  -2.303" in report
 
 
 @given(
@@ -182,8 +207,7 @@ def test_a_scored_text_with_its_tokens():
 text       ' blue'
 logp       -2.0794 nats over 2 tokens (-1.0397 a token)
 greedy     greedy decoding would write something else
-cost       12 rows in 2 calls, 4 padded; one by one 60 rows (5.0 ×); 0.250 s in
-           the model
+cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
 precision  exact (± 0.001 nats a row)
 
 token  piece     logp

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 
-from selectrie.report.words import count, probability, quoted, quoted_bytes
+from selectrie.report.words import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan
-from selectrie.types import Cost
+from selectrie.types import ROOT, Cost
 
 LOW_COVERAGE = 0.01
 """Below it the set holds so little of the model's belief that something is usually wrong with prompt or choices."""
 
+LARGE_SHARE = 0.5
+SPACE_CAUSE = (
+    "The choices begin without the space that the model puts there: give it in each choice, or as --delimiter ' '."
+)
 CAUSES = (
     "Usual causes: choices without the leading space the prompt calls for; a chat model asked without its template "
     "(--system, --chat); a model that thinks before it answers."
@@ -61,20 +65,21 @@ def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
         ),
         ("terminator", plan.terminator),
         ("trie", f"{count(plan.n_trie_nodes, 'node')} for {count(len(plan.choices), 'choice')}"),
-        ("rows", f"{plan.rows_prompt + plan.rows_inner}: {shared}; one by one {plan.rows_naive}"),
+        ("rows", f"{thousands(plan.rows_prompt + plan.rows_inner)}: {shared}; one by one {thousands(plan.rows_naive)}"),
     ]
     return facts + _healed(plan.healed, None, 0.0)
 
 
 def cost_sentence(cost: Cost) -> str:
-    """Rows and calls beside what evaluating prompt + choice one by one would take."""
+    """Rows and calls, the rows that evaluating prompt + choice one by one would take, seconds inside the model."""
     if not cost.rows:
-        return f"no row: everything was held already; one by one {cost.rows_naive} rows"
-    ratio = f" ({cost.rows_naive / cost.rows:.1f} ×)" if cost.rows_naive else ""
+        return f"no row: everything was held already; one by one {thousands(cost.rows_naive)}"
+    ratio = cost.rows_naive / cost.rows
+    times = f" ({thousands(ratio) if ratio >= 100 else f'{ratio:.1f}'} ×)" if cost.rows_naive else ""
     extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
     extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
     work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
-    return f"{work}; one by one {cost.rows_naive} rows{ratio}; {cost.decode_s:.3f} s in the model"
+    return f"{work}; one by one {thousands(cost.rows_naive)}{times}; {cost.decode_s:.3f} s"
 
 
 def signature_words(signature: Signature) -> str:
@@ -85,9 +90,12 @@ def signature_words(signature: Signature) -> str:
 
 
 def _winner(selection: Selection) -> str:
-    alone = math.isinf(selection.margin)
-    margin = "no other choice" if alone else f"ahead by {selection.margin:.3f} nats"
-    return f"{quoted(selection.text)}   p {probability(selection.probability)}   {margin}"
+    choices = selection.choices
+    ahead = f"ahead by {selection.margin:.3f} nats"
+    if math.isinf(selection.margin):
+        ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
+    low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
+    return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
 
 
 def _warnings(selection: Selection) -> list[tuple[str, str]]:
@@ -97,10 +105,19 @@ def _warnings(selection: Selection) -> list[tuple[str, str]]:
     if not selection.certificate.proved:
         warnings.append(("! not proved", _open(selection.certificate)))
     if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
-        wanted = ", ".join(f"{quoted(token.label)} ({math.exp(token.logp):.2f})" for token in selection.wanted)
+        wanted = ", ".join(f"{quoted(token.label)} {math.exp(token.logp):.2f}" for token in selection.wanted[:5])
         instead = f"It expects {wanted}. " if wanted else ""
-        warnings.append(("! coverage", f"the model expects something else than these choices. {instead}{CAUSES}"))
+        cause = SPACE_CAUSE if _lacks_space(selection) else CAUSES
+        warnings.append(("! coverage", f"the model expects something else than these choices. {instead}{cause}"))
     return warnings
+
+
+def _lacks_space(selection: Selection) -> bool:
+    """The model mostly goes on with a space, and no choice begins with one."""
+    trie, pieces = selection.choices.trie, selection.choices.pieces
+    first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
+    spaced = sum(math.exp(token.logp) for token in selection.wanted if token.piece.startswith(b" "))
+    return spaced > LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
 
 
 def _coverage(selection: Selection) -> str:
@@ -122,18 +139,18 @@ def _open(certificate: Certificate) -> str:
 
 
 def _proof(certificate: Certificate, signature: Signature) -> str:
-    nodes = f"{count(certificate.nodes_evaluated, 'inner node')} of {certificate.nodes_inner}"
+    evaluated, inner = thousands(certificate.nodes_evaluated), thousands(certificate.nodes_inner)
     if certificate.method == "exhaustive":
-        words = f"every choice scored, {nodes}"
+        words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
     elif certificate.proved:
         gap = (
             f", the rest at least {certificate.bound_gap:.3f} nats behind"
             if math.isfinite(certificate.bound_gap)
             else ""
         )
-        words = f"proved with {nodes}{gap}"
+        words = f"proved with {evaluated} of {inner} inner nodes{gap}"
     else:
-        words = f"none: {nodes} evaluated"
+        words = f"none with {evaluated} of {inner} inner nodes"
     if certificate.n_settled:
         words += f"; {count(certificate.n_settled, 'near tie')} settled"
     if not certificate.settled:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.report.facts import plan_facts, selection_facts, text_score_facts
+from selectrie.report.layout import Units
 from selectrie.report.tree import LEGEND, tree_lines
 from selectrie.report.words import count, interval, probability, quoted, quoted_bytes
 from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
@@ -81,7 +82,7 @@ def _facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, sentence in facts:
-        table.add_row(Text(name, _WARNING if name.startswith("!") else "bold"), Text(sentence))
+        table.add_row(Text(name, _WARNING if name.startswith("!") else "bold"), Units.of(sentence))
     return table
 
 
@@ -150,10 +151,6 @@ def _choice_label(selection: Selection) -> Callable[[int], str]:
     return label
 
 
-def _token_text(path: Sequence[tuple[int, str]]) -> Text:
+def _token_text(path: Sequence[tuple[int, str]]) -> Units:
     """Tokens one after the other, each quoted, with its id."""
-    text = Text()
-    for at, (token, spelling) in enumerate(path):
-        text.append(" " if at else "")
-        text.append(quoted(spelling)).append(f":{token}", _GREY)
-    return text if path else Text("(none)", _GREY)
+    return Units([(f"{quoted(spelling)}:{token}", "") for token, spelling in path] or [("(none)", _GREY)])

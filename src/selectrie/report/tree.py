@@ -19,7 +19,7 @@ def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(pro
     """One line a node, depth first, siblings heaviest first, under a gutter of two marks.
 
     label: what to write after the edge where the choice with this index ends.
-    A last line below a node counts the choices under it that are not shown.
+    Choices that are not shown are counted: on the node's own line where nothing below it is shown, else on a last line below.
     """
     children: list[list[int]] = [[] for _ in view.parent]
     for node, parent in enumerate(view.parent[1:], start=1):
@@ -31,9 +31,13 @@ def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(pro
         if not itself:
             lines.append(_hidden_line(view, node, lead))
             continue
-        lines.append(_node_line(view, node, lead, label, root))
+        line = _node_line(view, node, lead, label, root)
+        lines.append(line)
         kin = [(child, True) for child in sorted(children[node], key=lambda child: _weight(view, child))]
-        kin += [(node, False)] if view.n_hidden[node] else []
+        if kin and view.n_hidden[node]:
+            kin.append((node, False))
+        elif view.n_hidden[node]:
+            line.append(f"  … {count(view.n_hidden[node], 'more choice')}", _GUIDE)
         for at, (other, is_node) in reversed(list(enumerate(kin))):
             last = at == len(kin) - 1
             stack.append((other, is_node, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))

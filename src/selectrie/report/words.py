@@ -24,6 +24,11 @@ def interval(low: float, high: float) -> str:
     return ends[0] if ends[0] == ends[1] else "–".join(ends)
 
 
+def thousands(n: float) -> str:
+    """A whole number with a space between thousands."""
+    return f"{n:,.0f}".replace(",", " ")
+
+
 def count(n: int, noun: str) -> str:
-    """`1 row`, `2 rows`, with thousands apart."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}".replace(",", " ")
+    """`1 row`, `2 rows`."""
+    return f"{thousands(n)} {noun}{'' if n == 1 else 's'}"
