@@ -320,7 +320,8 @@ class BestFirst:
 
     def _ask_wave(self, at_least: float, room: Room) -> Ask | None:
         """The next wave; None when they are through, and best first goes on with nothing held."""
-        if self._search.stop == "best" and self._reader.n_evaluated - self._swept_at > self._n_needed // 8:
+        pause = max(self._n_needed // 8, 32 * self._floor.nodes)  # laying out again repeats one path: 3 % at most
+        if self._search.stop == "best" and self._reader.n_evaluated - self._swept_at > pause:
             self._start_waves(at_least)  # what has been learnt since may rule out some of the rest
         windows = self._windows
         if windows is None:
