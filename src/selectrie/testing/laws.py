@@ -32,7 +32,8 @@ class LawBroken(AssertionError):
 @dataclass(frozen=True, slots=True)
 class ModelReport:
     """What `check_model` did. rows_compared: rows compared with single-path evaluation; worst_nats: largest difference.
-    calls: extends made. refusals: calls that rightly raised. repeated: rows evaluated again for nodes that existed."""
+    calls: extends made. refusals: calls that rightly raised. repeated: rows evaluated again for nodes that existed (not counted
+    where calls are cut into rounds)."""
 
     rows_compared: int
     worst_nats: float
