@@ -54,8 +54,8 @@ def _encode(
         moved, prompt = prompt.text[len(kept) :], replace(prompt, text=kept)
     elif boundary == "split":
         prompt = PromptText(encode_prompt(vocabulary, prompt), b"")
-    tail = find_tail(vocabulary, prompt)
     rests = [moved + choice + following for choice in distinct]
+    tail = find_tail(vocabulary, prompt, rests)
     tail, tokens, offsets = encode_rests(vocabulary, prompt, tail, rests)
     aligned = is_aligned(vocabulary, prompt, tail, rests, tokens)
     following_bytes = len(following)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
-from selectrie.boundary.paths import flatten, without_first
+from selectrie.boundary.paths import flatten
 from selectrie.boundary.records import PromptText
 from selectrie.types import IntArray, OffsetArray
 from selectrie.vocabulary import Vocabulary
@@ -15,12 +16,16 @@ from selectrie.vocabulary import Vocabulary
 _SPACE = b" "
 _LINE_END = b"\n"
 """Put before text to keep a vocabulary from putting a space there. SentencePiece spells it with a byte token, which merges with nothing."""
+_WORDS_BYTES = 16
+"""Text encoded again in front of every rest, at least, from a place before a space."""
 _TAIL_BYTES = 64
-"""Text encoded again in front of every choice, at least. Longer is slower, shorter leaves fewer places to cut."""
+"""The same from any other place."""
 _SEARCH_BYTES = 1024
-"""How far before the tail a place to cut is looked for."""
+"""How far back a place is looked for."""
 _SPAN_BYTES = 32
-"""Longest token looked for across a place to cut; longer ones are runs of one character, whose shorter runs are tokens too."""
+"""Longest token looked for across a place; longer ones are runs of one character, whose shorter runs are tokens too."""
+_MOST_TRIED = 8
+"""Places tried before the whole text is encoded in front of every rest."""
 
 
 def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
@@ -51,7 +56,8 @@ def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """How every choice is encoded: `lead` + rest, whose first tokens must be `expected`; those stand in `before` already.
+    """How every rest (a choice and what belongs to it) is encoded: `lead` + rest[skip:], whose first tokens must be
+    `expected`. These stand in `before` already, or are of no text.
 
     before: int32[], tokens that stand before. own: int32[], the prompt's own tokens after them.
     text: bytes of the prompt after `before`, as tokens spell them.
@@ -61,89 +67,121 @@ class Tail:
     own: IntArray
     text: bytes
     lead: bytes
+    skip: int
     expected: list[int]
 
+    def encode(self, vocabulary: Vocabulary, rest: bytes) -> list[int] | None:
+        """Tokens of one rest after `before`; None where the tail does not stand in front of it."""
+        tokens = vocabulary.tokenize(self.lead + rest[self.skip :])
+        n = len(self.expected)
+        stands = tokens[:n] == self.expected and (tokens or not rest)
+        return tokens[n:] if stands else None
 
-def find_tail(vocabulary: Vocabulary, prompt: PromptText) -> Tail:
-    """Behind a long text, a short tail of it from a place that no token of the vocabulary spans; else the whole text.
 
-    Tokenizers that merge (BPE, SentencePiece), or that match or weigh whole tokens, encode the two sides of such a place
-    apart. Those that split text into words before merging look a little at what follows; so the place is before white
-    space that follows something else, the tail must reproduce the tokens of the whole, and a quarter of it is expected
-    in every encoding.
+def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> Tail:
+    """The shortest safe tail: from a place in the text, or at its end, that no token spans; else the whole text.
+
+    Tokenizers that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode the two sides of such a
+    place apart. Those that split text into words first look a little to both sides; so places before a space come first,
+    the tail must give the prompt the tokens of the whole, and the first rest too, and a quarter of the tail's tokens are
+    expected in every encoding.
     """
     text, prefix = prompt.text, prompt.prefix
     whole = encode_after(vocabulary, prefix, text)
     own = np.asarray(whole, dtype=np.int32)
-    last = len(text) - _TAIL_BYTES
-    for place in _places(vocabulary, text, range(last, max(0, last - _SEARCH_BYTES), -1)):
-        lead = text[place + vocabulary.space_prefix :]
-        encoded = vocabulary.tokenize(lead)
-        n_expected = len(encoded) // 4
-        if encoded == whole[-len(encoded) :]:
-            cut = len(whole) - len(encoded) + n_expected
-            before = np.concatenate([prefix, own[:cut]])
-            return Tail(before, own[cut:], vocabulary.decode(whole[cut:]), lead, encoded[:n_expected])
+    sample = rests[0] if rests else b""
+    wanted = encode_after(vocabulary, prefix, text + sample)
+    for place in islice(_places(vocabulary, text, rests), _MOST_TRIED):
+        takes_space = vocabulary.space_prefix and (place == len(text) or text[place] == _SPACE[0])
+        put = _LINE_END if vocabulary.space_prefix and not takes_space else b""
+        lead, skip = put + text[place + takes_space :], int(takes_space and place == len(text))
+        encoded, n_put = vocabulary.tokenize(lead), len(vocabulary.tokenize(put))
+        n_own = len(encoded) - n_put
+        if n_own < 0 or encoded[n_put:] != whole[len(whole) - n_own :]:
+            continue
+        cut = len(whole) - n_own + n_own // 4
+        expected = encoded[: n_put + n_own // 4]
+        before = np.concatenate([prefix, own[:cut]])
+        tail = Tail(before, own[cut:], vocabulary.decode(whole[cut:]), lead, skip, expected)
+        tokens = tail.encode(vocabulary, sample)
+        if tokens is not None and whole[:cut] + tokens == wanted:
+            return tail
     if not vocabulary.space_prefix:
-        return Tail(prefix, own, text, text, [])
+        return Tail(prefix, own, text, text, 0, [])
     if _at_start(vocabulary, prefix):
-        return Tail(prefix, own, _SPACE + text, text, [])
-    return Tail(prefix, own, text, _LINE_END + text, vocabulary.tokenize(_LINE_END))
+        return Tail(prefix, own, _SPACE + text, text, 0, [])
+    return Tail(prefix, own, text, _LINE_END + text, 0, vocabulary.tokenize(_LINE_END))
 
 
-def _places(vocabulary: Vocabulary, text: bytes, candidates: range) -> Iterator[int]:
-    """Candidates before a white-space byte that follows another byte, and that no token spans."""
-    blanks = _SPACE if vocabulary.space_prefix else _SPACE + _LINE_END
-    for place in candidates:
-        if text[place] in blanks and not text[place - 1 : place].isspace() and not _is_spanned(vocabulary, text, place):
+def _places(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iterator[int]:
+    """Places of `text` that no token spans, nearest the end first: before a space after something else, then any others."""
+    size = len(text)
+    least = max(0, size - _SEARCH_BYTES)
+    ends_word = size > 0 and not text[-1:].isspace() and not vocabulary.joins(text[-1], _SPACE[0])
+    if ends_word and all(rest[:1] == _SPACE for rest in rests):
+        yield size
+    for place in range(size - _WORDS_BYTES, least, -1):
+        if (
+            text[place] == _SPACE[0]
+            and not text[place - 1 : place].isspace()
+            and not is_spanned(vocabulary, text, place)
+        ):
+            yield place
+    for place in range(size - _TAIL_BYTES, least, -1):
+        inside_number = text[place - 1 : place + 1].isdigit()
+        inside_character = text[place] & 0xC0 == 0x80
+        if not inside_number and not inside_character and not is_spanned(vocabulary, text, place):
             yield place
 
 
-def _is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
-    """Is some piece of text on both sides of `place` one token?"""
-    return vocabulary.joins(text[place - 1], text[place]) and any(
+def is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
+    """May a token lie on both sides of `place`, in this text or in one that goes on after it?"""
+    if not vocabulary.joins(text[place - 1], text[place]):
+        return False
+    return place + _SPAN_BYTES > len(text) or any(
         vocabulary.has_bytes(text[start:stop])
         for start in range(max(0, place - _SPAN_BYTES), place)
-        for stop in range(place + 1, min(len(text), start + _SPAN_BYTES) + 1)
+        for stop in range(place + 1, start + _SPAN_BYTES + 1)
     )
 
 
 def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
     """As much of a long following text as can matter: up to a place where every encoding has a boundary."""
-    places = _places(vocabulary, following, range(_TAIL_BYTES, len(following)))
-    return following[: next(places, len(following))]
+    for place in range(_TAIL_BYTES, len(following)):
+        is_word_end = following[place] == _SPACE[0] and not following[place - 1 : place].isspace()
+        if is_word_end and not is_spanned(vocabulary, following, place):
+            return following[:place]
+    return following
 
 
 def encode_rests(
-    vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: list[bytes]
+    vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: Sequence[bytes]
 ) -> tuple[Tail, IntArray, OffsetArray]:
-    """Flat tokens of each rest (a choice and what belongs to it) after `tail.before`, and their offsets.
+    """Flat tokens of each rest after `tail.before`, and their offsets.
 
-    A rest that changes what the tail expects is encoded with the whole prompt. Where that changes tokens in `before`,
-    these move from there to every path, and the tail that comes back says so.
+    A rest in front of which the tail does not stand is encoded with the whole prompt. Where that changes tokens in
+    `before`, these move from there to every path, and the tail that comes back says so.
     """
-    tokenize, lead, expected = vocabulary.tokenize, tail.lead, tail.expected
-    n_expected = len(expected)
-    paths = [tokenize(lead + rest) for rest in rests]
-    if not lead and b"" in rests:
-        paths[rests.index(b"")] = []
-    broken = [c for c, path in enumerate(paths) if path[:n_expected] != expected] if expected else []
-    if broken:
+    tried = [tail.encode(vocabulary, rest) for rest in rests]
+    paths = [path for path in tried if path is not None]
+    if len(paths) < len(tried):
         n_prefix = len(prompt.prefix)
         fixed = tail.before[n_prefix:].tolist()
-        wholes = {c: encode_after(vocabulary, prompt.prefix, prompt.text + rests[c]) for c in broken}
+        wholes = {
+            c: encode_after(vocabulary, prompt.prefix, prompt.text + rests[c])
+            for c, path in enumerate(tried)
+            if path is None
+        }
         n_fixed = min(_common_length(whole, fixed) for whole in wholes.values())
         moved = fixed[n_fixed:]
-        paths = [wholes[c][n_fixed:] if c in wholes else moved + path[n_expected:] for c, path in enumerate(paths)]
+        paths = [wholes[c][n_fixed:] if path is None else moved + path for c, path in enumerate(tried)]
         tail = replace(
             tail,
             before=tail.before[: n_prefix + n_fixed],
             own=np.concatenate([np.asarray(moved, dtype=np.int32), tail.own]),
             text=vocabulary.decode(moved) + tail.text,
         )
-        n_expected = 0
-    tokens, offsets = flatten(paths)
-    return tail, *without_first(tokens, offsets, n_expected)
+    return tail, *flatten(paths)
 
 
 def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: list[bytes], tokens: IntArray) -> bool:
