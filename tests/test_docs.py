@@ -39,6 +39,11 @@ def pages_with(*languages: str) -> list[Path]:
     return [page for page in PAGES if page.exists() and any(snippets(page.read_text(), *languages))]
 
 
+def label(value: object) -> str:
+    """A short name of a page or a command for pytest."""
+    return value.stem if isinstance(value, Path) else str(value)[:40]
+
+
 @pytest.fixture
 def workplace(tmp_path, monkeypatch, any_model):
     """A folder with the files that the documentation names: a model and some texts."""
@@ -52,7 +57,7 @@ def workplace(tmp_path, monkeypatch, any_model):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", pages_with("python"), ids=label)
 def test_python_snippets_run(page, workplace):
     """The Python blocks of a page run from top to bottom, in one namespace, as a reader would paste them."""
     namespace: dict[str, object] = {"__name__": "snippet"}
@@ -64,7 +69,7 @@ def test_python_snippets_run(page, workplace):
 @pytest.mark.parametrize(
     ("page", "command"),
     [(page, command) for page in PAGES if page.exists() for command in commands(page.read_text())],
-    ids=lambda value: value.stem if isinstance(value, Path) else value[:40],
+    ids=label,
 )
 def test_commands_run(page, command, workplace):
     """The command lines of a page work as printed."""
