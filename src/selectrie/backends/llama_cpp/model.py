@@ -122,9 +122,9 @@ class LlamaModel:
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._require_open()
         self._context.stop.clear()
+        plan = self._tree.plan(parents, tokens, wanted, keep)
         if self._kind.forks and len(parents) and rounds(parents, keep).any():
             raise ProtocolError("a forking model takes calls of one round; cut them with selectrie.model.rounds")
-        plan = self._tree.plan(parents, tokens, wanted, keep)
         outline = self._sequences.outline(plan)
         most = self._rows_per_call
         if outline.n_rows > most:
