@@ -26,8 +26,8 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     """Fixed tokens and the plain text after them.
 
     str: BOS where the model adds one, then the text (control tokens are recognised in it with `parse_special`).
-    Token ids: checked; BOS is put before them where the model adds one and they do not begin with it. The longest end of
-    them that is the tokenizer's own encoding becomes text, so that the boundary can be healed.
+    Token ids: checked; BOS is put before them where the model adds one and they do not begin with it. The end of
+    them that the tokenizer makes of their bytes becomes text, so that the boundary can be healed.
     Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`: rendered by the model's template,
     with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages say.
 
@@ -113,7 +113,7 @@ def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
 
 
 def _with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
-    """The same tokens with the longest end of `tokens` that is the tokenizer's own encoding turned into text."""
+    """The same tokens, the end of `tokens` that the tokenizer makes of their bytes turned into text."""
     everything = np.concatenate([prefix, tokens])
     n_fixed = len(prefix)
     while n_fixed < len(everything):

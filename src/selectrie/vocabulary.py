@@ -197,6 +197,12 @@ class Vocabulary:
                 groups.setdefault(texts[i], [int(ids[i - 1])]).append(int(ids[i]))
         return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
 
+    def begins_with(self, start: bytes) -> bool:
+        """Is there a token whose bytes begin with `start`?"""
+        texts, _ = self._by_bytes()
+        place = bisect_left(texts, start)
+        return place < len(texts) and texts[place].startswith(start)
+
     def has_bytes(self, text: bytes) -> bool:
         """Is there a token with exactly these bytes?"""
         if self._tables.distinct is None:

@@ -22,8 +22,6 @@ _TAIL_BYTES = 64
 """The same from any other place."""
 _SEARCH_BYTES = 1024
 """How far back a place is looked for."""
-_SPAN_BYTES = 32
-"""Longest token looked for across a place; longer ones are runs of one character, whose shorter runs are tokens too."""
 _MOST_TRIED = 8
 """Places tried before the whole text is encoded in front of every rest."""
 
@@ -138,11 +136,14 @@ def is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
     """May a token lie on both sides of `place`, in this text or in one that goes on after it?"""
     if not vocabulary.joins(text[place - 1], text[place]):
         return False
-    return place + _SPAN_BYTES > len(text) or any(
-        vocabulary.has_bytes(text[start:stop])
-        for start in range(max(0, place - _SPAN_BYTES), place)
-        for stop in range(place + 1, start + _SPAN_BYTES + 1)
-    )
+    longest = int(vocabulary.lengths.max(initial=0))
+    for start in range(place - 1, max(-1, place - longest), -1):
+        stop = place + 1
+        while vocabulary.begins_with(text[start:stop]):
+            if stop == len(text) or vocabulary.has_bytes(text[start:stop]):
+                return True
+            stop += 1
+    return False
 
 
 def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
