@@ -1,10 +1,12 @@
 """How far a model's numbers move with the layout of the work: measured once, stated in every signature.
 
 The same paths are evaluated alone, each at the same cells of a small empty model, and in a crowd: behind a foreign
-prompt, with the prompt itself cut into calls and foreign branches between its cells, all paths and others in one call.
-The largest difference of any log-probability of any row, times `MARGIN`, is the tolerance a row.
-Attention sums in cell order and kernels round activations, so what moves is the last bit of a sum, at times amplified
-by a quantised activation that falls into the next bucket.
+prompt, with the prompt itself cut into calls and foreign branches between its cells, all paths and others side by side.
+The largest move of the log-probability of a path's token, times `MARGIN`, is the tolerance a row.
+
+Attention sums in cell order, so what moves is the last bit of a sum. On quantised weights it is amplified where a rounded
+activation falls into the next bucket. With 10^5 activations a row that happens in every row; with 10^3 (a tiny model)
+in one row of hundreds, and then by 0.05 nats on q4_0. So small models, whose rows cost nothing, are checked longer.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ GRANULES = (8, 16, 32, 64)
 PROMPT_TOKENS = 24
 PATHS = 4
 PATH_TOKENS = 6
-CROWD = 12
+CROWD = 8
 FOREIGN_TOKENS = 40
+
+MOST_ROUNDS = 32
+PARAMETERS_OF_A_ROUND = 10_000_000
+"""A model of this size gets `MOST_ROUNDS`; twice the size, half as many; at least 2. A round is about 200 rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +47,28 @@ class SelfCheck:
 
 
 def self_check(model: Model) -> SelfCheck:
-    """Measure on an idle model, and set its row granule: about 400 rows.
+    """Measure on an idle model, and set its row granule.
 
     The granule is the smallest at which cutting a run into calls moves its rows no further than the place of their cells
     does (on f32 weights 24 rows take another kernel than 48 do: 4e-6; padding to 16 would cost rows and gain nothing).
     A forking model has none.
     """
     if model.limits.kind.forks:
-        moved = max(_move(model, seed) for seed in range(2))
-        return SelfCheck(1, moved, MARGIN * max(moved, LEAST_MOVE))
+        return _checked(1, _moved(model))
     for granule in GRANULES:
         model.trim(0)
         model.granule = granule
-        moved = max(_move(model, seed) for seed in range(2))
-        cut = _cut_move(model)
+        moved, cut = _moved(model), _cut_moved(model)
         if cut <= max(moved, LEAST_MOVE):
             break
-    moved = max(moved, cut)
+    return _checked(granule, max(moved, cut))
+
+
+def _checked(granule: int, moved: float) -> SelfCheck:
     return SelfCheck(granule, moved, MARGIN * max(moved, LEAST_MOVE))
 
 
-def _cut_move(model: Model) -> float:
+def _cut_moved(model: Model) -> float:
     """Largest difference between rows of one call of three granules and of three calls of one."""
     granule = model.granule
     tokens = _tokens(model, 3 * granule, seed=0)
@@ -74,43 +81,55 @@ def _cut_move(model: Model) -> float:
         solo.close()
 
 
-def _move(model: Model, seed: int) -> float:
-    """Largest difference between rows evaluated alone and in a crowd."""
-    tokens = _tokens(model, FOREIGN_TOKENS + PROMPT_TOKENS + (PATHS + CROWD) * PATH_TOKENS, seed)
-    foreign, prompt, rest = np.split(tokens, [FOREIGN_TOKENS, FOREIGN_TOKENS + PROMPT_TOKENS])
-    paths = list(rest.reshape(PATHS + CROWD, PATH_TOKENS))
-    alone = _alone(model, prompt, paths[:PATHS])
-    crowded = _crowded(model, foreign, prompt, paths)
-    return float(np.abs(alone - crowded).max())
-
-
-def _alone(model: Model, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
+def _moved(model: Model) -> float:
+    """Largest difference between paths evaluated alone and in a crowd, over some rounds of random tokens."""
+    size = max(model.identity.n_parameters, 1)
+    n_rounds = min(max(MOST_ROUNDS * PARAMETERS_OF_A_ROUND // size, 2), MOST_ROUNDS) if size > 1 else 2
+    n_crowd = max(0, min(CROWD, model.limits.branches - PATHS - 4))
     solo = model.solo(PROMPT_TOKENS + PATH_TOKENS)
     try:
-        end = _chain(solo, 0, prompt)
-        rows = []
-        for path in paths:
-            nodes, logp = _branch(solo, int(end[-1]), [path])
-            rows.append(logp)
-            solo.release(nodes, forget=True)
-        return np.concatenate(rows)
+        return max(_moved_in_round(model, solo, n_crowd, seed) for seed in range(n_rounds))
     finally:
         solo.close()
 
 
+def _moved_in_round(model: Model, solo: Model, n_crowd: int, seed: int) -> float:
+    n_paths = PATHS + n_crowd
+    tokens = _tokens(model, FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * PATH_TOKENS, seed)
+    foreign, prompt, rest = np.split(tokens, [FOREIGN_TOKENS, FOREIGN_TOKENS + PROMPT_TOKENS])
+    paths = list(rest.reshape(n_paths, PATH_TOKENS))
+    solo.trim(0)
+    alone = _alone(solo, prompt, paths[:PATHS])
+    return float(np.abs(alone - _crowded(model, foreign, prompt, paths)).max())
+
+
+def _alone(solo: Model, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
+    """Log-probabilities of the tokens of each path behind its first, each path at the same cells."""
+    held = _chain(solo, 0, prompt)
+    rows = []
+    for path in paths:
+        nodes, logp = _branch(solo, int(held[-1]), [path])
+        rows.append(logp)
+        solo.release(nodes, forget=True)
+    solo.release(held, forget=True)
+    return np.concatenate(rows)
+
+
 def _crowded(model: Model, foreign: IntArray, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
-    """The rows of the first `PATHS` paths, with foreign cells before, between and after those of the prompt."""
+    """The same of the first `PATHS` paths, with foreign cells before, between and after those of the prompt."""
     held: list[IntArray] = []
-    parent = 0
+    parent, above = 0, np.empty(0, dtype=np.int32)
     for piece, other in zip(np.array_split(prompt, 3), np.array_split(foreign, 3), strict=True):
         held.append(_chain(model, 0, other))
         nodes = _chain(model, parent, piece)
-        held.append(nodes)
-        parent = int(nodes[-1])
-    crowd = _branch(model, parent, paths[PATHS:])[0]
+        model.release(above)
+        parent, above = int(nodes[-1]), nodes
+    if len(paths) > PATHS:
+        held.append(_branch(model, parent, paths[PATHS:])[0])
     nodes, rows = _branch(model, parent, paths[:PATHS])
-    for group in (nodes, crowd, *reversed(held)):
+    for group in (nodes, *held, above):
         model.release(group, forget=True)
+    model.trim(0)
     return rows
 
 
@@ -125,16 +144,17 @@ def _chain(model: Model, parent: int, tokens: IntArray) -> IntArray:
 
 
 def _branch(model: Model, parent: int, paths: list[IntArray]) -> tuple[IntArray, FloatArray]:
-    """Evaluate paths below a node side by side in one call; their nodes and all log-probabilities of every row."""
+    """Evaluate paths below a node side by side in one call; their nodes, and log p of every token but first ones."""
     parents: list[int] = []
     for path in paths:
         parents += [parent, *(~i for i in range(len(parents), len(parents) + len(path) - 1))]
     at = np.array(parents, dtype=np.int32)
     tokens = np.concatenate(paths).astype(np.int32)
-    extension = model.extend(at, tokens, np.ones(len(at), dtype=bool), np.zeros(len(at), dtype=bool))
-    rows = extension.rows
-    logp = [rows.logits(i).astype(np.float64) - rows.logsumexp(i) for i in range(len(rows))]
-    return extension.nodes, np.stack(logp)
+    is_inner = np.ones((len(paths), PATH_TOKENS), dtype=bool)
+    is_inner[:, -1] = False
+    extension = model.extend(at, tokens, is_inner.ravel(), np.zeros(len(at), dtype=bool))
+    following = np.concatenate([path[1:] for path in paths])
+    return extension.nodes, extension.rows.logp(np.arange(len(following)), following)
 
 
 def _run(model: Model, tokens: IntArray, rows_per_call: int) -> FloatArray:

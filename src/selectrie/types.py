@@ -105,6 +105,7 @@ class ModelIdentity:
     """What a score depends on, for the score signature.
 
     digest: of the weights file (sampled for large files; the prefix names the method). build: back end and version.
+    n_parameters: weights, 0 where there are none.
     """
 
     name: str
@@ -114,3 +115,4 @@ class ModelIdentity:
     build: str
     processor: str
     precision: str = Precision.EXACT.value
+    n_parameters: int = 0

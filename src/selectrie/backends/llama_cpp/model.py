@@ -96,6 +96,7 @@ class LlamaModel:
                 build=build(),
                 processor=processor(),
                 precision=self._options.precision.value,
+                n_parameters=int(llama_cpp.llama_model_n_params(self._weights.pointer)),
             )
         return self._identity
 
