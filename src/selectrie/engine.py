@@ -6,23 +6,23 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
 from selectrie import scoring, selecting
 from selectrie.errors import OptionError
 from selectrie.model import Model
-from selectrie.options import Prompting, Rule, Search
+from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, Prompting, Rule, Search
 from selectrie.owner import Handle, Owner
 from selectrie.prompts import Prompt
 from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.selecting import Asked, CustomRule, Finding, Question, Scored
 from selectrie.selfcheck import SelfCheck, self_check
 from selectrie.settle import can_settle, settle
-from selectrie.tasks import Task
 from selectrie.tasks.best_first import BestFirst, SearchOutcome
 from selectrie.tasks.score import ScoreTask
-from selectrie.types import Cost, FloatArray, IntArray, Precision
+from selectrie.types import FloatArray, IntArray, Precision
 from selectrie.vocabulary import Vocabulary
 
 PLAN_NODES = 200
@@ -37,7 +37,6 @@ class _Found:
     evaluation: scoring.TrieEvaluation
     baseline: FloatArray | None
     finding: Finding
-    cost: Cost
 
 
 class Engine:
@@ -59,7 +58,7 @@ class Engine:
         self._owner = Owner(model)
         self._finalizer = weakref.finalize(self, self._owner.close)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
         return self
 
     def __exit__(
@@ -105,8 +104,8 @@ class Engine:
         terminator: str = "auto",
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
-        search: Search = Search(),
-        prompting: Prompting = Prompting(),
+        search: Search = DEFAULT_SEARCH,
+        prompting: Prompting = DEFAULT_PROMPTING,
     ) -> Selection:
         """Decide which of the choices the prompt goes on with, by joint log-probability.
 
@@ -129,7 +128,7 @@ class Engine:
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
         search: Search | None = None,
-        prompting: Prompting = Prompting(),
+        prompting: Prompting = DEFAULT_PROMPTING,
     ) -> Selection:
         """As `select`, with more places certain: all, or the first `search.k`. Read them off `.ranked` or `.top(k)`."""
         search = Search(stop="all") if search is None else search
@@ -143,8 +142,8 @@ class Engine:
         terminator: str = "auto",
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
-        search: Search = Search(),
-        prompting: Prompting = Prompting(),
+        search: Search = DEFAULT_SEARCH,
+        prompting: Prompting = DEFAULT_PROMPTING,
     ) -> list[Selection]:
         """As `select` for many (prompt, choices) at once: they share model calls and prefixes. Results in order.
 
@@ -153,7 +152,7 @@ class Engine:
         return self._answer(list(requests), Asked(rule, terminator, following, prior, search, prompting))
 
     def score(
-        self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = Prompting()
+        self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = DEFAULT_PROMPTING
     ) -> TextScore:
         """Log-probability of one text after a prompt, token by token.
 
@@ -189,7 +188,7 @@ class Engine:
         *,
         terminator: str = "auto",
         following: str = "",
-        prompting: Prompting = Prompting(),
+        prompting: Prompting = DEFAULT_PROMPTING,
     ) -> TokenPlan:
         """How a request becomes tokens and what would be evaluated; no model call is made."""
         vocabulary = self._model.vocabulary
@@ -233,30 +232,29 @@ class Engine:
 
     def _evaluate(self, questions: list[Question], tau: float) -> list[_Found]:
         """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
-        handles: list[Handle[object]] = []
+        handles: list[Handle[Any]] = []
 
-        def submit(task: Task[scoring.TrieEvaluation], question: Question | None) -> Handle[scoring.TrieEvaluation]:
-            handle = self._owner.submit(task, _reporter(task, question))
-            handles.append(handle)  # type: ignore[arg-type]
-            return handle
+        def submit(task: ScoreTask | BestFirst, question: Question | None = None) -> Handle[Any]:
+            handles.append(self._owner.submit(task, _reporter(task, question)))
+            return handles[-1]
 
         try:
-            baselines = [[submit(ScoreTask(p, q.trie, q.plain_needs), None) for p in q.premises] for q in questions]
-            mains = [
-                submit(ScoreTask(q.encoded.context, q.trie, q.needs), q) if q.method == "exhaustive" else None
-                for q in questions
-            ]
+            baselines = [[submit(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
+            mains: dict[int, Handle[scoring.TrieEvaluation]] = {
+                i: submit(ScoreTask(q.encoded.context, q.trie, q.needs), q)
+                for i, q in enumerate(questions)
+                if q.method == "exhaustive"
+            }
             means = [self._mean(q, group) for q, group in zip(questions, baselines, strict=True)]
-            searches = [
-                self._owner.submit(search := _best_first(q, mean, tau), _reporter(search, q)) if main is None else None
-                for q, main, mean in zip(questions, mains, means, strict=True)
-            ]
-            handles += [search for search in searches if search is not None]
+            searches: dict[int, Handle[SearchOutcome]] = {
+                i: submit(_best_first(q, means[i], tau), q) for i, q in enumerate(questions) if i not in mains
+            }
             found = []
-            for q, group, mean, main, search in zip(questions, baselines, means, mains, searches, strict=True):
-                evaluation, finding, cost = _result(q, main, search)
-                cost = sum((handle.cost for handle in group), cost)
-                found.append(_Found(q, evaluation, mean, finding, replace(cost, rows_naive=q.rows_naive)))
+            for i, question in enumerate(questions):
+                evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(searches[i])
+                cost = sum((handle.cost for handle in baselines[i]), finding.cost)
+                finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
+                found.append(_Found(question, evaluation, means[i], finding))
         except BaseException:
             for handle in handles:
                 handle.cancel()
@@ -271,35 +269,34 @@ class Engine:
     def _decide(self, found: _Found, tau: float | None) -> Selection:
         question = found.question
         scored = selecting.score(question, found.evaluation, found.baseline)
-        scored, certificate, cost = self._settle(found, scored, tau)
-        finding = replace(found.finding, certificate=certificate)
+        scored, finding = self._settle(found, scored, tau)
         signature = selecting.signature(question, self._model.identity, tau)
-        return selecting.selection(question, found.evaluation, scored, finding, cost, signature)
+        return selecting.selection(question, found.evaluation, scored, finding, signature)
 
-    def _settle(self, found: _Found, scored: Scored, tau: float | None) -> tuple[Scored, Certificate, Cost]:
+    def _settle(self, found: _Found, scored: Scored, tau: float | None) -> tuple[Scored, Finding]:
         """Score the near ties among the first k again in the canonical layout."""
-        question, certificate = found.question, found.finding.certificate
+        question, finding = found.question, found.finding
         if tau is None or not can_settle(question):
-            return scored, certificate, found.cost
+            return scored, finding
         k = len(question.texts) if question.search.stop == "all" else question.search.k
         finalists, settled = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
         if not len(finalists) or not settled:
-            return scored, replace(certificate, settled=settled), found.cost
+            return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
         paths = question.trie.path_of[finalists]
         contexts = (question.encoded.context, *question.premises)
         answers = self._owner.call(lambda: [settle(self._model, question, context, paths) for context in contexts])
         values = [value for value, _ in answers if value is not None]
-        cost = sum((cost for _, cost in answers), found.cost)
-        cost = replace(cost, rows_naive=question.rows_naive)
+        finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
         if len(values) < len(contexts):
-            return scored, certificate, cost
+            return scored, finding
         baseline = found.baseline
         if baseline is not None:
             baseline = _replaced(baseline, question, paths, np.mean(np.stack(values[1:]), axis=0))
         scored = replace(scored, logp=_replaced(scored.logp, question, paths, values[0]))
         scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
         scored = selecting.rescore(question, found.evaluation, scored, baseline)
-        return scored, replace(certificate, settled=True, n_settled=len(paths)), cost
+        certificate = replace(finding.certificate, settled=True, n_settled=len(paths))
+        return scored, replace(finding, certificate=certificate)
 
 
 def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> BestFirst:
@@ -318,26 +315,23 @@ def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> 
     )
 
 
-def _result(
-    question: Question, main: Handle[scoring.TrieEvaluation] | None, search: Handle[SearchOutcome] | None
-) -> tuple[scoring.TrieEvaluation, Finding, Cost]:
-    if main is not None:
-        evaluation = main.result()
-        n = question.needs.n_rows
-        certificate = Certificate(
-            proved=True,
-            bound_gap=np.inf,
-            open_mass=0.0,
-            nodes_evaluated=evaluation.n_evaluated,
-            nodes_inner=n,
-            settled=False,
-            n_settled=0,
-            method="exhaustive",
-        )
-        return evaluation, Finding(certificate), main.cost
-    if search is None:
-        raise OptionError("method", question.method, "'exhaustive' or 'best_first'")
-    outcome = search.result()
+def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tuple[scoring.TrieEvaluation, Finding]:
+    evaluation = handle.result()
+    certificate = Certificate(
+        proved=True,
+        bound_gap=np.inf,
+        open_mass=0.0,
+        nodes_evaluated=evaluation.n_evaluated,
+        nodes_inner=question.needs.n_rows,
+        settled=False,
+        n_settled=0,
+        method="exhaustive",
+    )
+    return evaluation, Finding(certificate, handle.cost)
+
+
+def _searched(handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Finding]:
+    outcome = handle.result()
     certificate = Certificate(
         proved=outcome.proved,
         bound_gap=outcome.bound_gap,
@@ -348,7 +342,7 @@ def _result(
         n_settled=0,
         method="best_first",
     )
-    return outcome.evaluation, Finding(certificate, outcome.log_open), search.cost
+    return outcome.evaluation, Finding(certificate, handle.cost, outcome.log_open)
 
 
 def _with_batch_means(found: list[_Found]) -> list[_Found]:
@@ -372,9 +366,9 @@ def _replaced(values: FloatArray, question: Question, paths: IntArray, new: Floa
     return np.where(np.isnan(fresh), values, fresh)
 
 
-def _reporter(task: Task[object], question: Question | None) -> Callable[[], None] | None:
+def _reporter(task: ScoreTask | BestFirst, question: Question | None) -> Callable[[], None] | None:
     """What tells a caller about progress after each model call."""
     if question is None or question.search.on_progress is None:
         return None
     tell, total = question.search.on_progress, question.needs.n_rows
-    return lambda: tell(task.n_evaluated, total)  # type: ignore[attr-defined]
+    return lambda: tell(task.n_evaluated, total)

@@ -8,7 +8,7 @@ import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
@@ -75,7 +75,8 @@ def download(source: str) -> Path:
     except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelFileError(
-            source, f"cannot be downloaded and is not in the cache ({reason}); check the name and the network, or pass a local file"
+            source,
+            f"cannot be downloaded and is not in the cache ({reason}); check the name and the network, or pass a local file",
         ) from error
 
 
@@ -86,10 +87,10 @@ class SelfCheckFile:
         self._path = path
 
     def get(self, identity: ModelIdentity) -> SelfCheck | None:
-        entry = self._read().get(_key(identity))
+        entry = self._read().get(_key(identity), {})
         try:
-            return None if entry is None else SelfCheck(**entry)
-        except TypeError:
+            return SelfCheck(int(entry["granule"]), float(entry["moved"]), float(entry["tolerance"]))
+        except (TypeError, KeyError, ValueError):
             return None
 
     def put(self, identity: ModelIdentity, check: SelfCheck) -> None:
@@ -103,7 +104,7 @@ class SelfCheckFile:
         except OSError as error:
             logger.debug("cannot write %s: %s", self._path, error)
 
-    def _read(self) -> dict[str, dict[str, float]]:
+    def _read(self) -> dict[str, Any]:
         try:
             entries = json.loads(self._path.read_text())
         except (OSError, ValueError):
@@ -112,4 +113,4 @@ class SelfCheckFile:
 
 
 def _key(identity: ModelIdentity) -> str:
-    return "|".join((identity.digest, identity.build, identity.processor, identity.precision))
+    return f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"

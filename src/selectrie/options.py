@@ -18,7 +18,7 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def at_least(name: str, value: int | None, least: int) -> None:
     """Raise `OptionError` unless value is None or an integer not below `least`."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+    if value is not None and (type(value) is not int or value < least):
         raise OptionError(name, value, f"a whole number of at least {least}")
 
 
@@ -74,6 +74,9 @@ class Prompting:
         one_of("truncate", self.truncate, ("error", "left"))
 
 
+DEFAULT_SEARCH = Search()
+DEFAULT_PROMPTING = Prompting()
+
 RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated", "batch")
 TERMINATORS = ("auto", "none", "eog", "text", "unless-continued")
 
@@ -95,7 +98,9 @@ class Rule:
     def __post_init__(self) -> None:
         one_of("rule", self.name, RULES)
         if self.name == "calibrated" and not self.content_free:
-            raise OptionError("content_free", self.content_free, "at least one content-free prompt for rule 'calibrated'")
+            raise OptionError(
+                "content_free", self.content_free, "at least one content-free prompt for rule 'calibrated'"
+            )
         if self.premise is not None and self.name != "pmi":
             raise OptionError("premise", self.premise, "None unless the rule is 'pmi'")
         if self.content_free and self.name != "calibrated":

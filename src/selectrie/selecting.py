@@ -11,7 +11,15 @@ import numpy as np
 from selectrie import scoring
 from selectrie.boundary import EncodedChoices, HealPlan, encode_choices, encode_prompt, heal_plan
 from selectrie.errors import ChoiceError, InternalError, OptionError, PromptTooLongError
-from selectrie.options import TERMINATORS, Prompting, Rule, Search, one_of
+from selectrie.options import (
+    DEFAULT_PROMPTING,
+    DEFAULT_SEARCH,
+    TERMINATORS,
+    Prompting,
+    Rule,
+    Search,
+    one_of,
+)
 from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Certificate, ChoiceScore, ChoiceTable, Selection, Signature, TokenScore
 from selectrie.trie import TokenTrie
@@ -30,8 +38,8 @@ class Asked:
     terminator: str = "auto"
     following: str = ""
     prior: Mapping[str, float] | Sequence[float] | None = None
-    search: Search = Search()
-    prompting: Prompting = Prompting()
+    search: Search = DEFAULT_SEARCH
+    prompting: Prompting = DEFAULT_PROMPTING
 
     def named_rule(self) -> Rule:
         """The named rule; "joint" where a callable scores."""
@@ -100,14 +108,11 @@ class Question:
         )
 
 
-def prepare(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: Asked
-) -> Question:
+def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: Asked) -> Question:
     """Check a request and cut it into tokens. Everything that can be refused without the model is refused here."""
     rule, texts = asked.named_rule(), check_texts(choices)
     terminator = _terminator(asked, texts, vocabulary)
-    following = to_bytes(asked.following, "following")
-    encoded = encode(vocabulary, limits, prompt, texts, following, asked.prompting)
+    encoded = encode(vocabulary, limits, prompt, texts, asked)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
     lengths = scoring.Lengths.of(texts, trie, encoded.first_scored)
@@ -166,9 +171,10 @@ def _choice_bytes(texts: Sequence[str], delimiter: str) -> list[bytes]:
 
 
 def encode(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, texts: Sequence[str], following: bytes, how: Prompting
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, texts: Sequence[str], asked: Asked
 ) -> EncodedChoices:
     """Tokens of prompt and choices; the prompt is cut from the left where it is too long and that is allowed."""
+    how, following = asked.prompting, to_bytes(asked.following, "following")
     choices = _choice_bytes(texts, how.delimiter)
     read = read_prompt(vocabulary, prompt, how)
     encoded = encode_choices(vocabulary, read, choices, following, how.boundary)
@@ -318,9 +324,11 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How an evaluation was reached. log_open: log of a bound on the summed exp(score) of what is not finished."""
+    """How an evaluation was reached, and at what cost. log_open: log of a bound on the summed exp(score) of what is not
+    finished."""
 
     certificate: Certificate
+    cost: Cost
     log_open: float = -np.inf
 
 
@@ -329,7 +337,6 @@ def selection(
     evaluation: scoring.TrieEvaluation,
     scored: Scored,
     finding: Finding,
-    cost: Cost,
     signature: Signature,
 ) -> Selection:
     """The decision as users see it."""
@@ -361,7 +368,7 @@ def selection(
         log_heal=scored.log_heal,
         heal_gap=scored.heal_gap,
         certificate=finding.certificate,
-        cost=cost,
+        cost=finding.cost,
         signature=signature,
     )
 

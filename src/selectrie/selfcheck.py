@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selectrie.errors import InternalError
 from selectrie.model import Model
 from selectrie.types import FloatArray, IntArray
 
@@ -59,9 +60,9 @@ def self_check(model: Model) -> SelfCheck:
         model.trim(0)
         model.granule = granule
         moved, cut = _moved(model), _cut_moved(model)
-        if cut <= max(moved, LEAST_MOVE):
-            break
-    return _checked(granule, max(moved, cut))
+        if cut <= max(moved, LEAST_MOVE) or granule == GRANULES[-1]:
+            return _checked(granule, max(moved, cut))
+    raise InternalError("no row granule to try")
 
 
 def _checked(granule: int, moved: float) -> SelfCheck:

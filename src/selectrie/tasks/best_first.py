@@ -27,7 +27,7 @@ from selectrie.tasks.score import check_room
 from selectrie.tasks.standings import Standings, no_owner
 from selectrie.tasks.windows import DepthFirstWindows
 from selectrie.trie import TokenTrie
-from selectrie.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray, Room
+from selectrie.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray, Room
 
 ROUNDING = 1e-6
 """Nats by which a bound may be undercut by rounding: a row's log-sum-exp is within 1e-7, paths add up a few of them."""
@@ -123,6 +123,11 @@ class BestFirst:
     @property
     def floor(self) -> Room:
         return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._reader.n_evaluated
 
     def tell(self, rows: Rows) -> None:
         if self._expected is None:
@@ -227,6 +232,8 @@ class BestFirst:
         """Some open node still matters."""
         if self._unhealed is not None:
             return False
+        if self._search.stop == "all":
+            return self._reader.n_evaluated < self._n_needed
         best = self._open.best()
         if best < max(at_least, LEAST):
             return False
@@ -259,18 +266,19 @@ class BestFirst:
 
     def _ask_best(self, first: list[int], at_least: float, room: Room) -> Ask:
         """Evaluate `first` (what is required or settles contenders), then open nodes, best bound first."""
-        targets = list(dict.fromkeys(first))
+        targets = dict.fromkeys(first)  # a set that keeps its order
         taken: list[tuple[int, float]] = []
         while len(targets) + len(taken) < self._width and self._open.best() >= max(at_least, LEAST):
             taken.append(self._open.pop())
         taken.sort(key=lambda entry: int(self._trie.parent[entry[0]]) not in self._live)
-        targets = list(dict.fromkeys([*targets, *(node for node, _ in taken)]))
-        spare = min(-len(targets) % GRANULE, room.rows - len(targets))
-        targets += self._ahead(targets, spare)
+        targets.update(dict.fromkeys(node for node, _ in taken))
+        targets.update(
+            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, room.rows - len(targets))))
+        )
         while len(targets) % GRANULE and self._unhealed is None and self._open.best() >= LEAST:
             taken.append(self._open.pop())
-            targets.append(taken[-1][0])
-        ask, self._expected = self._live.plan(list(dict.fromkeys(targets)), self._reader.evaluated, room)
+            targets[taken[-1][0]] = None
+        ask, self._expected = self._live.plan(list(targets), self._reader.evaluated, room)
         asked = set(self._expected.tolist())
         self._open.put_back([entry for entry in taken if entry[0] not in asked])
         if len(self._pending_release):
@@ -301,13 +309,9 @@ class BestFirst:
 
     def _start_waves(self, at_least: float) -> None:
         """Lay out everything that still matters, with the ancestors that carry it, depth first."""
-        marks = np.zeros(len(self._trie.token) + 1, dtype=np.int64)
-        nodes = self._open_nodes()
-        nodes = nodes[self._upper(nodes, cautious=True) >= at_least]
-        nodes = np.concatenate([nodes, np.array(self._refining(at_least), dtype=np.int32)]).astype(np.int32)
-        np.add.at(marks, nodes, 1)
-        np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
-        wanted = (np.cumsum(marks[:-1]) > 0) & self._needs.row & ~self._reader.evaluated
+        wanted = self._needs.row & ~self._reader.evaluated
+        if self._search.stop != "all":
+            wanted &= self._below_what_matters(at_least)
         before = np.concatenate(([0], np.cumsum(wanted)))
         numbers = np.arange(len(wanted))
         marked = before[numbers + self._trie.n_nodes_below + 1] > before[numbers]
@@ -317,6 +321,16 @@ class BestFirst:
             self._pending_release = np.concatenate([self._pending_release, self._windows.held])
         self._windows = DepthFirstWindows(self._trie, marked, wanted, self._live.next_local)
         self._swept_at = self._reader.n_evaluated
+
+    def _below_what_matters(self, at_least: float) -> BoolArray:
+        """bool[N]: open nodes with bounds of `at_least` and those that settle contenders, with all below them."""
+        nodes = self._open_nodes()
+        nodes = nodes[self._upper(nodes, cautious=True) >= max(at_least, LEAST)]
+        nodes = np.concatenate([nodes, np.array(self._refining(at_least), dtype=np.int32)]).astype(np.int32)
+        marks = np.zeros(len(self._trie.token) + 1, dtype=np.int64)
+        np.add.at(marks, nodes, 1)
+        np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
+        return np.asarray(np.cumsum(marks[:-1]) > 0)
 
     def _ask_wave(self, at_least: float, room: Room) -> Ask | None:
         """The next wave; None when they are through, and best first goes on with nothing held."""
