@@ -436,3 +436,68 @@ def test_help_imports_nothing_heavy():
     done = spawn("--help", script=script, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"Usage: selectrie" in done.stdout
+
+
+@pytest.fixture
+def at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home folder of its own, so that nothing of the user's is read or written."""
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return tmp_path
+
+
+def test_all_commands_work_on_a_model(tiny_model, at_home: Path):
+    """From arguments to report through the engine: random weights, so only what must hold of any model is checked."""
+    model = ["-m", str(tiny_model()), "--threads", "1"]
+    (at_home / "labels.txt").write_text(" leather\n chainmail\n plate\n chain\n")
+    (at_home / "m.json").write_text('[{"role": "user", "content": "Which armour?"}]')
+    file = ["--choices-file", str(at_home / "labels.txt")]
+
+    def answered(*args: str, stdin: str | None = None) -> dict[str, Any]:
+        result = run(*args, *model, "--json", stdin=stdin)
+        assert (result.exit_code, result.stderr) == (0, "")
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
+
+    plain = answered("select", "-p", "He wears", *file)
+    assert sum(c["probability"] for c in plain["choices"]) == pytest.approx(1)
+    assert plain["terminator"] == "unless-continued"
+    best = max(range(4), key=lambda c: plain["choices"][c]["score"])
+    assert plain["winner"] == best
+    again = answered("rank", *file, "--top", "2", stdin="He wears\n")
+    assert [c["logp"] for c in again["choices"]] == pytest.approx([c["logp"] for c in plain["choices"]], abs=1e-4)
+    pmi = answered("select", "-p", "He wears", *file, "--rule", "pmi", "--terminator", "none")
+    assert (pmi["rule"], pmi["signature"]["rule"]) == ("pmi", "pmi")
+    assert answered("select", "--chat", str(at_home / "m.json"), *file)["coverage"] < 1
+    assert answered("select", "-p", "Which armour?", "--system", "Be brief.", *file)["signature"]["boundary"] == "heal"
+    alone = answered("score", "-p", "He wears", "-t", " plate")
+    assert alone["logp"] == pytest.approx(sum(token["logp"] for token in alone["tokens"]))
+    cut = answered("tokens", "-p", "He wears", *file)
+    assert len(cut["choices"]) == 4
+    for command in (["select", *file], ["rank", *file], ["score", "-t", " plate", "--per-token"], ["tokens", *file]):
+        explain = ["--explain"] if command[0] in ("select", "rank") else []
+        result = run(*command, "-p", "He wears", *model, *explain)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [(None, "model_file"), (b"GGUF", "model_file"), (b"no model at all", "model_file")], ids=repr
+)
+def test_a_model_that_cannot_be_loaded_exits_3(at_home: Path, content: bytes | None, code: str):
+    """A missing, cut or foreign file is the model's error, in one line."""
+    path = at_home / "m.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    result = run("select", "-m", str(path), "-p", "p", "-c", "a")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (3, "", 1)
+    assert result.stderr.startswith(f"error[{code}]: {path}")
+
+
+def test_winners_on_real_weights(weights, at_home: Path):
+    """A model of small stories knows how they begin, and that a full stop follows a cat sooner than cats."""
+    model = ["-m", str(weights("stories260K.gguf")), "--threads", "1", "--json"]
+    begin = run("select", "-p", "Once upon a", "-c", " car", "-c", " time", "-c", " dog", *model)
+    assert json.loads(begin.stdout)["winner"] == 1
+    stop = run("select", "-p", "He bought a", "-c", " cats", "-c", " cat", "--following", ".", *model)
+    assert json.loads(stop.stdout)["winner"] == 1

@@ -6,11 +6,11 @@ selectrie; 130 interrupted. A result goes to stdout, everything else to stderr; 
 
 from __future__ import annotations
 
-import contextlib
 import io
 import sys
 
 from selectrie.cli.commands import app
+from selectrie.cli.guard import INTERRUPTED
 
 __all__ = ["app", "main"]
 
@@ -20,5 +20,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    with contextlib.suppress(BrokenPipeError):
+    try:
         app(prog_name="selectrie", windows_expand_args=False)  # a choice "*" is a choice, not the files of the folder
+    except KeyboardInterrupt:  # while the arguments were read; later ones are the command's
+        sys.exit(INTERRUPTED)
