@@ -23,7 +23,7 @@ class Driver:
         self.told, self.carried = Counter(), Counter()
         self.sizes = []
         self.most_held = 0
-        self.live = {}
+        self.live, self.live_paths = {}, set()
         self.parent = {0: -1}
         self.path = {}
 
@@ -48,6 +48,7 @@ class Driver:
         """Check an ask, take its nodes in, and return the paths of the wanted ones."""
         for row in ask.release.tolist():
             self.live.pop(row)
+            self.live_paths.remove(self.path[row])
         n, first = len(ask.tokens), len(self.path)
         assert n > 0
         assert n <= room.rows
@@ -58,7 +59,8 @@ class Driver:
             if 0 < parent < first:
                 assert self.live[parent], "a node that was not kept has become a parent"
             path = (*self.path[parent], token)
-            assert path not in {self.path[row] for row in self.live if self.parent[row] == parent}
+            assert path not in self.live_paths
+            self.live_paths.add(path)
             self.path[first + i], self.parent[first + i] = path, parent
             self.live[first + i] = bool(ask.keep[i])
         assert all(row == 0 or self.parent[row] == 0 or self.parent[row] in self.live for row in self.live)
