@@ -112,14 +112,14 @@ def test_windows_are_as_large_as_the_room():
         assert driver.sizes == sizes
 
 
-def test_observed_tokens_are_read_one_by_one():
-    """Two observations at the root, one below; their log-probabilities stand one after the other."""
+def test_the_mass_of_observed_tokens_is_read():
+    """Two observations at the root, one of them of no token, and one below: a number for each."""
     paths = [(2, 3), (4,)]
     ids = [np.array([2, 9, 11], dtype=np.int32), np.array([], dtype=np.int32), np.array([5], dtype=np.int32)]
     task, trie = task_of(paths, observe=[(0, ids[0]), (0, ids[1]), (1, ids[2])])
     observed = Driver(HashModel(4), [WIDE]).run(task).observed
-    expected = naive_joint(HashModel(4), PROMPT, [(2,), (9,), (11,)])
-    expected += naive_joint(HashModel(4), (*PROMPT, 2), [(5,)])
+    at_root = np.logaddexp.reduce(naive_joint(HashModel(4), PROMPT, [(2,), (9,), (11,)]))
+    expected = [at_root, -np.inf, *naive_joint(HashModel(4), (*PROMPT, 2), [(5,)])]
     assert trie.token[1] == 2
     np.testing.assert_allclose(observed, expected, atol=1e-6)
 

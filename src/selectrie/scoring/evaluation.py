@@ -26,7 +26,8 @@ class RowNeeds:
 
     row: bool[N], nodes whose row is needed, closed under ancestors; the root always (its row comes with the prompt).
     eog: bool[N], nodes where the mass of `eog_ids` is read. rest: bool[N], nodes where the mass of all tokens that are
-    no children is read. observe: (node, ids) whose log-probabilities are read too, in the caller's order (for healing).
+    no children is read. observe: (node, distinct ids) whose summed probability is read too, in the caller's order (for
+    healing).
     """
 
     row: BoolArray
@@ -47,8 +48,8 @@ class TrieEvaluation:
     """What was read off a trie of N nodes. Never above 0: float32 rounding beyond probability 1 is cut off.
 
     edge_logp: float64[N], log p(token | parent), 0 at the root, NaN where the parent's row was not evaluated.
-    eog_logp, rest_logp: float64[N], NaN where not read. observed: float64[M], log-probabilities of the
-    tokens of `RowNeeds.observe`, one after the other; NaN where not read.
+    eog_logp, rest_logp: float64[N], NaN where not read. observed: float64[M], log of the summed
+    probability of the ids of each of `RowNeeds.observe`, -inf for none; NaN where not read.
     evaluated: bool[N], nodes whose row was read. n_evaluated: how many. top_ids, top_logp: the ten tokens most probable
     after the root, and their log-probabilities. best_token: int32[N], the most probable token after each node (ties:
     smaller id), NO_TOKEN where not read.
@@ -117,7 +118,7 @@ class TrieReader:
         self.edge_logp[ROOT] = 0.0
         self.eog_logp: FloatArray = np.full(n, np.nan)
         self.rest_logp: FloatArray = np.full(n, np.nan)
-        self.observed: FloatArray = np.full(sum(len(ids) for _, ids in needs.observe), np.nan)
+        self.observed: FloatArray = np.full(len(needs.observe), np.nan)
         self.evaluated: BoolArray = np.zeros(n, dtype=np.bool_)
         self.best_token: IntArray = np.full(n, NO_TOKEN, dtype=np.int32)
         self.n_evaluated = 0
@@ -163,11 +164,9 @@ class TrieReader:
         self.n_evaluated += len(nodes)
 
     def _observe(self, nodes: IntArray, rows: Rows) -> None:
-        start = 0
-        for node, ids in self.needs.observe:
+        for k, (node, ids) in enumerate(self.needs.observe):
             for place in np.flatnonzero(nodes == node).tolist():
-                self.observed[start : start + len(ids)] = np.minimum(rows.logp(place, ids), 0.0)
-            start += len(ids)
+                self.observed[k] = min(rows.log_mass(place, ids), 0.0)
 
     def evaluation(self) -> TrieEvaluation:
         """Everything read so far."""
