@@ -128,9 +128,9 @@ def test_the_comparison_of_tails_can_fail(weights, monkeypatch):
         prompt = PromptText(start_of(vocabulary), text)
         tail = find_tail(vocabulary, prompt, rests)
         assert tail.lead == b""
-        path = tail.before.tolist() + (tail.encode(vocabulary, b" park") or [])
+        path = tail.before.tolist() + (tail.encode(vocabulary, [b" park"])[0] or [])
         assert path == [*prompt.prefix.tolist(), *vocabulary.tokenize(text + b" park")]
-        wrong = tail.before.tolist() + (tail.encode(vocabulary, b"t.") or [])
+        wrong = tail.before.tolist() + (tail.encode(vocabulary, [b"t."])[0] or [])
         assert wrong != [*prompt.prefix.tolist(), *vocabulary.tokenize(text + b"t.")]
 
 

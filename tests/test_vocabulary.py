@@ -50,9 +50,7 @@ def test_small_vocabularies_spell_every_byte(weights, name):
     """SentencePiece byte tokens and the byte vocabulary of RWKV give every text back, NUL included."""
     vocabulary = vocabulary_of(weights(name))
     for text in TEXTS:
-        assert vocabulary.decode(vocabulary.encode(text.encode())).removeprefix(b" ") == text.encode().removeprefix(
-            b" "
-        )
+        assert vocabulary.decode(vocabulary.encode(text.encode())) == b" " * vocabulary.space_prefix + text.encode()
 
 
 def test_real_vocabularies_as_they_are(real_vocabularies):
