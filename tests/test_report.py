@@ -80,7 +80,7 @@ def test_a_set_the_model_does_not_expect_is_said_plainly():
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
     report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, wanted=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
-    assert r"It expects '\n' 0.60, '<|im_end|>' 0.08." in report
+    assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
     assert "leading space" in report
     assert "--chat" in report
     assert "thinks before it answers" in report

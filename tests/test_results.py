@@ -155,9 +155,12 @@ def test_two_impossible_choices_are_a_tie_and_not_nan():
 
 def test_a_pruned_choice_has_a_bound_and_no_values():
     """Where the last edge was never evaluated the prefix bounds the log-probability."""
-    choice = answer((" a", 0.5), (" b|c", 0.25, None)).choices[1]
+    choices = answer((" a", 0.5), (" b|c", 0.25, None)).choices
+    choice = choices[1]
     assert choice.pruned
-    assert (choice.logp, choice.score, choice.probability, choice.tokens) == (None, None, None, ())
+    assert choice == choices[1]
+    assert (choice.logp, choice.score, choice.probability, choice.logp_terminator) == (None, None, None, None)
+    assert choice.tokens == ()
     assert choice.logp_upper == pytest.approx(math.log(0.25))
 
 

@@ -105,7 +105,9 @@ def _warnings(selection: Selection) -> list[tuple[str, str]]:
     if not selection.certificate.proved:
         warnings.append(("! not proved", _open(selection.certificate)))
     if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
-        wanted = ", ".join(f"{quoted(token.label)} {math.exp(token.logp):.2f}" for token in selection.wanted[:5])
+        wanted = ", ".join(
+            f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.wanted[:5]
+        )
         instead = f"It expects {wanted}. " if wanted else ""
         cause = SPACE_CAUSE if _lacks_space(selection) else CAUSES
         warnings.append(("! coverage", f"the model expects something else than these choices. {instead}{cause}"))

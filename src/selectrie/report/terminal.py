@@ -98,9 +98,10 @@ class _Ranking:
         rows = [self._cells(place, choice) for place, choice in enumerate(self._shown, start=1)]
         head = ["#", "choice", "p", "logp", *(["score"] if self._scored else []), "margin"]
         widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(head))]
-        free = options.max_width - sum(widths) - 2 * len(head) + widths[1]
-        widths[1] = min(widths[1], max(8, free - 10))
-        bar = max(0, min(_BAR_CELLS, free - widths[1]))
+        free = options.max_width - sum(widths) - 2 * len(head) + widths[1]  # for text and bar
+        widths[1] = min(widths[1], max(8, free - (10 if free >= 40 else 0)))
+        bar = min(_BAR_CELLS, free - widths[1])
+        bar = bar if bar >= 5 else 0
         table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for at, name in enumerate(head):
             text = at == 1

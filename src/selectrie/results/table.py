@@ -164,7 +164,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
             duplicate_of=None if first == i else first,
             logp=_known(value["logp"]),
             logp_upper=value["logp_upper"],
-            logp_terminator=value["logp_terminator"],
+            logp_terminator=_known(value["logp_terminator"]),
             score=_known(value["score"]),
             probability=_known(value["probability"]),
             probability_low=value["probability_low"],
