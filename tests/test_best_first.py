@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.errors import ProtocolError
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.boundary import PromptText, encode_choices
+from selectrie.errors import ChoiceError, ProtocolError
 from selectrie.model import Rows
 from selectrie.options import Rule, Search
 from selectrie.scoring import (
@@ -377,6 +380,8 @@ def test_no_objective_where_no_prefix_bounds_what_is_below():
     assert objective_of(Rule("char_mean"), trie, lengths) is None
     assert objective_of(Rule(), trie, lengths, first_scored=np.array([0, 1, 0])) is None
     assert objective_of(Rule("token_mean"), trie, lengths) is not None
+    with pytest.raises(ChoiceError, match="choice 2"):
+        objective_of(Rule("pmi"), trie, lengths, baseline=np.array([-1.0, -1.0, -np.inf]))
 
 
 @settings(max_examples=40)
@@ -437,3 +442,24 @@ def test_steps_out_of_order_raise():
         task.tell(Rows(row[None]))
     with pytest.raises(ProtocolError, match="below the floor"):
         task.ask(Room(1, 1, 1))
+
+
+def test_real_weights_choose_as_exhaustive_scoring_does(weights, test_data):
+    """640 lemmas and a full stop on a trained model: the same winner, from under a tenth of the rows."""
+    options = LlamaOptions(n_threads=1)
+    path = weights("stories260K.gguf")
+    lemmas = [*test_data("labels/wordnet_lemmas.txt").read_text(encoding="utf-8").splitlines()[::200], "ball"]
+    with closing(open_model(path, options)) as model:
+        prompt = PromptText(np.array([model.vocabulary.bos]), b"Lily and her mom went to the park to play with a")
+        encoded = encode_choices(model.vocabulary, prompt, [f" {lemma}".encode() for lemma in lemmas], following=b".")
+        trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
+        needs = row_needs(trie, "text")
+        exhaustive = run(ScoreTask(encoded.context, trie, needs), model)
+        searched = run(
+            BestFirst(encoded.context, trie, needs, "text", objective=plain_objective(trie), search=Search()), model
+        )
+    expected = path_scores(trie, exhaustive, "text").logp
+    found = path_scores(trie, searched.evaluation, "text").logp
+    assert searched.proved
+    assert np.nanargmax(found) == np.argmax(expected) == trie.path_of[-1]
+    assert searched.n_evaluated < needs.n_rows / 10

@@ -246,6 +246,25 @@ def test_auto_equals_comparing_all_pairs(choices):
     assert (auto_terminator(encoded, b"") == "unless-continued") == pairs
 
 
+@settings(max_examples=20)
+@given(paths=path_sets, seed=seeds)
+def test_edges_below_a_node_share_at_most_its_mass(paths, seed):
+    """A row predicts the token after its node: children and rest of every inner node at or below an end sum to one."""
+    trie = TokenTrie.from_sequences([*paths, ()])
+    evaluation = evaluate(HashModel(seed), trie, "unless-continued")
+    for node in np.flatnonzero(trie.inner).tolist():
+        total = np.exp(evaluation.edge_logp[trie.children(node)]).sum() + np.exp(evaluation.rest_logp[node])
+        assert total == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_default_rule_is_the_joint():
+    """A token mean would reward predictable tails: nine sure tokens after a bad one beat a single fair one."""
+    lengths = Lengths(np.array([10, 1]), np.array([28, 3]), np.array([28, 3]))
+    logp = np.array([-5.0, -1.0])
+    assert np.argmax(score_choices(Rule(), logp, lengths)) == 1
+    assert np.argmax(score_choices(Rule("token_mean"), logp, lengths)) == 0
+
+
 def test_an_empty_choice_is_refused_unless_a_terminator_weighs_it():
     """Its index is named; so is an empty list."""
     with pytest.raises(ChoiceError, match="choice 1") as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.errors import OptionError
+from selectrie.errors import ChoiceError, OptionError
 from selectrie.options import Rule
 from selectrie.scoring.rules import DIFFERENCES, Lengths
 from selectrie.trie import TokenTrie
@@ -52,7 +52,7 @@ def objective_of(
 
     None for rule "batch" (its baseline needs every prompt's scores), for equal paths of choices with different lengths,
     and for tokens that count in some choices but not in others. log_prior, baseline, tolerances: float64[C] as for
-    `score_choices` and of `tolerance_of`; first_scored: int32[C].
+    `score_choices` and of `tolerance_of`; first_scored: int32[C]. A baseline of -inf raises `ChoiceError`.
     """
     divisor = lengths.for_rule(rule.name)
     first = np.zeros(len(divisor), dtype=np.int32) if first_scored is None else first_scored
@@ -63,6 +63,9 @@ def objective_of(
     if rule.name in DIFFERENCES:
         if baseline is None:
             raise OptionError("baseline", None, f"log-probabilities to subtract for rule {rule.name!r}")
+        if np.isneginf(baseline).any():
+            reason = f"probability 0 in the baseline of rule {rule.name!r}, so no bound on its score exists"
+            raise ChoiceError(reason, index=int(np.argmax(np.isneginf(baseline))))
         offset = np.where(np.isneginf(offset), -np.inf, np.where(np.isneginf(offset), 0.0, offset) - baseline)
     tolerance = np.zeros(len(divisor)) if tolerances is None else tolerances
     return Objective(length, _max_by_path(offset, trie), _max_by_path(tolerance, trie), int(first.max(initial=0)))

@@ -94,6 +94,7 @@ class BestFirst:
         self._continues = terminator == "unless-continued"
         self._bounds = Bounds(trie, objective, inclusive=self._continues or terminator == "eog")
         self._owner = owners(trie) if self._continues else no_owner(len(trie.token))
+        self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
         self._prefix: FloatArray = np.full(len(trie.token), np.nan)
         self._prefix[ROOT] = 0.0
         self._open = OpenNodes(self._reader.evaluated)
@@ -181,7 +182,10 @@ class BestFirst:
         if self._continues:
             is_end &= ~trie.inner[children]
             touched = self._owner[nodes[trie.inner[nodes]]]
-            standings.touch(touched[touched != NO_NODE])
+            touched = touched[touched != NO_NODE]
+            alone = touched[self._n_owned[touched] == 1]  # its own row says everything: no interval to keep
+            standings.finish(trie.end_path[alone], self._prefix[alone] + self._reader.rest_logp[alone])
+            standings.touch(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
         standings.finish(trie.end_path[ends], self._prefix[ends])
         if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self._continues and trie.inner[ROOT]):
