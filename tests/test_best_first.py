@@ -316,6 +316,19 @@ def test_observed_nodes_are_always_evaluated():
         assert np.isfinite(outcome.evaluation.observed).all()
 
 
+def test_observed_nodes_are_evaluated_beyond_the_budget():
+    """A budget of the root alone: the observed node and its ancestors are read, and nothing else."""
+    case = Case([(2, 3, 4), (5, 3, 4)], "none", "joint", 3, 1.0, with_prior=False)
+    needs = replace(case.needs, observe=((2, np.array([6], dtype=np.int32)),))
+    search = Search(budget_nodes=1)
+    task = BestFirst(PROMPT, case.trie, needs, "none", objective=plain_objective(case.trie), search=search)
+    driver = Driver(case.model, [WIDE])
+    outcome = driver.run(task)
+    assert list(driver.told) == [(*PROMPT, *prefix) for prefix in [(), (2,), (2, 3)]]
+    assert not outcome.proved
+    assert np.isfinite(outcome.open_mass)
+
+
 def flat_set(n, depth, vocabulary):
     rng = np.random.default_rng(n)
     return [tuple(rng.integers(2, vocabulary, size=rng.integers(1, depth + 1)).tolist()) for _ in range(n)]

@@ -71,7 +71,8 @@ class BestFirst:
     """Finds the k best paths of a trie below a prompt.
 
     Open nodes are evaluated by bound, `search.width` a call and more as the search goes on, until nothing open can come
-    within tolerance of the k-th best. Masked greedy decoding's path and the observed nodes are always evaluated.
+    within tolerance of the k-th best. Masked greedy decoding's path is always evaluated where the budget lasts, the observed
+    nodes even where it does not: without them no log-probability is known.
     An objective of means needs `heal` where bytes were healed, for their order depends on it: the observed nodes then come
     first. Where the room does not hold the trie and the search has spent `MOST_AHEAD` of exhaustive scoring, depth-first
     waves over what still matters take over.
@@ -208,6 +209,8 @@ class BestFirst:
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         room = replace(room, rows=min(room.rows, max(left, 1)))
+        if left <= 0 and (unobserved := self._unobserved()):
+            return self._ask_best(unobserved, np.inf, room)
         while left > 0:
             self._standings.refresh(self._owner, self._prefix)
             at_least = self._at_least()
@@ -245,10 +248,13 @@ class BestFirst:
 
     def _required(self) -> list[int]:
         """Nodes to evaluate whatever their bounds: the observed ones, and the next one of the greedy path."""
-        nodes = [node for node, _ in self._needs.observe if not self._reader.evaluated[node]]
+        nodes = self._unobserved()
         if self._unhealed is None and self._greedy != NO_NODE:
             nodes.append(self._greedy)
         return nodes
+
+    def _unobserved(self) -> list[int]:
+        return [node for node, _ in self._needs.observe if not self._reader.evaluated[node]]
 
     def _refining(self, at_least: float) -> list[int]:
         """Open nodes that decide how likely a contender is continued: for each, its heaviest ones."""
