@@ -12,6 +12,7 @@ from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.options import Search
 from selectrie.scoring import (
+    RESOLVED,
     Bounds,
     Objective,
     RowNeeds,
@@ -257,7 +258,8 @@ class BestFirst:
         return [node for node, _ in self._needs.observe if not self._reader.evaluated[node]]
 
     def _refining(self, at_least: float) -> list[int]:
-        """Open nodes that decide how likely a contender is continued: for each, its heaviest ones."""
+        """Open nodes that decide how likely a contender is continued: for each as many of the heaviest as
+        leave too little mass to matter, so that one call settles most of it."""
         if self._unhealed is not None or not self._continues:
             return []
         nodes: list[int] = []
@@ -266,8 +268,11 @@ class BestFirst:
             waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
             waits &= ~self._reader.evaluated[start:stop] & (self._prefix[start:stop] > -np.inf)
             own = np.flatnonzero(waits) + start
-            nodes += own[np.argsort(-self._prefix[own], kind="stable")[:GRANULE]].tolist()
-        return nodes[: self._width]
+            own = own[np.argsort(-self._prefix[own], kind="stable")]
+            lighter = np.logaddexp.accumulate(self._prefix[own][::-1])[::-1]  # each with all lighter ones
+            enough = contender.logp_lower + self._standings.log_heal + np.log(RESOLVED / 2)
+            nodes += own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
+        return nodes[: 4 * self._width]
 
     @property
     def _width(self) -> int:
