@@ -2,7 +2,7 @@
 
 Each case runs in a process of its own, because peak memory is a property of a process:
 
-- 10^4 and 10^5 words, exhaustive and best-first
+- 10^4 words, exhaustive and best-first; 10^5 words, best-first (a vocabulary of 512 makes five rows of a word)
 - 128 044 lemmas after a sentence that a model of children's stories can finish, closed by a full stop: few nodes should do
 - 33 909 cities, which such a model knows nothing about: best-first should cost no more than exhaustive scoring
 
@@ -45,7 +45,7 @@ class Case:
 
 CASES = {
     "words_10k": Case("labels/wordnet_lemmas.txt", 10_000, "The girl saw a", "", ("exhaustive", "best_first")),
-    "words_100k": Case("labels/wordnet_lemmas.txt", 100_000, "The girl saw a", "", ("exhaustive", "best_first")),
+    "words_100k": Case("labels/wordnet_lemmas.txt", 100_000, "The girl saw a", "", ("best_first",)),
     "lemmas": Case(
         "labels/wordnet_lemmas.txt",
         128_044,

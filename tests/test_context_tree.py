@@ -174,7 +174,7 @@ class Both:
         live = {self.node_of[p] for p in twin.live}
         for node in set(self.node_of.values()) - live - {ROOT}:
             with pytest.raises(NodeError):
-                tree.require(node)
+                tree.path(node)
 
 
 @settings(max_examples=80)
@@ -255,15 +255,18 @@ def test_a_parent_left_without_children_is_continued_and_needs_no_branch():
 
 
 def test_what_hangs_on_a_prompt_counts_as_its_use():
-    """When a recent branch goes, the prompt below it is as recent, and the older prompt goes first."""
+    """When the end of a prompt goes, the rest is as recent as that was: another prompt, older than it, goes first."""
     tree = ContextTree(10)
-    old = add(tree, [ROOT, ~0], [1, 2])
+    prompt = add(tree, [ROOT, ~0], [1, 2])
+    tree.release(ints(*prompt))
     other = add(tree, [ROOT], [5])
     tree.release(ints(*other))
-    branch = add(tree, [old[1]], [3])
-    tree.drop(tree.release(ints(*branch), forget=True))
-    tree.release(ints(*old))
-    assert [node for node, _ in tree.victims()] == [other[0], old[1], old[0]]
+    add(tree, [ROOT], [6])
+    tree.hold(prompt[1])
+    tree.release(ints(prompt[1]))
+    assert [node for node, _ in tree.victims()] == [other[0], prompt[1], prompt[0]]
+    tree.drop([prompt[1]])
+    assert [node for node, _ in tree.victims()] == [other[0], prompt[0]]
 
 
 def test_idle_nodes_are_those_beside_which_enough_rows_were_evaluated():

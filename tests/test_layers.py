@@ -40,7 +40,6 @@ THIRD_PARTY = {
     "lark": frozenset({"grammar", "template"}),
     "rich": frozenset({"report", "cli"}),
     "typer": frozenset({"cli"}),
-    "click": frozenset({"cli"}),
     "llama_cpp": frozenset({"backends", "loading", "schema"}),
     "jinja2": frozenset({"backends"}),
     "huggingface_hub": frozenset({"loading"}),

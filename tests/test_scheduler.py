@@ -97,7 +97,10 @@ def work(scheduler: Scheduler, most_steps: int = 2000) -> None:
 def prompts(rng: np.random.Generator, n: int) -> list[list[int]]:
     """Prompts that share beginnings, some of them equal."""
     stem = rng.integers(N_TOKENS, size=6).tolist()
-    return [stem[: int(rng.integers(1, 7))] + rng.integers(N_TOKENS, size=int(rng.integers(0, 3))).tolist() for _ in range(n)]
+    return [
+        stem[: int(rng.integers(1, 7))] + rng.integers(N_TOKENS, size=int(rng.integers(0, 3))).tolist()
+        for _ in range(n)
+    ]
 
 
 KINDS = [ModelKind.ATTENTION, ModelKind.RECURRENT]
@@ -157,7 +160,9 @@ def test_failing_calls_are_split_until_they_pass(seed: int, n_failures: int) -> 
         if scheduler.idle:
             break
         if failures < n_failures and rng.random() < 0.5:
-            model.fail_next(DecodeError("planted") if rng.random() < 0.5 else CapacityError("nodes", needed=2, available=1))
+            model.fail_next(
+                DecodeError("planted") if rng.random() < 0.5 else CapacityError("nodes", needed=2, available=1)
+            )
             failures += 1
         scheduler.step()
     assert scheduler.idle

@@ -64,7 +64,7 @@ class ContextTree:
     """The tree as flat columns indexed by node. Plain lists: they are read one value at a time, where numpy is slower.
 
     parent, token, depth: of each node; root NO_NODE, NO_TOKEN, 0.
-    references: held by callers. n_children: nodes directly below.
+    references: held by callers; -1 for an id that is not in use. n_children: nodes directly below.
     used: the clock when the node was last extended, asked for or released; a dropped node hands its own to its parent, so
     what a node carried counts as its use. first_child, next_sibling, previous_sibling: NO_NODE where there is none.
     clock: rows evaluated so far.
@@ -81,6 +81,7 @@ class ContextTree:
         self._child: dict[int, int] = {}
         self._unused: deque[int] = deque()
         self._idle: list[tuple[int, int]] = []
+        self._journal: tuple[CallPlan, list[int], list[int]] | None = None
 
     def clear(self) -> None:
         """Drop every node, whoever holds it; their ids raise `NodeError` from now on."""
@@ -94,10 +95,11 @@ class ContextTree:
         self._forgotten.clear()
         self._child.clear()
         self._idle.clear()
+        self._journal = None
 
     # Looking things up
 
-    def require(self, node: int) -> None:
+    def _require(self, node: int) -> None:
         """Raise `NodeError` unless the node is live (the root always is)."""
         if not 0 <= node < len(self.references) or self.references[node] == _DEAD:
             raise NodeError(node, "is not in the tree: it was released and dropped, or never existed")
@@ -116,7 +118,7 @@ class ContextTree:
 
     def path(self, node: int) -> IntArray:
         """int32[depth]: tokens from the root to the node."""
-        self.require(node)
+        self._require(node)
         tokens = []
         while node != ROOT:
             tokens.append(self.token[node])
@@ -169,7 +171,7 @@ class ContextTree:
                 )
             entry = plan.entry[~parent]
             return plan.node[entry] if plan.node[entry] != NO_NODE else ~entry
-        self.require(parent)
+        self._require(parent)
         return parent
 
     def make_room(self, plan: CallPlan, *, nodes: int, branches: int, extra_branches: int = 0) -> list[int]:
@@ -200,10 +202,12 @@ class ContextTree:
     def commit(self, plan: CallPlan, rows: int) -> IntArray:
         """Add the plan's new nodes, one reference for each element, and advance the clock by `rows` rows evaluated.
 
-        Returns int32[B]: the node of each element. An exception inside (an interrupt) takes back what was added.
+        Returns int32[B]: the node of each element. An exception inside (an interrupt) takes back what was added; the
+        caller may `take_back` it as long as nothing else changed.
         """
         made: list[int] = []
         held: list[int] = []
+        self._journal = (plan, made, held)
         try:
             at = list(plan.node)
             for entry, node in enumerate(plan.node):
@@ -218,17 +222,26 @@ class ContextTree:
                 self.used[node] = self.clock
             return np.array(held, dtype=np.int32)
         except BaseException:
-            for node in held:
-                self._let_go(node)
-            for node in reversed(made):
-                self._remove(node)
+            self.take_back(plan)
             raise
+
+    def take_back(self, plan: CallPlan) -> None:
+        """Undo the commit of a plan, if it was committed and nothing else has changed the tree since."""
+        if self._journal is None or self._journal[0] is not plan:
+            return
+        _, made, held = self._journal
+        self._journal = None
+        for node in held:
+            self._let_go(node)
+        for node in reversed(made):
+            self._remove(node)
 
     # References
 
     def hold(self, node: int) -> None:
         """One more reference to a live node."""
-        self.require(node)
+        self._journal = None
+        self._require(node)
         self._hold(node)
         self.used[node] = self.clock
 
@@ -239,9 +252,10 @@ class ContextTree:
         are held or found again before. The caller passes the result to `drop` after freeing what it holds for them.
         Raises `NodeError`, before anything changed, for a dead node and for more references than are held.
         """
+        self._journal = None
         released = np.asarray(nodes).tolist()
         for node, count in Counter(released).items():
-            self.require(node)
+            self._require(node)
             if self.references[node] < count:
                 raise NodeError(node, f"{count} references released, {self.references[node]} held")
         for node in released:
@@ -314,8 +328,9 @@ class ContextTree:
 
     def drop(self, nodes: Iterable[int]) -> None:
         """Take unreferenced nodes out, leaf first, as `release`, `make_room`, `victims` and `idle` name them."""
+        self._journal = None
         for node in nodes:
-            self.require(node)
+            self._require(node)
             if node == ROOT or self.references[node] or self.n_children[node]:
                 raise NodeError(node, "cannot be dropped: it is the root, is held, or carries other nodes")
             above, used = self.parent[node], self.used[node]

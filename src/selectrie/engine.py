@@ -16,7 +16,7 @@ from selectrie.model import Model
 from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, Prompting, Rule, Search
 from selectrie.owner import Handle, Owner
 from selectrie.prompts import Prompt
-from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
+from selectrie.results import Certificate, Selection, TextScore, TokenPlan, view_of
 from selectrie.selecting import Asked, CustomRule, Finding, Question, Scored
 from selectrie.selfcheck import SelfCheck, self_check
 from selectrie.settle import can_settle, settle
@@ -170,7 +170,7 @@ class Engine:
             text=text,
             logp=float(scored.logp[0]),
             tokens=tuple(
-                TokenScore(int(token), question.pieces[token], float(logp))
+                question.token_score(int(token), float(logp))
                 for token, logp in zip(tokens, evaluation.edge_logp[1:], strict=True)
             ),
             is_greedy=bool((evaluation.best_token[:-1] == tokens).all()),

@@ -56,12 +56,12 @@ class Asked:
 class Question:
     """A request ready to be evaluated.
 
-    texts: choices as given. pieces: bytes of each token id. premises: contexts in which the same paths are evaluated for a baseline.
+    texts: choices as given. premises: contexts in which the same paths are evaluated for a baseline.
     method: "exhaustive" or "best_first". custom: a caller's rule, or None.
     """
 
     texts: tuple[str, ...]
-    pieces: tuple[bytes, ...]
+    vocabulary: Vocabulary
     encoded: EncodedChoices
     trie: TokenTrie
     needs: scoring.RowNeeds
@@ -74,6 +74,11 @@ class Question:
     search: Search
     method: str
     premises: tuple[IntArray, ...]
+
+    def token_score(self, token: int, logp: float) -> TokenScore:
+        """The record of one token; control tokens have no bytes and are spelled."""
+        piece = self.vocabulary.pieces[token]
+        return TokenScore(token, piece, logp, "" if piece else self.vocabulary.texts[token])
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -120,7 +125,7 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Seq
     needs = scoring.row_needs(trie, terminator, healing.observations, vocabulary.eog)
     question = Question(
         texts=texts,
-        pieces=vocabulary.pieces,
+        vocabulary=vocabulary,
         encoded=encoded,
         trie=trie,
         needs=needs,
@@ -309,7 +314,7 @@ def _table(
         texts=question.texts,
         trie=question.trie,
         edge_logp=evaluation.edge_logp,
-        pieces=question.pieces,
+        pieces=question.vocabulary.pieces,
         logp=scored.logp,
         logp_upper=scored.upper,
         logp_terminator=scored.terminator,
@@ -357,7 +362,7 @@ def selection(
         is_tie=decision.is_tie,
         coverage=scored.coverage,
         wanted=tuple(
-            TokenScore(int(token), question.pieces[token], float(logp))
+            question.token_score(int(token), float(logp))
             for token, logp in zip(evaluation.top_ids, evaluation.top_logp, strict=True)
         ),
         greedy_index=int(on_greedy[0]),

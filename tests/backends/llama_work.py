@@ -9,7 +9,7 @@ import numpy as np
 from llama_twin import SinglePath
 from numpy.typing import NDArray
 
-from selectrie.errors import CapacityError
+from selectrie.errors import CapacityError, DecodeError
 from selectrie.model import Extension, Model, Rows, rounds
 from selectrie.types import ROOT, BoolArray, FloatArray, IntArray
 
@@ -69,8 +69,16 @@ class Work:
         self.model, self.twin, self.rng, self.tokens = model, twin, rng, tokens
         self.forks = model.limits.kind.forks
         self.held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry a reference
-        self.rows_compared = self.refusals = 0
-        self.worst_nats = 0.0
+        self.refusals = self.failures = 0
+        self.moved_nats: list[float] = []
+
+    @property
+    def rows_compared(self) -> int:
+        return len(self.moved_nats)
+
+    @property
+    def worst_nats(self) -> float:
+        return max(self.moved_nats)
 
     def extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> None:
         """One call, or as many rounds as a forking model needs. Parents below zero name earlier elements."""
@@ -102,12 +110,14 @@ class Work:
             self.refusals += 1
             assert self.model.room() == room
             return
+        except DecodeError:
+            self.failures += 1
+            assert self.model.room() == room
+            return
         self.held += [(int(n), p, bool(k) or not self.forks) for n, p, k in zip(got.nodes, paths, keep, strict=True)]
         assert len(got.rows) == int(wanted.sum())
         for i, j in enumerate(np.flatnonzero(wanted).tolist()):
-            self.rows_compared += 1
-            moved = float(np.abs(logp(got.rows, i) - self.twin.row(paths[j])).max())
-            self.worst_nats = max(self.worst_nats, moved)
+            self.moved_nats.append(float(np.abs(logp(got.rows, i) - self.twin.row(paths[j])).max()))
 
     def run(self, start: Path, n: int) -> Path:
         """A run of n random tokens below a held path; its path."""
@@ -146,6 +156,8 @@ class Work:
 
     def finish(self) -> None:
         """Give everything back; nothing is left."""
+        if not self.held:
+            self.run((), 1)
         self.model.release(ints(*(node for node, _, _ in self.held)))
         self.model.trim(0)
         room, limits = self.model.room(), self.model.limits

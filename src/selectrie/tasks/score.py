@@ -35,6 +35,11 @@ class ScoreTask:
     def floor(self) -> Room:
         return self._floor
 
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._reader.n_evaluated
+
     def ask(self, room: Room) -> Ask | None:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")

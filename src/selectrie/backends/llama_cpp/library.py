@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import platform
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from contextlib import contextmanager
 
 import llama_cpp
 
-_ERROR = 3
-_WARN = 2
-_CONTINUED = 5
-"""Levels of `ggml_log_level` (ggml.h)."""
+_WARN, _ERROR, _CONTINUED = 3, 4, 5
+"""Levels of `ggml_log_level` (ggml.h); llama-cpp-python's own table is of an older version."""
+
+_FUNCTION = re.compile(r"^\w+: (?:error loading model: )?")
+"""What llama.cpp puts before its messages."""
 
 
 class Log:
@@ -64,13 +66,12 @@ class Log:
         self._lines.clear()
 
     def reason(self, otherwise: str) -> str:
-        """What the library last complained about: its errors, or its warnings, in one line."""
+        """What the library complained of first since `forget`: an error, else a warning, without the function's name."""
         lines = list(self._lines)
         for level in (_ERROR, _WARN):
-            said = [text.strip() for found, text in lines if found == level and text.strip()]
+            said = [text.strip() for found, text in lines if found == level and "failed to load model" not in text]
             if said:
-                telling = [s for s in said if "error loading model" in s and not s.endswith("(null)")] or said
-                return telling[0].rpartition("error loading model: ")[2]
+                return _FUNCTION.sub("", said[0])
         return otherwise
 
     def _receive(self, level: int, text: bytes, data: int | None) -> None:

@@ -131,24 +131,23 @@ class LlamaModel:
         if outline.n_rows > most:
             raise CapacityError("rows in one call", needed=outline.n_rows, available=most)
         self._sequences.make_room(plan, outline, self._context.size.nodes)
-        committed: IntArray | None = None
         try:
             for node in self._sequences.lost(outline):
                 self._sequences.recover(node, self._evaluate_run)
             layout = self._sequences.lay_out(plan, outline)
             self._sequences.prepare(layout)
             decoded = self._decode(layout.rows)
-            committed = self._tree.commit(plan, outline.n_rows)
-            self._sequences.settle(layout, _of_entries(plan, committed))
+            nodes = self._tree.commit(plan, outline.n_rows)
+            self._sequences.settle(layout, _of_entries(plan, nodes))
         except BaseException:
-            self._take_back(plan, committed)
+            self._take_back(plan)
             raise
         row = np.zeros(len(plan.node), dtype=np.int64)
         output = layout.rows.output
         row[layout.entry[output]] = decoded.index[output]
         asked = np.array(plan.entry, dtype=np.int64)[np.asarray(wanted, dtype=np.bool_)]
         return Extension(
-            nodes=committed,
+            nodes=nodes,
             rows=Rows(decoded.matrix, row[asked]),
             rows_evaluated=outline.n_rows,
             rows_repeated=outline.n_rows - plan.n_new,
@@ -242,12 +241,9 @@ class LlamaModel:
             rows = BatchRows(part, position, zeros, zeros + 1, zeros > 0, np.array([sequence], dtype=np.int32))
             self._decode(rows)
 
-    def _take_back(self, plan: CallPlan, committed: IntArray | None) -> None:
+    def _take_back(self, plan: CallPlan) -> None:
         """After a failure in `extend`: nodes, references and memory are as they were before the call."""
-        if committed is not None:
-            nodes = _of_entries(plan, committed)
-            self._tree.release(committed)
-            self._tree.drop(nodes[e] for e in reversed(range(len(nodes))) if plan.node[e] == NO_NODE)
+        self._tree.take_back(plan)
         if not self._sequences.restore():
             # Memory that cannot be cut back is not trusted: every node goes, and using one raises NodeError.
             self._context.clear()

@@ -302,8 +302,8 @@ class ForkSequences:
         States are evaluated again when they are needed. Returns True: the tree stands.
         """
         self._context.clear()
-        for node in self._state:
-            self._state[node] = _State(_NO_ID, None)
+        # A node that the failed call had given a state already is gone from the tree, or was in it before: it may keep one.
+        self._state = {node: _State(_NO_ID, None) for node in self._state if self._tree.references[node] >= 0}
         self._cells_used = 0
         return True
 

@@ -73,6 +73,7 @@ class TreeSequences:
         self.branches = n_ids - 3 if keeper else n_ids - 2
         self._tip = [NO_NODE] * self.branches
         self._id: dict[int, int] = {}
+        self._before: tuple[list[int], dict[int, int]] | None = None
 
     @property
     def free_branches(self) -> int:
@@ -108,6 +109,7 @@ class TreeSequences:
 
     def make_room(self, plan: CallPlan, outline: TreeOutline, nodes: int) -> None:
         """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
+        self._before = None
         extra = max(0, outline.n_scratch_leaves - 1)
         self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.branches, extra_branches=extra))
 
@@ -193,6 +195,7 @@ class TreeSequences:
                 del id_of[base]
             tip[sequence] = nodes[entry]
             id_of[nodes[entry]] = sequence
+        self._before = self._tip, self._id
         self._tip, self._id = tip, id_of
 
     # Dropping and repairing
@@ -254,6 +257,8 @@ class TreeSequences:
     def restore(self) -> bool:
         """After a failure: cut every id back to its leaf. Returns whether memory then is what the tree says."""
         context = self._context
+        if self._before is not None:  # the call had been settled already
+            self._tip, self._id = self._before
         kept = True
         for sequence in range(context.size.sequences):
             end = self._end(sequence) if sequence < self.branches else -1
@@ -266,8 +271,7 @@ class TreeSequences:
 
     def forget(self) -> None:
         """Nobody owns anything any more."""
-        self._tip = [NO_NODE] * self.branches
-        self._id.clear()
+        self._tip, self._id, self._before = [NO_NODE] * self.branches, {}, None
 
 
 def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> TreeOutline:
