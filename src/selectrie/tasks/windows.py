@@ -27,6 +27,8 @@ class DepthFirstWindows:
         last = self.nodes + trie.n_nodes_below[self.nodes]
         self._up = place[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
         self._last = place[last].astype(np.int32)  # last marked descendant, or the node itself
+        self._last_child = np.zeros(len(self.nodes), dtype=np.int32)
+        np.maximum.at(self._last_child, self._up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
         self._token, self._depth, self._wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
         n = len(self.nodes)
         turns = np.ones(n, dtype=np.int64)  # 1 where the next node is no child: a leaf of what is asked up to there
@@ -67,7 +69,7 @@ class DepthFirstWindows:
             parents=np.where(up >= start, ~(up - start), np.where(up == 0, 0, up + self._shift)).astype(np.int32),
             tokens=self._token[start:stop],
             wanted=self._wanted[start:stop],
-            keep=self._last[start:stop] >= stop,
+            keep=self._last_child[start:stop] >= stop,  # who only carries a kept child needs no state of its own
             release=self._held[~stays] + np.int32(self._shift),
         )
         self._held = np.concatenate([self._held[stays], window])
