@@ -100,7 +100,7 @@ def test_without_the_keeper_a_sliding_window_forgets(weights):
         long = work.run((), 60)
         model.release(first, forget=True)
         work.run((), 40)
-        work.tree(long[:45], 3)
+        work.tree(long[:18], 3)
         assert work.worst_nats > 0.1
 
 

@@ -16,7 +16,7 @@ from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
-from selectrie.options import at_least
+from selectrie.options import at_least, one_of
 from selectrie.types import ModelKind, Precision
 from selectrie.vocabulary import Vocabulary
 
@@ -47,6 +47,8 @@ class LlamaOptions:
         at_least("n_batch", self.n_batch, 8)
         at_least("n_threads", self.n_threads, 1)
         at_least("n_gpu_layers", self.n_gpu_layers, -1)
+        one_of("precision", self.precision, tuple(p.value for p in Precision))
+        object.__setattr__(self, "precision", Precision(self.precision))
 
 
 @dataclass(frozen=True, slots=True)

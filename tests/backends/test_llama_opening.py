@@ -1,0 +1,294 @@
+"""Opening GGUF files and sharing a `Llama`: what is refused and why, sizes, identity, silence."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import gguf
+import llama_cpp
+import numpy as np
+import pytest
+from llama_work import chain, ints, logp
+
+from selectrie.backends.llama_cpp import LlamaOptions, context, open_model
+from selectrie.backends.llama_cpp.identity import file_digest
+from selectrie.backends.llama_cpp.library import StopFlag
+from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
+from selectrie.types import ROOT, Precision
+
+ONE_THREAD = LlamaOptions(n_threads=1)
+
+
+def with_metadata(source: Path, target: Path, **extra: object) -> Path:
+    """A copy of a GGUF file with more metadata; `__` stands for a dot."""
+    reader = gguf.GGUFReader(source)
+    architecture = reader.fields["general.architecture"].contents()
+    writer = gguf.GGUFWriter(target, architecture)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=field.types[-1])
+    for name, value in extra.items():
+        kind = gguf.GGUFValueType.BOOL if isinstance(value, bool) else gguf.GGUFValueType.UINT32
+        writer.add_key_value(f"{architecture}.{name.replace('__', '.')}", value, kind)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
+def test_files_that_are_no_models_are_told_apart(tmp_path, tiny_model):
+    """Missing, a directory, empty, something else, cut off in header, metadata and weights, and damaged."""
+    whole = tiny_model().read_bytes()
+    damaged = bytearray(whole)
+    damaged[4] = 99
+    cases = {
+        "empty": (b"", "the file is empty"),
+        "text": (b"hello there", "begins with b'hell'"),
+        "header": (whole[:10], "cut off within its header"),
+        "metadata": (whole[:3000], "failed to read key-value pairs"),
+        "weights": (whole[:-100], "is corrupted or incomplete"),
+        "version": (bytes(damaged), "version 99"),
+    }
+    for name, (content, reason) in cases.items():
+        path = tmp_path / f"{name}.gguf"
+        path.write_bytes(content)
+        with pytest.raises(ModelFileError, match=reason) as caught:
+            open_model(path)
+        assert caught.value.path == str(path)
+    with pytest.raises(ModelFileError, match="no such file"):
+        open_model(str(tmp_path / "missing.gguf"))
+    with pytest.raises(ModelFileError, match="is a directory"):
+        open_model(tmp_path)
+    with pytest.raises(OptionError, match="model=3"):
+        open_model(3)
+
+
+def test_models_that_predict_no_next_token_are_refused(tmp_path, tiny_model, monkeypatch):
+    """A vocabulary without weights, embedding models by attention and by pooling, encoders, diffusion."""
+    header = struct.Struct("<4sIQQ")
+    whole = tiny_model().read_bytes()
+    magic, version, _, n_pairs = header.unpack_from(whole)
+    vocabulary = tmp_path / "vocabulary.gguf"
+    vocabulary.write_bytes(header.pack(magic, version, 0, n_pairs) + whole[header.size :])
+    with pytest.raises(UnsupportedModelError, match="vocabulary without weights"):
+        open_model(vocabulary)
+    for extra in ({"attention__causal": False}, {"pooling_type": 3}):
+        path = with_metadata(tiny_model(), tmp_path / "embedding.gguf", **extra)
+        with pytest.raises(UnsupportedModelError, match="embedding model"):
+            open_model(path)
+    for function, reason in (("has_encoder", "has an encoder"), ("is_diffusion", "diffusion")):
+        with monkeypatch.context() as patch:
+            patch.setattr(llama_cpp, f"llama_model_{function}", lambda _: True)
+            with pytest.raises(UnsupportedModelError, match=reason):
+                open_model(tiny_model())
+
+
+def test_a_context_that_cannot_be_made_names_its_size_and_the_remedy(tiny_model, monkeypatch):
+    """llama.cpp returns no context where memory is short."""
+    monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(ModelError, match=r"n_ctx=900 \(1536 cells, 512 rows a call\).*ask for a smaller n_ctx"):
+        open_model(tiny_model(), LlamaOptions(n_ctx=900))
+
+
+def test_options_that_cannot_be_are_refused():
+    """Each by its name."""
+    for name, value in (("n_ctx", 0), ("n_batch", 3), ("n_threads", 0), ("n_gpu_layers", -2)):
+        with pytest.raises(OptionError, match=name):
+            LlamaOptions(**{name: value})
+    with pytest.raises(OptionError, match="precision"):
+        LlamaOptions(precision="exactly")
+    assert LlamaOptions(precision="fast").precision is Precision.FAST
+
+
+def test_sizes_follow_options_and_budgets(tiny_model, monkeypatch):
+    """The training context by default; rows by the vocabulary's logits; ids by rows; the context by free memory."""
+    with open_model(tiny_model(), ONE_THREAD) as model:
+        limits = model.limits
+        assert (limits.nodes, limits.rows_per_call, limits.branches) == (1024, 512, 254)
+        shape = llama_cpp.llama_model_n_params(model._weights.pointer) // (2 * 2 * 64)
+        assert limits.idle_rows == shape
+    monkeypatch.setattr(context, "_LOGITS_BUDGET_BYTES", 4 * 512 * 100)
+    with open_model(tiny_model(), ONE_THREAD) as model:
+        assert (model.limits.rows_per_call, model.limits.branches) == (64, 62)
+    monkeypatch.setattr(context, "_free_bytes", lambda: 2 * 700 * (2 * 2 * 32 * 4 + 2 * 64 * 4 * 4))
+    with open_model(tiny_model(), ONE_THREAD) as model:
+        assert model.limits.nodes == 700 - 64
+    with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
+        assert model.limits.branches == 63
+    monkeypatch.setattr(context, "_STATES_BUDGET_BYTES", 1)
+    with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
+        assert model.limits.branches == 7
+
+
+def test_added_cells_do_not_carry_a_model_over_to_its_long_rope_factors(tmp_path, tiny_model):
+    """Original context 1024 of 4096: asking for 1024 stays on the short side, asking for more is on the long one."""
+    path = with_metadata(tiny_model(), tmp_path / "long.gguf", rope__scaling__original_context_length=1024)
+    for n_ctx, nodes, cells in ((1024, 512, 1024), (1025, 1025, 1792), (512, 512, 1024), (400, 400, 1024)):
+        with open_model(path, LlamaOptions(n_ctx=n_ctx, n_threads=1)) as model:
+            assert (model.limits.nodes, model._context.size.cells) == (nodes, cells)
+            with model.solo(20) as solo:
+                assert (solo._context.size.cells > 1024) == (cells > 1024)
+
+
+def test_an_identity_names_what_a_score_depends_on(tmp_path, tiny_model):
+    """Equal files have equal digests, other weights others; build and processor are named."""
+    with open_model(tiny_model(), ONE_THREAD) as model:
+        identity = model.identity
+        assert identity == model.identity
+        assert identity.name == tiny_model().name
+        assert identity.digest == file_digest(tiny_model())
+        assert identity.tokenizer_digest == model.vocabulary.digest
+        assert (identity.backend, identity.precision) == ("llama.cpp", "exact")
+        assert identity.build.startswith(f"llama-cpp-python {llama_cpp.__version__}, llama.cpp ")
+        assert ": " in identity.processor
+    assert file_digest(tiny_model(seed=2)) != identity.digest
+
+
+def test_digests_of_large_files_are_sampled_from_end_to_end(tmp_path):
+    """Size, first MiB and last block count; the method stands before the digest."""
+    path = tmp_path / "large"
+    size = 40 << 20
+    digests = set()
+    for place in (None, 5, size - 1):
+        with path.open("wb") as file:
+            file.truncate(size)
+            if place is not None:
+                file.seek(place)
+                file.write(b"x")
+        digests.add(file_digest(path))
+    with path.open("ab") as file:
+        file.write(b"\0")
+    digests.add(file_digest(path))
+    assert len(digests) == 4
+    assert all(digest.startswith("blake2b-sampled:") for digest in digests)
+    path.write_bytes(b"small")
+    assert file_digest(path).startswith("blake2b:")
+
+
+def test_a_shared_llama_gives_the_same_rows_and_is_not_disturbed(any_model):
+    """Its weights and threads are used, its own context is not; closing the model leaves it open."""
+    llama = llama_cpp.Llama(str(any_model), n_ctx=256, n_threads_batch=1, verbose=False)
+    llama.eval([5, 6, 7])
+    with open_model(llama) as model, open_model(any_model, ONE_THREAD) as own:
+        assert model.identity == own.identity
+        shared = chain(model, ROOT, range(5, 30)).rows
+        np.testing.assert_array_equal(shared.logits(24), chain(own, ROOT, range(5, 30)).rows.logits(24))
+    assert llama.n_tokens == 3
+    llama.eval([8])
+    llama.close()
+    with pytest.raises(ClosedError):
+        open_model(llama)
+
+
+def test_rope_settings_of_a_shared_llama_are_taken_over(any_model):
+    """A halved RoPE frequency scale moves the rows, as it does for a context of the Llama's own."""
+    plain = llama_cpp.Llama(str(any_model), verbose=False)
+    scaled = llama_cpp.Llama(str(any_model), rope_freq_scale=0.5, verbose=False)
+    with open_model(plain, ONE_THREAD) as first, open_model(scaled, ONE_THREAD) as second:
+        a = logp(chain(first, ROOT, range(5, 30)).rows, 24)
+        b = logp(chain(second, ROOT, range(5, 30)).rows, 24)
+    assert np.abs(a - b).max() > 1e-3
+    plain.close()
+    scaled.close()
+
+
+def test_a_closed_llama_closes_what_shares_it(any_model):
+    """Its weights are gone, so every call says so and nothing crashes, whoever is freed first."""
+    llama = llama_cpp.Llama(str(any_model), verbose=False)
+    model = open_model(llama, ONE_THREAD)
+    solo = model.solo(8)
+    chain(model, ROOT, [5])
+    llama.close()
+    for dead in (model, solo):
+        with pytest.raises(ClosedError):
+            chain(dead, ROOT, [5])
+        dead.close()
+    del llama, model, solo, dead
+    gc.collect()
+
+
+def test_a_lora_adapter_of_a_shared_llama_is_applied_or_refused(any_model, monkeypatch):
+    """Adapters live in the Llama's context: ours gets them as well; one that cannot be reached is refused."""
+    llama = llama_cpp.Llama(str(any_model), verbose=False)
+    llama.lora_path = str(any_model)
+    with pytest.raises(UnsupportedModelError, match="LoRA"):
+        open_model(llama, ONE_THREAD)
+    given = []
+    monkeypatch.setattr(llama_cpp, "llama_set_adapters_lora", lambda *args: given.append(args) or 0)
+    llama._lora_adapter, llama.lora_scale = llama_cpp.llama_adapter_lora_p_ctypes(), 0.5
+    with open_model(llama, ONE_THREAD) as model:
+        assert given[0][2] == 1
+        assert given[0][3][0] == 0.5
+        assert "+lora:0.5:" in model.identity.digest
+    llama._lora_adapter = None
+    llama.close()
+
+
+def test_weights_are_freed_with_the_last_context(tiny_model, monkeypatch):
+    """The solo model keeps them alive; a model that is forgotten without close frees them, too."""
+    freed = []
+    free = llama_cpp.llama_model_free
+    monkeypatch.setattr(llama_cpp, "llama_model_free", lambda pointer: (freed.append(pointer), free(pointer)))
+    model = open_model(tiny_model(), ONE_THREAD)
+    solo = model.solo(8)
+    model.close()
+    assert not freed
+    chain(solo, ROOT, [5])
+    solo.close()
+    assert len(freed) == 1
+    forgotten = open_model(tiny_model(), ONE_THREAD)
+    del forgotten
+    gc.collect()
+    assert len(freed) == 2
+
+
+def test_nothing_is_printed_unless_asked_for(any_model):
+    """A process that opens, decodes, fails to open and closes writes nothing; verbose shows llama.cpp's log."""
+    program = textwrap.dedent("""
+        import sys
+        from selectrie.backends.llama_cpp import LlamaOptions, open_model
+        from selectrie.errors import ModelFileError
+        import numpy as np
+        options = LlamaOptions(n_threads=1, verbose=sys.argv[2] == "loud")
+        one = np.ones(1, dtype=bool)
+        with open_model(sys.argv[1], options) as model:
+            model.extend(np.zeros(1, dtype=np.int32), np.full(1, 5, dtype=np.int32), one, one)
+        try:
+            open_model(__file__ if "__file__" in globals() else "/dev/null", options)
+        except ModelFileError:
+            pass
+    """)
+    for how in ("silent", "loud"):
+        arguments = [sys.executable, "-c", program, str(any_model), how]
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+        )
+        assert done.stdout == ""
+        assert ("llama_model_loader" in done.stderr) == (how == "loud")
+        assert how == "loud" or done.stderr == ""
+
+
+def test_the_stop_flag_is_a_byte():
+    """Set, cleared, and set again."""
+    flag = StopFlag()
+    assert not flag.is_set
+    flag.set()
+    assert flag.is_set
+    flag.clear()
+    assert not flag.is_set
+
+
+def test_a_prompt_longer_than_a_call_is_the_callers_to_cut(any_model):
+    """Two calls of 64 rows and the same run found as one path."""
+    with open_model(any_model, LlamaOptions(n_threads=1, n_batch=64)) as model:
+        first = chain(model, ROOT, range(5, 69))
+        second = chain(model, int(first.nodes[-1]), range(69, 133))
+        assert model.find(ints(*range(5, 133))) == (second.nodes[-1], 128)
