@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from selectrie.errors import CancelledError, CapacityError, DecodeInterrupted, SelectrieError
 from selectrie.model import Extension, Model, Rows, rounds
-from selectrie.tasks import Ask, Task
+from selectrie.tasks import Ask, Task, carriers, within_round
 from selectrie.types import NO_NODE, BoolArray, Cost, IntArray, LogitArray, Room
 
 logger = logging.getLogger(__name__)
@@ -93,27 +94,35 @@ class Job:
 class _Rounds:
     """An ask that a forking model takes in several calls: one round after the other, rows copied until the last."""
 
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
-        self.round_of = rounds(ask.parents, ask.keep)
-        self.n_rounds = int(self.round_of.max(initial=-1)) + 1
-        self.at = 0
-        self.node_of = np.full(len(ask.tokens), NO_NODE, dtype=np.int32)
-        self.parts: list[tuple[IntArray, Rows]] = []
-        inside = ask.parents < 0
-        self.keep = ask.keep.copy()
-        starts = inside.copy()
-        starts[inside] = self.round_of[inside] != self.round_of[~ask.parents[inside]]
-        self.keep[~ask.parents[starts]] = True
+    def __init__(self, ask: Ask, parents: IntArray) -> None:
+        """parents: those of the ask as nodes, or ~j within the ask."""
+        self.ask, self._parents = ask, parents
+        self._in_round = rounds(parents, ask.keep)
+        self._keep = carriers(parents, ask.keep, self._in_round)
+        self._at = 0
+        self.nodes: IntArray = np.full(len(ask.tokens), NO_NODE, dtype=np.int32)
+        self._elements = np.flatnonzero(self._in_round == 0)
+        self._parts: list[Rows] = []
+        self._order: list[NDArray[np.int64]] = []
 
-    def members(self) -> IntArray:
-        return np.flatnonzero(self.round_of == self.at).astype(np.int32)
+    def elements(self) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
+        """Parents (nodes, or ~k within the round), tokens, wanted and keep of the current round's elements."""
+        ask, now = self.ask, self._elements
+        return within_round(self._parents, now, self.nodes), ask.tokens[now], ask.wanted[now], self._keep[now]
 
-    def rows(self) -> Rows:
-        """All wanted rows in the order of the ask."""
-        order = np.argsort(np.concatenate([ids for ids, _ in self.parts]), kind="stable")
-        stacked = Rows.stack([rows for _, rows in self.parts])
-        return Rows(np.stack([stacked.logits(int(i)) for i in order]))
+    def take(self, nodes: IntArray, rows: Rows) -> Rows | None:
+        """Note a round's nodes and rows; all wanted rows in the order of the ask after the last one, else None."""
+        now, last = self._elements, self._at == self._in_round.max()
+        self.nodes[now] = nodes
+        self._parts.append(rows if last and not self._parts else rows.copy())
+        self._order.append(now[self.ask.wanted[now]])
+        self._at += 1
+        self._elements = np.flatnonzero(self._in_round == self._at)
+        if not last:
+            return None
+        if len(self._parts) == 1:
+            return rows
+        return Rows.stack(self._parts).take(np.argsort(np.concatenate(self._order)))
 
 
 class RowCache:
@@ -325,11 +334,11 @@ class Scheduler:
         return _Part(job, parents, tokens, wanted, keep, take)
 
     def _ask_part(self, job: Job, ask: Ask) -> _Part:
-        if self._forks:
-            job.rounds = _Rounds(ask)
-            return self._round_part(job, job.rounds)
         inside = ask.parents < 0
         parents = np.where(inside, ask.parents, job.nodes[np.where(inside, 0, ask.parents)]).astype(np.int32)
+        if self._forks:
+            job.rounds = _Rounds(ask, parents)
+            return self._round_part(job, job.rounds)
 
         def take(nodes: IntArray, rows: Rows) -> None:
             self._adopt(job, ask, nodes)
@@ -338,29 +347,17 @@ class Scheduler:
         return _Part(job, parents, ask.tokens, ask.wanted, ask.keep, take)
 
     def _round_part(self, job: Job, state: _Rounds) -> _Part:
-        """The current round of an ask: parents of earlier rounds are nodes by now."""
-        ask, members = state.ask, state.members()
-        place = np.full(len(ask.tokens), -1, dtype=np.int32)
-        place[members] = np.arange(len(members))
-        parents = np.empty(len(members), dtype=np.int32)
-        for k, i in enumerate(members):
-            parent = int(ask.parents[i])
-            if parent >= 0:
-                parents[k] = job.nodes[parent]
-            else:
-                parents[k] = ~place[~parent] if place[~parent] >= 0 else state.node_of[~parent]
+        """The current round of an ask, whose parents that are no nodes yet stand below nodes that the job holds."""
+        parents, tokens, wanted, keep = state.elements()
 
         def take(nodes: IntArray, rows: Rows) -> None:
-            state.node_of[members] = nodes
-            if len(rows):
-                state.parts.append((members[ask.wanted[members]], rows.copy()))
-            state.at += 1
-            if state.at == state.n_rounds:
+            everything = state.take(nodes, rows)
+            if everything is not None:
                 job.rounds = None
-                self._adopt(job, ask, state.node_of)
-                job.task.tell(state.rows() if state.parts else rows)
+                self._adopt(job, state.ask, state.nodes)
+                job.task.tell(everything)
 
-        return _Part(job, parents, ask.tokens[members], ask.wanted[members], state.keep[members], take)
+        return _Part(job, parents, tokens, wanted, keep, take)
 
     def _adopt(self, job: Job, ask: Ask, nodes: IntArray) -> None:
         """Number the new nodes as the task does."""
@@ -420,7 +417,7 @@ class Scheduler:
         """Give the job's nodes back and answer. Its prompt stays as cache, its branches go."""
         if job in self._active:
             self._active.remove(job)
-        loose = [] if job.rounds is None else job.rounds.node_of[job.rounds.node_of != NO_NODE].tolist()
+        loose = [] if job.rounds is None else job.rounds.nodes[job.rounds.nodes != NO_NODE].tolist()
         held = job.nodes[job.held]
         self.model.release(np.concatenate([held, np.array(loose, dtype=np.int32)]).astype(np.int32), forget=True)
         ends = np.array([n for n in (job.prompt_node, job.cursor) if n != NO_NODE], dtype=np.int32)

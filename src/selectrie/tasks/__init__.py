@@ -113,15 +113,13 @@ def extend_in_rounds(
     if not in_round.any():
         extension = model.extend(parents, tokens, wanted, keep)
         return extension.nodes, extension.rows
-    inside = np.flatnonzero(parents < 0)
-    carries = keep.copy()
-    carries[~parents[inside[in_round[inside] != in_round[~parents[inside]]]]] = True
+    carries = carriers(parents, keep, in_round)
     nodes = np.full(len(parents), NO_NODE, dtype=np.int32)
     parts, order = [], []
     try:
         for turn in range(int(in_round.max()) + 1):
             elements = np.flatnonzero(in_round == turn)
-            up = _within_round(parents, elements, nodes)
+            up = within_round(parents, elements, nodes)
             extension = model.extend(up, tokens[elements], wanted[elements], carries[elements])
             nodes[elements] = extension.nodes
             parts.append(extension.rows.copy())
@@ -132,7 +130,15 @@ def extend_in_rounds(
     return nodes, Rows.stack(parts).take(np.argsort(np.concatenate(order)))
 
 
-def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
+def carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
+    """bool[B]: elements of a call that must be kept: those asked to be, and parents of elements of a later round."""
+    inside = np.flatnonzero(parents < 0)
+    result: BoolArray = keep.copy()
+    result[~parents[inside[in_round[inside] != in_round[~parents[inside]]]]] = True
+    return result
+
+
+def within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
     """Parents of some elements of a call: nodes where known by now, `~k` for the k-th of these elements otherwise."""
     up: IntArray = parents[elements].copy()
     inside = np.flatnonzero(up < 0)
