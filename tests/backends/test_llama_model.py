@@ -22,6 +22,8 @@ GENERATED = {
 }
 F32_NATS = 1e-4
 """Of float32 weights: kernels of other row counts, cells in another order."""
+FAST_NATS = 0.6
+"""Of llama.cpp's defaults: flash attention and a half-precision cache."""
 SLIDING_WINDOW_NATS = 2e-3
 """Of random sliding-window weights, which amplify that rounding; a cell lost to the window moves nats."""
 
@@ -318,6 +320,9 @@ def test_the_granule_is_set_while_the_tree_is_empty(any_model):
         assert fast.granule == 1
         assert chain(fast, ROOT, [5]).rows_padded == 0
         assert fast.identity.precision == "fast"
+        rows = chain(fast, ROOT, range(5, 25)).rows
+        moved = np.abs(logp(rows, 19) - SinglePath(any_model).row(tuple(range(5, 25)))).max()
+        assert 0 < moved <= FAST_NATS
 
 
 def test_a_solo_model_gives_the_same_bits_whatever_the_model_holds(model):

@@ -103,25 +103,25 @@ class Context:
         self.stop = StopFlag()
         self._pointer = _create(weights, options, size)
         self._free = weakref.finalize(self, _free, self._pointer, weights, verbose=options.verbose)
+        weights.acquire(_address(self._pointer), self._free)
         self._memory = llama_cpp.llama_get_memory(self._pointer)
-        self._apply_adapters()
+        try:
+            self._apply_adapters()
+        except BaseException:
+            self._free()
+            raise
         self.stop.attach(self._pointer)
         self._batch = _Batch(size.rows)
 
     def _apply_adapters(self) -> None:
         borrowed = self.weights.borrowed
-        if borrowed is None:
+        if borrowed is None or not borrowed.adapters:
             return
-        # Closing a Llama frees its weights; contexts on them have to go first, and exit stacks run last in, first out.
-        stack = getattr(borrowed.llama, "_stack", None)
-        if stack is not None:
-            stack.callback(self._free)
-        if borrowed.adapters:
-            n = len(borrowed.adapters)
-            adapters = (llama_cpp.llama_adapter_lora_p_ctypes * n)(*(a for a, _ in borrowed.adapters))
-            scales = (ctypes.c_float * n)(*(scale for _, scale in borrowed.adapters))
-            if llama_cpp.llama_set_adapters_lora(self._pointer, adapters, n, scales) != 0:
-                raise ModelError(f"{self.weights.name}: llama.cpp refuses the LoRA adapter of the shared Llama")
+        n = len(borrowed.adapters)
+        adapters = (llama_cpp.llama_adapter_lora_p_ctypes * n)(*(adapter for adapter, _ in borrowed.adapters))
+        scales = (ctypes.c_float * n)(*(scale for _, scale in borrowed.adapters))
+        if llama_cpp.llama_set_adapters_lora(self._pointer, adapters, n, scales) != 0:
+            raise ModelError(f"{self.weights.name}: llama.cpp refuses the LoRA adapter of the shared Llama")
 
     @property
     def is_open(self) -> bool:
@@ -264,7 +264,11 @@ def _free(pointer: Any, weights: Weights, *, verbose: bool) -> None:
     if weights.borrowed is None or weights.borrowed.is_open:
         with log.of_ours(verbose=verbose):
             llama_cpp.llama_free(pointer)
-    weights.release()
+    weights.release(_address(pointer))
+
+
+def _address(pointer: Any) -> int:
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
 def _create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
@@ -287,7 +291,7 @@ def _create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
 
 def _params(weights: Weights, options: LlamaOptions, size: Size) -> Any:
     params = llama_cpp.llama_context_default_params()
-    threads = options.n_threads or os.cpu_count() or 1
+    threads = options.n_threads or _cores()
     params.n_threads = params.n_threads_batch = threads
     borrowed = weights.borrowed
     if borrowed is not None:
@@ -320,6 +324,11 @@ _SHARED_PARAMS = (
     "offload_kqv",
 )
 """What changes a model's numbers or place, and so is taken over from a shared `Llama`."""
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _state_bytes(weights: Weights, options: LlamaOptions) -> int:

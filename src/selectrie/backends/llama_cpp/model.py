@@ -38,16 +38,16 @@ def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaO
     weights = open_weights(source, options)
     try:
         return LlamaModel(weights, options, contexts.fit(weights, options))
-    except BaseException:
-        weights.release()
-        raise
+    finally:
+        weights.release()  # the model's context has a use of its own
 
 
 @final
 class LlamaModel:
     """A model on a llama.cpp context of its own. See `selectrie.model.Model` for what its methods promise.
 
-    Takes over one use of the weights. Not thread-safe but for `interrupt`.
+    Not thread-safe but for `interrupt`. A call that fails after nodes were evicted for it does not bring those back: they
+    were cached and held by nobody.
     """
 
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size) -> None:
@@ -64,6 +64,7 @@ class LlamaModel:
         pads = options.precision is Precision.EXACT and not self._kind.forks
         self._granule = EXACT_GRANULE if pads else 1
         self._identity: ModelIdentity | None = None
+        self._limits: Limits | None = None
 
     # What it is
 
@@ -73,6 +74,11 @@ class LlamaModel:
 
     @property
     def limits(self) -> Limits:
+        if self._limits is None:
+            self._limits = self._measure()
+        return self._limits
+
+    def _measure(self) -> Limits:
         model = self._weights.pointer
         # Evaluating a row again costs 2 flops a parameter; an idle cell costs each row 4 flops a layer and channel (score
         # and mix). Ski rental: drop after as many rows as make the two equal. 0.5B shape: 11 486; measured: 10 000.
@@ -116,7 +122,7 @@ class LlamaModel:
             raise OptionError("granule", value, f"1 to {self._context.size.rows}")
         if self._tree.n_nodes:
             raise ProtocolError(f"the granule is set while the tree is empty; it holds {self._tree.n_nodes} nodes")
-        self._granule = value
+        self._granule, self._limits = value, None
 
     # The port's verbs
 
@@ -183,12 +189,7 @@ class LlamaModel:
         small = contexts.sized(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:
             raise CapacityError("nodes", needed=nodes, available=small.nodes)
-        self._weights.acquire()
-        try:
-            model = LlamaModel(self._weights, self._options, small)
-        except BaseException:
-            self._weights.release()
-            raise
+        model = LlamaModel(self._weights, self._options, small)
         model._granule = self._granule
         return model
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -68,9 +69,15 @@ class Borrowed:
 
 @dataclass(slots=True)
 class _Users:
-    """How many contexts use the weights."""
+    """How many use the weights, and how their contexts are freed, by address."""
 
     count: int = 0
+    frees: dict[int, Callable[[], object]] = field(default_factory=dict)
+
+    def free_contexts(self) -> None:
+        """Free every context that is left."""
+        for free in list(self.frees.values()):
+            free()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +94,16 @@ class Weights:
     verbose: bool = False
     _users: _Users = field(default_factory=_Users)
 
-    def acquire(self) -> None:
-        """One more context uses the weights."""
+    def acquire(self, address: int | None = None, free: Callable[[], object] | None = None) -> None:
+        """One more use. address, free: of a context, for the day a borrowed `Llama` is closed."""
         self._users.count += 1
+        if address is not None and free is not None:
+            self._users.frees[address] = free
 
-    def release(self) -> None:
-        """One context less; the last one frees weights that are ours."""
+    def release(self, address: int | None = None) -> None:
+        """One use less; the last one frees weights that are ours."""
+        if address is not None:
+            self._users.frees.pop(address, None)
         self._users.count -= 1
         if self._users.count == 0 and self.borrowed is None:
             with log.of_ours(verbose=self.verbose):
@@ -142,6 +153,7 @@ class Weights:
 def open_weights(source: object, options: LlamaOptions) -> Weights:
     """Load a file or borrow from a `Llama`.
 
+    The caller has one use of the result and gives it back by `release`.
     Raises `ModelFileError`, `UnsupportedModelError`, `OptionError` for a source that is neither, `ClosedError`.
     """
     log.install()
@@ -214,7 +226,12 @@ def _borrow(llama: Any, options: LlamaOptions) -> Weights:
             raise UnsupportedModelError(path.name, f"{reason}; merge the adapter into the weights")
         digest = f"+lora:{llama.lora_scale:g}:{file_digest(Path(llama.lora_path))}"
         borrowed = replace(borrowed, adapters=((adapter, float(llama.lora_scale)),), adapter_digest=digest)
-    return Weights(llama._model.model, path.name, path, borrowed, options.verbose)
+    weights = Weights(llama._model.model, path.name, path, borrowed, options.verbose)
+    # Closing a Llama frees its weights. Contexts on them have to go first, and exit stacks run last in, first out.
+    stack = getattr(llama, "_stack", None)
+    if stack is not None:
+        stack.callback(weights._users.free_contexts)
+    return weights
 
 
 def _require_causal(weights: Weights) -> None:
