@@ -210,8 +210,8 @@ class BestFirst:
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         room = replace(room, rows=min(room.rows, max(left, 1)))
-        if left <= 0 and (unobserved := self._unobserved()):
-            return self._ask_best(unobserved, np.inf, room)
+        if left <= 0 and (required := self._required()):
+            return self._ask_best(required, np.inf, room)
         while left > 0:
             self._standings.refresh(self._owner, self._prefix)
             at_least = self._at_least()
