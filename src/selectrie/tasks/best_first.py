@@ -211,6 +211,7 @@ class BestFirst:
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         room = replace(room, rows=min(room.rows, max(left, 1)))
         if left <= 0 and (required := self._required()):
+            self._end_waves()
             return self._ask_best(required, np.inf, room)
         while left > 0:
             self._standings.refresh(self._owner, self._prefix)
@@ -332,10 +333,15 @@ class BestFirst:
         marked = before[numbers + self._trie.n_nodes_below + 1] > before[numbers]
         if self._windows is None:
             self._pending_release = np.concatenate([self._pending_release, self._live.drop_all()])
-        else:
-            self._pending_release = np.concatenate([self._pending_release, self._windows.held])
+        self._end_waves()
         self._windows = DepthFirstWindows(self._trie, marked, wanted, self._live.next_local)
         self._swept_at = self._reader.n_evaluated
+
+    def _end_waves(self) -> None:
+        """Give back with the next ask what the waves hold; best first starts again from the root."""
+        if self._windows is not None:
+            self._pending_release = np.concatenate([self._pending_release, self._windows.held])
+            self._windows = None
 
     def _below_what_matters(self, at_least: float) -> BoolArray:
         """bool[N]: open nodes with bounds of `at_least` and those that settle contenders, with all below them."""
@@ -358,8 +364,7 @@ class BestFirst:
         window = windows.next_window(room)
         self._live.next_local = windows.next_local
         if window is None:
-            self._pending_release = np.concatenate([self._pending_release, windows.held])
-            self._windows = None
+            self._end_waves()
             return None
         ask, self._expected = window
         self._n_repeated += len(ask.tokens) - len(self._expected)
