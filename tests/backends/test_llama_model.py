@@ -341,9 +341,13 @@ def test_a_solo_model_gives_the_same_bits_whatever_the_model_holds(model):
             return np.concatenate(rows)
 
     before = solo_rows()
-    fan(model, int(chain(model, ROOT, range(50, 90)).nodes[-1]), range(30, 60))
+    crowd = chain(model, ROOT, range(50, 90))
+    crowd = np.concatenate([crowd.nodes, fan(model, int(crowd.nodes[-1]), range(30, 60)).nodes])
     np.testing.assert_array_equal(solo_rows(), before)
+    model.release(crowd, forget=True)
+    model.granule = 1
     with model.solo(8) as solo:
+        assert solo.granule == 1
         model.close()
         chain(solo, ROOT, [5])
     with pytest.raises(ClosedError):

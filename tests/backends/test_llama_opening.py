@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from llama_work import chain, ints, logp
 
-from selectrie.backends.llama_cpp import LlamaOptions, context, open_model
+from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import StopFlag
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
@@ -115,15 +115,15 @@ def test_sizes_follow_options_and_budgets(tiny_model, monkeypatch):
         assert (limits.nodes, limits.rows_per_call, limits.branches) == (1024, 512, 254)
         shape = llama_cpp.llama_model_n_params(model._weights.pointer) // (2 * 2 * 64)
         assert limits.idle_rows == shape
-    monkeypatch.setattr(context, "_LOGITS_BUDGET_BYTES", 4 * 512 * 100)
+    monkeypatch.setattr(size, "_LOGITS_BUDGET_BYTES", 4 * 512 * 100)
     with open_model(tiny_model(), ONE_THREAD) as model:
         assert (model.limits.rows_per_call, model.limits.branches) == (64, 62)
-    monkeypatch.setattr(context, "_free_bytes", lambda: 2 * 700 * (2 * 2 * 32 * 4 + 2 * 64 * 4 * 4))
+    monkeypatch.setattr(size, "_free_bytes", lambda: 2 * 700 * (2 * 2 * 32 * 4 + 2 * 64 * 4 * 4))
     with open_model(tiny_model(), ONE_THREAD) as model:
         assert model.limits.nodes == 700 - 64
     with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
         assert model.limits.branches == 63
-    monkeypatch.setattr(context, "_STATES_BUDGET_BYTES", 1)
+    monkeypatch.setattr(size, "_STATES_BUDGET_BYTES", 1)
     with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
         assert model.limits.branches == 7
 
@@ -155,11 +155,11 @@ def test_an_identity_names_what_a_score_depends_on(tmp_path, tiny_model):
 def test_digests_of_large_files_are_sampled_from_end_to_end(tmp_path):
     """Size, first MiB and last block count; the method stands before the digest."""
     path = tmp_path / "large"
-    size = 40 << 20
+    n_bytes = 40 << 20
     digests = set()
-    for place in (None, 5, size - 1):
+    for place in (None, 5, n_bytes - 1):
         with path.open("wb") as file:
-            file.truncate(size)
+            file.truncate(n_bytes)
             if place is not None:
                 file.seek(place)
                 file.write(b"x")
@@ -195,6 +195,7 @@ def test_rope_settings_of_a_shared_llama_are_taken_over(any_model):
     with open_model(plain, ONE_THREAD) as first, open_model(scaled, ONE_THREAD) as second:
         a = logp(chain(first, ROOT, range(5, 30)).rows, 24)
         b = logp(chain(second, ROOT, range(5, 30)).rows, 24)
+        assert second.identity.digest == first.identity.digest + "+rope_freq_scale=0.5"
     assert np.abs(a - b).max() > 1e-3
     plain.close()
     scaled.close()

@@ -8,26 +8,18 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.backends.llama_cpp.batch import Batch, BatchRows
 from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
 from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, ModelError
-from selectrie.types import BoolArray, IntArray, LogitArray, Precision
+from selectrie.types import LogitArray, Precision
 
-MAX_SEQUENCES = 256
-"""`LLAMA_MAX_SEQ` (llama-cparams.h)."""
-_LOGITS_BUDGET_BYTES = 384 << 20
-_STATES_BUDGET_BYTES = 512 << 20
-_LEAST_STATES = 8
-_USUAL_TOKENS = 8192
-_CELL_BLOCK = 256
-"""llama.cpp rounds a context up to this many cells."""
 _RC_NO_ROOM, _RC_ABORTED = 1, 2
 """Return codes of `llama_decode` (llama.h)."""
 
@@ -43,53 +35,6 @@ class Size:
     sequences: int
 
 
-def fit(weights: Weights, options: LlamaOptions) -> Size:
-    """The size of a model's context by its options, the logits' and states' budgets, and free memory.
-
-    Cells for a whole call are added to the tokens asked for, so that padding and rows evaluated again always find room.
-    """
-    n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
-    rows = min(options.n_batch, max(8, _LOGITS_BUDGET_BYTES // (4 * n_vocabulary)))
-    rows -= rows % (64 if rows >= 64 else 8)
-    sequences = min(MAX_SEQUENCES, rows)
-    if weights.kind.forks:
-        state_bytes = max(1, _state_bytes(weights, options))
-        sequences = min(sequences, max(_LEAST_STATES, _STATES_BUDGET_BYTES // state_bytes))
-    nodes = options.n_ctx
-    if nodes is None:
-        trained = llama_cpp.llama_model_n_ctx_train(weights.pointer)
-        nodes = min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
-        nodes = max(min(nodes, _cells_that_fit(weights, options, rows) - rows), min(nodes, 256))
-    return sized(weights, nodes, rows, sequences)
-
-
-def sized(weights: Weights, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
-    """A size with its cells.
-
-    A model with two sets of RoPE factors (Phi-3 128k) takes the long ones when the context exceeds the original one, so
-    the added cells must not carry it over that line; `long_context` says on which side it has to stay.
-    """
-    cells = _rounded(nodes + rows)
-    original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
-    if original:
-        is_long = nodes > original if long_context is None else long_context
-        if not is_long and cells > original:
-            return Size(max(1, original - rows), original, rows, sequences)
-        if is_long:
-            cells = max(cells, _rounded(original + 1))
-    return Size(nodes, cells, rows, sequences)
-
-
-def is_long(weights: Weights, size: Size) -> bool:
-    """Whether a context of this size takes the long set of RoPE factors."""
-    original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
-    return original is not None and 0 < original < size.cells
-
-
-def _rounded(cells: int) -> int:
-    return -(-cells // _CELL_BLOCK) * _CELL_BLOCK
-
-
 class Context:
     """A `llama_context` with its memory, a batch laid over numpy arrays, and a flag that stops it.
 
@@ -101,7 +46,7 @@ class Context:
         self.weights, self.options, self.size = weights, options, size
         self.n_vocabulary: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
         self.stop = StopFlag()
-        self._pointer = _create(weights, options, size)
+        self._pointer = create(weights, options, size)
         self._free = weakref.finalize(self, _free, self._pointer, weights, verbose=options.verbose)
         weights.acquire(_address(self._pointer), self._free)
         self._memory = llama_cpp.llama_get_memory(self._pointer)
@@ -111,7 +56,7 @@ class Context:
             self._free()
             raise
         self.stop.attach(self._pointer)
-        self._batch = _Batch(size.rows)
+        self._batch = Batch(size.rows)
 
     def _apply_adapters(self) -> None:
         borrowed = self.weights.borrowed
@@ -187,21 +132,6 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BatchRows:
-    """R rows in the order in which llama.cpp gets them. Owned by ids[first_id : first_id + n_ids] of each row.
-
-    token, position, first_id, n_ids: int32[R]. output: bool[R], whose logits are needed. ids: int32[].
-    """
-
-    token: IntArray
-    position: IntArray
-    first_id: IntArray
-    n_ids: IntArray
-    output: BoolArray
-    ids: IntArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
     """matrix: float32[M, V], llama.cpp's own buffer until the next decode. index: int64[R], row of `matrix` for each row
     that has one. padding: rows added. seconds: inside llama.cpp."""
@@ -210,53 +140,6 @@ class Decoded:
     index: NDArray[np.int64]
     padding: int
     seconds: float
-
-
-class _Batch:
-    """A `llama_batch` over arrays of our own; the pointers to a row's ids are written as one array of addresses."""
-
-    def __init__(self, rows: int) -> None:
-        self._token = np.zeros(rows, dtype=np.int32)
-        self._position = np.zeros(rows, dtype=np.int32)
-        self._n_ids = np.zeros(rows, dtype=np.int32)
-        self._address = np.zeros(rows, dtype=np.uint64)
-        self._output = np.zeros(rows, dtype=np.int8)
-        self._ids = np.zeros(rows + 1, dtype=np.int32)
-        self.struct = llama_cpp.llama_batch()
-        for name, array in (
-            ("token", self._token),
-            ("pos", self._position),
-            ("n_seq_id", self._n_ids),
-            ("seq_id", self._address),
-            ("logits", self._output),
-        ):
-            field_type = dict(llama_cpp.llama_batch._fields_)[name]
-            setattr(self.struct, name, array.ctypes.data_as(field_type))
-
-    def fill(self, rows: BatchRows, padding: int, granule: int, padding_sequence: int) -> int:
-        """Write rows and padding; returns how many rows give logits, filled up to a multiple of `granule` as well.
-
-        The last layer and the output projection run on these alone, so their number picks kernels, too.
-        """
-        n, n_ids = len(rows.token), len(rows.ids)
-        end = n + padding
-        self._ids[:n_ids] = rows.ids
-        self._ids[n_ids] = padding_sequence
-        base = self._ids.ctypes.data
-        self._token[:n], self._token[n:end] = rows.token, rows.token[0]
-        self._position[:n], self._position[n:end] = rows.position, np.arange(padding)
-        self._n_ids[:n], self._n_ids[n:end] = rows.n_ids, 1
-        self._address[:n], self._address[n:end] = base + 4 * rows.first_id.astype(np.uint64), base + 4 * n_ids
-        self._output[:n], self._output[n:end] = rows.output, 0
-        n_outputs = int(np.count_nonzero(rows.output))
-        if fill := -n_outputs % granule:
-            self._output[np.flatnonzero(self._output[:end] == 0)[-fill:]] = 1
-        self.struct.n_tokens = end
-        return n_outputs + fill
-
-    def output_index(self, n: int) -> NDArray[np.int64]:
-        """int64[n]: which of the rows with logits each row is; meaningless for a row without."""
-        return np.cumsum(self._output[:n], dtype=np.int64) - 1
 
 
 def _free(pointer: Any, weights: Weights, *, verbose: bool) -> None:
@@ -271,7 +154,8 @@ def _address(pointer: Any) -> int:
     return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
-def _create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
+def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
+    """A new `llama_context *`. Raises `ModelError` with llama.cpp's reason, the size, and the remedy."""
     params = _params(weights, options, size)
     with log.of_ours(verbose=options.verbose):
         log.forget()
@@ -329,46 +213,3 @@ _SHARED_PARAMS = (
 def _cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
-    """Bytes of one sequence's state, measured on a context of one sequence after one token."""
-    pointer = _create(weights, options, Size(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
-    try:
-        token = (llama_cpp.llama_token * 1)(0)
-        with log.of_ours(verbose=options.verbose):
-            llama_cpp.llama_decode(pointer, llama_cpp.llama_batch_get_one(token, 1))
-            return int(llama_cpp.llama_state_seq_get_size(pointer, 0))
-    finally:
-        with log.of_ours(verbose=options.verbose):
-            llama_cpp.llama_free(pointer)
-
-
-def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
-    """Cells for which half of the free memory is enough: keys, values, and the scores of one layer's attention."""
-    free = _free_bytes()
-    if free is None:
-        return _USUAL_TOKENS * 2
-    model = weights.pointer
-    heads = llama_cpp.llama_model_n_head(model)
-    width = llama_cpp.llama_model_n_embd(model) // max(1, heads)
-    key = weights.metadata_int("{arch}.attention.key_length") or width
-    value = weights.metadata_int("{arch}.attention.value_length") or width
-    item = 4 if options.precision is Precision.EXACT else 2
-    cell = llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_head_kv(model) * (key + value) * item
-    return int(free // 2 // max(1, cell + 2 * rows * heads * 4))
-
-
-def _free_bytes() -> int | None:
-    """Memory that can be used without swapping: the system's, and what is left of the control group's; None if unknown."""
-    found = []
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-        group = Path("/sys/fs/cgroup")
-        limit = (group / "memory.max").read_text().strip()
-        if limit.isdigit():
-            found.append(int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError, IndexError):
-        pass
-    return max(0, min(found)) if found else None

@@ -9,12 +9,13 @@ from typing import final
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.llama_cpp import context as contexts
-from selectrie.backends.llama_cpp.context import BatchRows, Context, Decoded, Size
+from selectrie.backends.llama_cpp.batch import BatchRows
+from selectrie.backends.llama_cpp.context import Context, Decoded, Size
 from selectrie.backends.llama_cpp.library import build, processor
 from selectrie.backends.llama_cpp.sequences import Sequences
 from selectrie.backends.llama_cpp.sequences_fork import ForkSequences
 from selectrie.backends.llama_cpp.sequences_tree import TreeSequences
+from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.context_tree import CallPlan, ContextTree
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
@@ -25,7 +26,7 @@ from selectrie.vocabulary import Vocabulary
 EXACT_GRANULE = 8
 """Rows whose number is a multiple of this go through the same kernels however they are cut into calls: measured on x86-64
 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see `LlamaModel.granule`."""
-_SOLO_SEQUENCES = 16
+_SOLO_SEQUENCES, _SOLO_ROWS = 16, 64
 
 
 def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaOptions | None = None) -> LlamaModel:
@@ -37,7 +38,7 @@ def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaO
     options = options or LlamaOptions()
     weights = open_weights(source, options)
     try:
-        return LlamaModel(weights, options, contexts.fit(weights, options))
+        return LlamaModel(weights, options, fit(weights, options))
     finally:
         weights.release()  # the model's context has a use of its own
 
@@ -183,10 +184,11 @@ class LlamaModel:
     def solo(self, nodes: int) -> LlamaModel:
         self._require_open()
         size = self._context.size
-        rows = min(size.rows, max(64, -(-nodes // 64) * 64))
+        step = max(_SOLO_ROWS, self._granule)
+        rows = min(size.rows, -(-nodes // step) * step)
         sequences = min(size.sequences, rows, _SOLO_SEQUENCES)
-        long_context = contexts.is_long(self._weights, size)
-        small = contexts.sized(self._weights, nodes, rows, sequences, long_context=long_context)
+        long_context = is_long(self._weights, size)
+        small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:
             raise CapacityError("nodes", needed=nodes, available=small.nodes)
         model = LlamaModel(self._weights, self._options, small)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.backends.llama_cpp.context import BatchRows
+from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.context_tree import CallPlan
 from selectrie.types import IntArray
 

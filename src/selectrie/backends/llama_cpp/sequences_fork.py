@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.backends.llama_cpp.context import BatchRows, Context
+from selectrie.backends.llama_cpp.batch import BatchRows
+from selectrie.backends.llama_cpp.context import Context
 from selectrie.context_tree import CallPlan, ContextTree
 from selectrie.errors import CapacityError, InternalError, NodeError
 from selectrie.types import NO_NODE, ROOT, IntArray

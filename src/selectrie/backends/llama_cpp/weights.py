@@ -24,6 +24,8 @@ from selectrie.vocabulary import Vocabulary
 _GGUF_MAGIC = b"GGUF"
 _GGUF_HEADER = struct.Struct("<4sIQQ")
 """Magic, version, number of tensors, number of metadata pairs (gguf.h)."""
+_ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
+"""Context parameters that change a model's rows and have a value that means "as the file says"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,16 @@ class LlamaOptions:
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """What a shared `Llama` brings beside its weights. adapters: (LoRA adapter, scale) pairs of its context."""
+    """What a shared `Llama` brings beside its weights.
+
+    params: of its context. adapters: its LoRA adapters with their scales. changes: all that moves its rows away from those
+    of the file, for the digest.
+    """
 
     llama: Any
     params: Any
     adapters: tuple[tuple[Any, float], ...] = ()
-    adapter_digest: str = ""
+    changes: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -121,8 +127,8 @@ class Weights:
 
     @cached_property
     def digest(self) -> str:
-        """Of the file, with that of a LoRA adapter behind it."""
-        suffix = "" if self.borrowed is None else self.borrowed.adapter_digest
+        """Of the file, followed by what a shared `Llama` changes: RoPE settings and a LoRA adapter."""
+        suffix = "" if self.borrowed is None else self.borrowed.changes
         return (file_digest(self.path) if self.path.is_file() else "unknown:") + suffix
 
     @property
@@ -216,7 +222,10 @@ def _borrow(llama: Any, options: LlamaOptions) -> Weights:
         raise ClosedError("the Llama object whose weights are shared")
     if llama.model_params.vocab_only:
         raise UnsupportedModelError(path.name, "this Llama holds a vocabulary without weights (vocab_only=True)")
-    borrowed = Borrowed(llama, llama.context_params)
+    plain = llama_cpp.llama_context_default_params()
+    changed = [name for name in _ROPE_PARAMS if getattr(llama.context_params, name) != getattr(plain, name)]
+    changes = "".join(f"+{name}={getattr(llama.context_params, name):g}" for name in changed)
+    borrowed = Borrowed(llama, llama.context_params, changes=changes)
     if llama.lora_path:
         adapter = getattr(llama, "_lora_adapter", None)
         if adapter is None:
@@ -225,7 +234,7 @@ def _borrow(llama: Any, options: LlamaOptions) -> Weights:
             )
             raise UnsupportedModelError(path.name, f"{reason}; merge the adapter into the weights")
         digest = f"+lora:{llama.lora_scale:g}:{file_digest(Path(llama.lora_path))}"
-        borrowed = replace(borrowed, adapters=((adapter, float(llama.lora_scale)),), adapter_digest=digest)
+        borrowed = replace(borrowed, adapters=((adapter, float(llama.lora_scale)),), changes=changes + digest)
     weights = Weights(llama._model.model, path.name, path, borrowed, options.verbose)
     # Closing a Llama frees its weights. Contexts on them have to go first, and exit stacks run last in, first out.
     stack = getattr(llama, "_stack", None)

@@ -1,0 +1,73 @@
+"""The rows of one decode, and a `llama_batch` over arrays of our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.types import BoolArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchRows:
+    """R rows in the order in which llama.cpp gets them. Owned by ids[first_id : first_id + n_ids] of each row.
+
+    token, position, first_id, n_ids: int32[R]. output: bool[R], whose logits are needed. ids: int32[].
+    """
+
+    token: IntArray
+    position: IntArray
+    first_id: IntArray
+    n_ids: IntArray
+    output: BoolArray
+    ids: IntArray
+
+
+class Batch:
+    """A `llama_batch` over arrays of our own; the pointers to a row's ids are written as one array of addresses."""
+
+    def __init__(self, rows: int) -> None:
+        self._token = np.zeros(rows, dtype=np.int32)
+        self._position = np.zeros(rows, dtype=np.int32)
+        self._n_ids = np.zeros(rows, dtype=np.int32)
+        self._address = np.zeros(rows, dtype=np.uint64)
+        self._output = np.zeros(rows, dtype=np.int8)
+        self._ids = np.zeros(rows + 1, dtype=np.int32)
+        self.struct = llama_cpp.llama_batch()
+        for name, array in (
+            ("token", self._token),
+            ("pos", self._position),
+            ("n_seq_id", self._n_ids),
+            ("seq_id", self._address),
+            ("logits", self._output),
+        ):
+            field_type = dict(llama_cpp.llama_batch._fields_)[name]
+            setattr(self.struct, name, array.ctypes.data_as(field_type))
+
+    def fill(self, rows: BatchRows, padding: int, granule: int, padding_sequence: int) -> int:
+        """Write rows and padding; returns how many rows give logits, filled up to a multiple of `granule` as well.
+
+        The last layer and the output projection run on these alone, so their number picks kernels, too.
+        """
+        n, n_ids = len(rows.token), len(rows.ids)
+        end = n + padding
+        self._ids[:n_ids] = rows.ids
+        self._ids[n_ids] = padding_sequence
+        base = self._ids.ctypes.data
+        self._token[:n], self._token[n:end] = rows.token, rows.token[0]
+        self._position[:n], self._position[n:end] = rows.position, np.arange(padding)
+        self._n_ids[:n], self._n_ids[n:end] = rows.n_ids, 1
+        self._address[:n], self._address[n:end] = base + 4 * rows.first_id.astype(np.uint64), base + 4 * n_ids
+        self._output[:n], self._output[n:end] = rows.output, 0
+        n_outputs = int(np.count_nonzero(rows.output))
+        if fill := -n_outputs % granule:
+            self._output[np.flatnonzero(self._output[:end] == 0)[-fill:]] = 1
+        self.struct.n_tokens = end
+        return n_outputs + fill
+
+    def output_index(self, n: int) -> NDArray[np.int64]:
+        """int64[n]: which of the rows with logits each row is; meaningless for a row without."""
+        return np.cumsum(self._output[:n], dtype=np.int64) - 1

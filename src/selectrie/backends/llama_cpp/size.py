@@ -1,0 +1,111 @@
+"""How large a context is: by the options, the budgets for logits and states, and free memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import llama_cpp
+
+from selectrie.backends.llama_cpp.context import Size, create
+from selectrie.backends.llama_cpp.library import log
+from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
+from selectrie.types import Precision
+
+MAX_SEQUENCES = 256
+"""`LLAMA_MAX_SEQ` (llama-cparams.h)."""
+_LOGITS_BUDGET_BYTES = 384 << 20
+_STATES_BUDGET_BYTES = 512 << 20
+_LEAST_STATES = 8
+_USUAL_TOKENS = 8192
+_CELL_BLOCK = 256
+"""llama.cpp rounds a context up to this many cells."""
+
+
+def fit(weights: Weights, options: LlamaOptions) -> Size:
+    """The size of a model's context by its options, the logits' and states' budgets, and free memory.
+
+    Cells for a whole call are added to the tokens asked for, so that padding and rows evaluated again always find room.
+    """
+    n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
+    rows = min(options.n_batch, max(8, _LOGITS_BUDGET_BYTES // (4 * n_vocabulary)))
+    rows -= rows % (64 if rows >= 64 else 8)
+    sequences = min(MAX_SEQUENCES, rows)
+    if weights.kind.forks:
+        state_bytes = max(1, _state_bytes(weights, options))
+        sequences = min(sequences, max(_LEAST_STATES, _STATES_BUDGET_BYTES // state_bytes))
+    nodes = options.n_ctx
+    if nodes is None:
+        trained = llama_cpp.llama_model_n_ctx_train(weights.pointer)
+        nodes = min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
+        nodes = max(min(nodes, _cells_that_fit(weights, options, rows) - rows), min(nodes, 256))
+    return sized(weights, nodes, rows, sequences)
+
+
+def sized(weights: Weights, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
+    """A size with its cells.
+
+    A model with two sets of RoPE factors (Phi-3 128k) takes the long ones when the context exceeds the original one, so
+    the added cells must not carry it over that line; `long_context` says on which side it has to stay.
+    """
+    cells = _rounded(nodes + rows)
+    original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
+    if original:
+        is_long = nodes > original if long_context is None else long_context
+        if not is_long and cells > original:
+            return Size(max(1, original - rows), original, rows, sequences)
+        if is_long:
+            cells = max(cells, _rounded(original + 1))
+    return Size(nodes, cells, rows, sequences)
+
+
+def is_long(weights: Weights, size: Size) -> bool:
+    """Whether a context of this size takes the long set of RoPE factors."""
+    original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
+    return original is not None and 0 < original < size.cells
+
+
+def _rounded(cells: int) -> int:
+    return -(-cells // _CELL_BLOCK) * _CELL_BLOCK
+
+
+def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
+    """Bytes of one sequence's state, measured on a context of one sequence after one token."""
+    pointer = create(weights, options, Size(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
+    try:
+        token = (llama_cpp.llama_token * 1)(0)
+        with log.of_ours(verbose=options.verbose):
+            llama_cpp.llama_decode(pointer, llama_cpp.llama_batch_get_one(token, 1))
+            return int(llama_cpp.llama_state_seq_get_size(pointer, 0))
+    finally:
+        with log.of_ours(verbose=options.verbose):
+            llama_cpp.llama_free(pointer)
+
+
+def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
+    """Cells for which half of the free memory is enough: keys, values, and the scores of one layer's attention."""
+    free = _free_bytes()
+    if free is None:
+        return _USUAL_TOKENS * 2
+    model = weights.pointer
+    heads = llama_cpp.llama_model_n_head(model)
+    width = llama_cpp.llama_model_n_embd(model) // max(1, heads)
+    key = weights.metadata_int("{arch}.attention.key_length") or width
+    value = weights.metadata_int("{arch}.attention.value_length") or width
+    item = 4 if options.precision is Precision.EXACT else 2
+    cell = llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_head_kv(model) * (key + value) * item
+    return int(free // 2 // max(1, cell + 2 * rows * heads * 4))
+
+
+def _free_bytes() -> int | None:
+    """Memory that can be used without swapping: the system's, and what is left of the control group's; None if unknown."""
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit.isdigit():
+            found.append(int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError, IndexError):
+        pass
+    return max(0, min(found)) if found else None
