@@ -10,35 +10,35 @@ DEMO_MODEL := $(if $(and $(SELECTRIE_TEST_DATA),$(wildcard $(REAL))),$(REAL),bui
 .DELETE_ON_ERROR:
 .PHONY: demo test test-long check bench wheel clean
 
-demo: $(VENV)/core.done $(DEMO_MODEL)
+demo: $(VENV)/installed $(DEMO_MODEL)
 	@echo "# model: $(DEMO_MODEL)"
 	@case "$(DEMO_MODEL)" in build/*) echo "# its weights are random: the machinery is real, the answer means nothing";; esac
 	$(BIN)/selectrie select -m "$(DEMO_MODEL)" -p "Once upon a time there was a little girl. She went to the" \
-	    -c " park" -c " park to play" -c " store" -c " moon" -c " sword" -c " shower" --following " " --explain
+	    -c " park" -c " park to play" -c " store" -c " kitchen" -c " moon" -c " sword" --following "." --explain
 
-test: $(VENV)/test.done
+test: $(VENV)/installed
 	$(BIN)/python -m pytest
 
-test-long: $(VENV)/test.done
+test-long: $(VENV)/installed
 	$(BIN)/python -m pytest -m long
 
-check: $(VENV)/dev.done
+check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_imports.py
 
-bench: $(VENV)/test.done
+bench: $(VENV)/installed
 	$(BIN)/python benchmarks/select.py
 	$(BIN)/python benchmarks/large_sets.py
 
-wheel: $(VENV)/dev.done
+wheel: $(VENV)/installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-build/random-wide.gguf: $(VENV)/test.done tools/make_model.py tools/byte_bpe.py tools/random_blocks.py
+build/random-wide.gguf: $(VENV)/installed tools/make_model.py tools/byte_bpe.py tools/random_blocks.py
 	$(BIN)/python tools/make_model.py $@ --shape wide --quantisation f32
 
 $(BIN)/python:
@@ -46,16 +46,7 @@ $(BIN)/python:
 	    { echo "$(PYTHON) is older than 3.10: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/core.done: pyproject.toml | $(BIN)/python
-	@echo "# installing selectrie; the first time this compiles llama.cpp, about four minutes on two cores"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable .
-	@touch $@
-
-$(VENV)/test.done: pyproject.toml | $(BIN)/python
-	@echo "# installing selectrie with what its tests need; the first time this compiles llama.cpp, about four minutes on two cores"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,hf]'
-	@touch $@
-
-$(VENV)/dev.done: pyproject.toml $(VENV)/test.done | $(BIN)/python
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	@echo "# installing into $(VENV); the first time this compiles llama.cpp, about four minutes on two cores"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf]'
 	@touch $@
