@@ -35,15 +35,15 @@ def stop_at(model: LlamaModel, k: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_aborted_decodes_leave_no_trace(weights, kind):
+def test_aborted_decodes_leave_no_trace(model_of, kind):
     """Every third step is stopped at a random graph node; rows before and after are those of each path alone."""
-    path = weights(KINDS[kind].file)
+    path = model_of(kind)
     rng = np.random.default_rng(11)
     with opened(path) as model:
         work = Work(model, SinglePath(path), np.random.default_rng(7), tokens=KINDS[kind].tokens)
         for step in range(60):
             if step % 3 == 2:
-                stop_at(model, int(rng.integers(1, 150)))
+                stop_at(model, int(rng.integers(1, 60)))
             work.step()
             model.set_abort_callback(None)
         assert work.failures >= 5
@@ -69,9 +69,9 @@ def test_an_aborted_decode_says_so_and_changes_nothing(any_model):
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
-def test_states_that_a_failure_took_are_evaluated_again(weights, kind):
+def test_states_that_a_failure_took_are_evaluated_again(model_of, kind):
     """A prompt with two kept branches: after an abort both branches, the prompt, and a fresh one give the right rows."""
-    path = weights(KINDS[kind].file)
+    path = model_of(kind)
     twin = SinglePath(path)
     with opened(path) as model:
         prompt = chain(model, ROOT, range(60, 80))
@@ -138,9 +138,9 @@ def test_a_stop_flag_without_libc_asks_python(any_model, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["prepare", "decode", "commit", "settle"])
-def test_an_interrupt_anywhere_in_a_call_is_rolled_back(weights, monkeypatch, kind, place):
+def test_an_interrupt_anywhere_in_a_call_is_rolled_back(model_of, monkeypatch, kind, place):
     """KeyboardInterrupt after the copies, after the decode, after the commit and in the settling."""
-    path = weights(KINDS[kind].file)
+    path = model_of(kind)
     with opened(path) as model:
         prompt = chain(model, ROOT, range(60, 80))
         top = int(prompt.nodes[-1])

@@ -25,7 +25,7 @@ F32_NATS = 1e-4
 FAST_NATS = 0.6
 """Of llama.cpp's defaults: flash attention and a half-precision cache."""
 SLIDING_WINDOW_NATS = 2e-3
-"""Of random sliding-window weights, which amplify that rounding; a cell lost to the window moves nats."""
+"""Of random sliding-window model_of, which amplify that rounding; a cell lost to the window moves nats."""
 
 
 def opened(path, **options) -> LlamaModel:
@@ -56,24 +56,24 @@ def test_a_prompt_and_a_tree_equal_each_path_alone(tiny_model, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_ctx", [None, 48])
-def test_random_interleavings_equal_each_path_alone(weights, kind, n_ctx):
+def test_random_interleavings_equal_each_path_alone(model_of, kind, n_ctx):
     """Calls anywhere in the tree, releases, forgetting, trimming and eviction by lack of room move no row."""
-    assert max(_interleave(weights, kind, n_ctx, seed=3, steps=100)) <= KINDS[kind].nats
+    assert max(_interleave(model_of, kind, n_ctx, seed=3, steps=100)) <= KINDS[kind].nats
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_ctx", [None, 48, 200])
-def test_many_random_interleavings_equal_each_path_alone(weights, kind, n_ctx):
+def test_many_random_interleavings_equal_each_path_alone(model_of, kind, n_ctx):
     """The same over many seeds."""
-    moved = [m for seed in range(20) for m in _interleave(weights, kind, n_ctx, seed=seed, steps=150)]
+    moved = [m for seed in range(20) for m in _interleave(model_of, kind, n_ctx, seed=seed, steps=150)]
     # A path of the sliding-window file is moved by up to 2.7e-3 when it stands alone at other cells: one row in a thousand.
     assert np.mean(np.array(moved) > KINDS[kind].nats) <= (1e-3 if kind == "sliding-window" else 0)
     assert max(moved) <= 5 * KINDS[kind].nats
 
 
-def _interleave(weights, kind, n_ctx, *, seed, steps):
-    path = weights(KINDS[kind].file)
+def _interleave(model_of, kind, n_ctx, *, seed, steps):
+    path = model_of(kind)
     with opened(path, n_ctx=n_ctx, n_batch=64) as model:
         work = Work(model, SinglePath(path), np.random.default_rng(seed), tokens=KINDS[kind].tokens)
         for _ in range(steps):
@@ -91,9 +91,9 @@ def test_a_comparison_can_fail(tiny_model):
         assert work.worst_nats > 0.1
 
 
-def test_without_the_keeper_a_sliding_window_forgets(weights):
+def test_without_the_keeper_a_sliding_window_forgets(model_of):
     """The planted bug: cells of a cached prompt that one id alone owns are given away, and branching there is nats wrong."""
-    path = weights(KINDS["sliding-window"].file)
+    path = model_of("sliding-window")
     with opened(path) as model:
         model._sequences = TreeSequences(model._tree, model._context, keeper=False)
         work = Work(model, SinglePath(path), np.random.default_rng(0), tokens=range(3, 500))
@@ -151,9 +151,9 @@ def test_trim_drops_what_idled_while_others_were_evaluated(model):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_that_cannot_be_done_change_nothing(weights, kind):
+def test_calls_that_cannot_be_done_change_nothing(model_of, kind):
     """Every refusal leaves room and rows as they were."""
-    with opened(weights(KINDS[kind].file), n_ctx=64, n_batch=32) as model:
+    with opened(model_of(kind), n_ctx=64, n_batch=32) as model:
         held = chain(model, ROOT, range(60, 80))
         top = int(held.nodes[-1])
         room = model.room()
@@ -220,9 +220,9 @@ def test_a_full_tree_takes_a_whole_call_of_rows_again(any_model):
             fan(model, top, [5])
 
 
-def test_forking_models_take_one_round_and_extend_only_kept_nodes(weights):
+def test_forking_models_take_one_round_and_extend_only_kept_nodes(model_of):
     """Branching inside a call, and a parent without a state, are refused."""
-    with opened(weights(KINDS["recurrent"].file)) as model:
+    with opened(model_of("recurrent")) as model:
         with pytest.raises(ProtocolError, match="one round"):
             model.extend(ints(ROOT, ~0, ~0), ints(5, 6, 7), flags(3), flags(3))
         run = model.extend(ints(ROOT, ~0, ~1), ints(5, 6, 7), flags(3), flags(3, 2))
@@ -234,9 +234,9 @@ def test_forking_models_take_one_round_and_extend_only_kept_nodes(weights):
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
-def test_states_come_when_a_node_is_asked_for_again_and_kept(weights, kind):
+def test_states_come_when_a_node_is_asked_for_again_and_kept(model_of, kind):
     """A node made without keep gets a state by a second call; a repeated pair in one call is evaluated for both runs."""
-    path = weights(KINDS[kind].file)
+    path = model_of(kind)
     twin = SinglePath(path)
     with opened(path) as model:
         first = model.extend(ints(ROOT, ~0), ints(65, 66), flags(2), flags(2))
@@ -253,9 +253,9 @@ def test_states_come_when_a_node_is_asked_for_again_and_kept(weights, kind):
         np.testing.assert_allclose(logp(more.rows, 0), twin.row((65, 66, 70, 72, 73)), atol=F32_NATS)
 
 
-def test_states_that_nobody_holds_make_room_for_others(weights):
+def test_states_that_nobody_holds_make_room_for_others(model_of):
     """Ten kept nodes on eight ids: released ones lose their state, held ones keep it, and too many held ones are refused."""
-    path = weights(KINDS["recurrent"].file)
+    path = model_of("recurrent")
     twin = SinglePath(path)
     with opened(path, n_batch=8) as model:
         assert model.limits.branches == 7
@@ -374,9 +374,9 @@ def test_use_after_close_is_refused_and_closing_twice_is_fine(any_model):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_memory_stays_flat(weights, kind):
+def test_memory_stays_flat(model_of, kind):
     """Five thousand calls with branches that come and go: resident memory grows by less than 5 MB over the last 4 500."""
-    with opened(weights(KINDS[kind].file)) as model:
+    with opened(model_of(kind)) as model:
         top = int(chain(model, ROOT, range(60, 100)).nodes[-1])
         for i in range(5_000):
             got = fan(model, top, range(60 + i % 7, 72 + i % 7), keep=True)
