@@ -1,0 +1,50 @@
+"""What tolerance, near ties and `settled` mean.
+
+    python examples/near_ties.py [model.gguf]
+
+In floating point a sum depends on the order of its terms, so the same text scored beside other texts can differ in the
+last digits. The engine measures by how much (`tolerance`, nats a row). Choices closer than that are scored again, each
+alone on an empty context; so the winner is the same in every set that holds the same finalists.
+"""
+
+from __future__ import annotations
+
+import math
+
+from _model import model_path
+
+import selectrie
+
+PROMPT = "They looked at the sky and saw a"
+CHOICES = [" bird", " plane", " cloud", " kite", " star"]
+
+
+def main() -> None:
+    with selectrie.load(model_path()) as llm:
+        answer = llm.select(PROMPT, CHOICES)
+        rows = max(len(choice.tokens) for choice in answer.choices)
+        print(f"tolerance {llm.tolerance:.1e} nats a row, so about {llm.tolerance * rows:.1e} nats for these choices")
+        print(f"margin    {answer.margin:.6f} nats: {'a clear winner' if not answer.certificate.n_settled else 'near'}")
+
+        # A prior can bring two choices as close as anyone likes.
+        first, second = answer.top(2)
+        prior = [1.0] * len(CHOICES)
+        prior[second.index] = math.exp(first.score - second.score)
+        near = llm.select(PROMPT, CHOICES, prior=prior)
+        certificate = near.certificate
+        print(f"near tie  {near.margin:.1e} nats between {first.text!r} and {second.text!r}")
+        print(f"          settled: {certificate.settled}, by scoring {certificate.n_settled} choices again")
+
+        winners = {near.text}
+        for others in ([2, 3], [4], []):
+            kept = sorted({first.index, second.index, *others})
+            some = [CHOICES[i] for i in kept]
+            winners.add(llm.select(PROMPT, some, prior=[prior[i] for i in kept]).text)
+        print(f"          winners in other sets with the same two: {', '.join(sorted(winners))}")
+
+        tie = llm.select(PROMPT, [first.text, first.text])
+        print(f"equal texts are one path and no tie: is_tie={tie.is_tie}, duplicate_of={tie.choices[1].duplicate_of}")
+
+
+if __name__ == "__main__":
+    main()
