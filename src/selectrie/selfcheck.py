@@ -17,7 +17,7 @@ import numpy as np
 
 from selectrie.errors import InternalError
 from selectrie.model import Model
-from selectrie.types import FloatArray, IntArray
+from selectrie.types import ROOT, FloatArray, IntArray
 
 MARGIN = 4.0
 """Tolerance over the largest move seen: the check sees few layouts."""
@@ -70,12 +70,16 @@ def _checked(granule: int, moved: float) -> SelfCheck:
 
 
 def _cut_moved(model: Model) -> float:
-    """Largest difference between rows of one call of three granules and of three calls of one."""
+    """Largest difference between rows of one call of three granules (fewer where no call holds so many) and of calls of
+    one; 0 where a call holds one."""
     granule = model.granule
-    tokens = _tokens(model, 3 * granule, seed=0)
+    n_rows = min(3, model.limits.rows_per_call // granule) * granule
+    if n_rows == granule:
+        return 0.0
+    tokens = _tokens(model, n_rows, seed=0)
     solo = model.solo(4 * granule)
     try:
-        whole = _run(solo, tokens, 3 * granule)
+        whole = _run(solo, tokens, n_rows)
         solo.trim(0)
         return float(np.abs(whole - _run(solo, tokens, granule)).max())
     finally:
@@ -87,9 +91,15 @@ def _moved(model: Model) -> float:
     size = max(model.identity.n_parameters, 1)
     n_rounds = min(max(MOST_ROUNDS * PARAMETERS_OF_A_ROUND // size, 2), MOST_ROUNDS) if size > 1 else 2
     n_crowd = max(0, min(CROWD, model.limits.branches - PATHS - 4))
+    n_nodes = FOREIGN_TOKENS + PROMPT_TOKENS + (PATHS + n_crowd) * PATH_TOKENS
     solo = model.solo(PROMPT_TOKENS + PATH_TOKENS)
     try:
-        return max(_moved_in_round(model, solo, n_crowd, seed) for seed in range(n_rounds))
+        stage = model if model.limits.nodes >= n_nodes else model.solo(n_nodes)
+        try:
+            return max(_moved_in_round(stage, solo, n_crowd, seed) for seed in range(n_rounds))
+        finally:
+            if stage is not model:
+                stage.close()
     finally:
         solo.close()
 
@@ -106,46 +116,66 @@ def _moved_in_round(model: Model, solo: Model, n_crowd: int, seed: int) -> float
 
 def _alone(solo: Model, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
     """Log-probabilities of the tokens of each path behind its first, each path at the same cells."""
-    held = _chain(solo, 0, prompt)
+    end = _chain(solo, ROOT, prompt)
     rows = []
     for path in paths:
-        nodes, logp = _branch(solo, int(held[-1]), [path])
+        nodes, logp = _branch(solo, end, [path])
         rows.append(logp)
         solo.release(nodes, forget=True)
-    solo.release(held, forget=True)
+    solo.release(_one(end))
     return np.concatenate(rows)
 
 
 def _crowded(model: Model, foreign: IntArray, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
     """The same of the first `PATHS` paths, with foreign cells before, between and after those of the prompt."""
-    held: list[IntArray] = []
-    parent, above = 0, np.empty(0, dtype=np.int32)
+    end, beside = ROOT, ROOT
     for piece, other in zip(np.array_split(prompt, 3), np.array_split(foreign, 3), strict=True):
-        held.append(_chain(model, 0, other))
-        nodes = _chain(model, parent, piece)
-        model.release(above)
-        parent, above = int(nodes[-1]), nodes
-    if len(paths) > PATHS:
-        held.append(_branch(model, parent, paths[PATHS:])[0])
-    nodes, rows = _branch(model, parent, paths[:PATHS])
-    for group in (nodes, *held, above):
+        beside = _below(model, beside, other)
+        end = _below(model, end, piece)
+    others = _branch(model, end, paths[PATHS:])[0] if len(paths) > PATHS else _one(ROOT)[:0]
+    nodes, rows = _branch(model, end, paths[:PATHS])
+    for group in (nodes, others, _one(end), _one(beside)):
         model.release(group, forget=True)
     model.trim(0)
     return rows
 
 
-def _chain(model: Model, parent: int, tokens: IntArray) -> IntArray:
-    """Evaluate a run below a node; its nodes."""
-    n = len(tokens)
-    parents = ~np.arange(-1, n - 1, dtype=np.int32)
-    parents[0] = parent
-    keep = np.zeros(n, dtype=bool)
-    keep[-1] = True
-    return model.extend(parents, tokens, np.zeros(n, dtype=bool), keep).nodes
+def _below(model: Model, above: int, tokens: IntArray) -> int:
+    """Evaluate a run below a node that is then held no longer by itself; the run's end."""
+    end = _chain(model, above, tokens)
+    if above != ROOT:
+        model.release(_one(above))
+    return end
+
+
+def _chain(model: Model, parent: int, tokens: IntArray) -> int:
+    """Evaluate a run below a node, as many rows a call as there may be. Its end, the one node that is held: a forking
+    model may have room for few states."""
+    end, most = parent, model.limits.rows_per_call
+    for start in range(0, len(tokens), most):
+        n = len(tokens[start : start + most])
+        parents = ~np.arange(-1, n - 1, dtype=np.int32)
+        parents[0] = end
+        is_last = np.arange(n) == n - 1
+        nodes = model.extend(parents, tokens[start : start + n], np.zeros(n, dtype=bool), is_last).nodes
+        model.release(nodes[:-1])
+        if end != parent:
+            model.release(_one(end))
+        end = int(nodes[-1])
+    return end
+
+
+def _one(node: int) -> IntArray:
+    return np.array([node], dtype=np.int32)
 
 
 def _branch(model: Model, parent: int, paths: list[IntArray]) -> tuple[IntArray, FloatArray]:
-    """Evaluate paths below a node side by side in one call; their nodes, and log p of every token but first ones."""
+    """Evaluate paths below a node side by side in one call, or as few as there may be; their nodes, and log p of every
+    token but first ones."""
+    most = max(1, model.limits.rows_per_call // PATH_TOKENS)
+    if len(paths) > most:
+        parts = [_branch(model, parent, paths[i : i + most]) for i in range(0, len(paths), most)]
+        return np.concatenate([nodes for nodes, _ in parts]), np.concatenate([logp for _, logp in parts])
     parents: list[int] = []
     for path in paths:
         parents += [parent, *(~i for i in range(len(parents), len(parents) + len(path) - 1))]
