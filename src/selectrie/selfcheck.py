@@ -30,7 +30,7 @@ GRANULES = (8, 16, 32, 64)
 PROMPT_TOKENS = 24
 PATHS = 4
 PATH_TOKENS = 6
-CROWD = 8
+CROWD = 6
 FOREIGN_TOKENS = 40
 
 MOST_ROUNDS = 32
@@ -90,28 +90,24 @@ def _moved(model: Model) -> float:
     """Largest difference between paths evaluated alone and in a crowd, over some rounds of random tokens."""
     size = max(model.identity.n_parameters, 1)
     n_rounds = min(max(MOST_ROUNDS * PARAMETERS_OF_A_ROUND // size, 2), MOST_ROUNDS) if size > 1 else 2
-    n_crowd = max(0, min(CROWD, model.limits.branches - PATHS - 4))
-    n_nodes = FOREIGN_TOKENS + PROMPT_TOKENS + (PATHS + n_crowd) * PATH_TOKENS
-    solo = model.solo(PROMPT_TOKENS + PATH_TOKENS)
+    n_paths = PATHS + max(0, min(CROWD, model.limits.branches - PATHS - 4))
+    alone = model.solo(PROMPT_TOKENS + PATH_TOKENS)
     try:
-        stage = model if model.limits.nodes >= n_nodes else model.solo(n_nodes)
+        crowd = model.solo(FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * PATH_TOKENS)
         try:
-            return max(_moved_in_round(stage, solo, n_crowd, seed) for seed in range(n_rounds))
+            return max(_moved_in_round(alone, crowd, n_paths, seed) for seed in range(n_rounds))
         finally:
-            if stage is not model:
-                stage.close()
+            crowd.close()
     finally:
-        solo.close()
+        alone.close()
 
 
-def _moved_in_round(model: Model, solo: Model, n_crowd: int, seed: int) -> float:
-    n_paths = PATHS + n_crowd
-    tokens = _tokens(model, FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * PATH_TOKENS, seed)
+def _moved_in_round(alone: Model, crowd: Model, n_paths: int, seed: int) -> float:
+    tokens = _tokens(alone, FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * PATH_TOKENS, seed)
     foreign, prompt, rest = np.split(tokens, [FOREIGN_TOKENS, FOREIGN_TOKENS + PROMPT_TOKENS])
     paths = list(rest.reshape(n_paths, PATH_TOKENS))
-    solo.trim(0)
-    alone = _alone(solo, prompt, paths[:PATHS])
-    return float(np.abs(alone - _crowded(model, foreign, prompt, paths)).max())
+    one_by_one = _alone(alone, prompt, paths[:PATHS])
+    return float(np.abs(one_by_one - _crowded(crowd, foreign, prompt, paths)).max())
 
 
 def _alone(solo: Model, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
