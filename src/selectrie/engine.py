@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from selectrie import scoring, selecting
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, SelectrieError
 from selectrie.model import Model
 from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, Prompting, Rule, Search
 from selectrie.owner import Handle, Owner
@@ -147,7 +147,7 @@ class Engine:
     ) -> list[Selection]:
         """As `select` for many (prompt, choices) at once: they share model calls and prefixes. Results in order.
 
-        A request that is refused refuses all, before any model call; its index is in the message's note.
+        A request that is refused refuses all, before any model call; the error's `request` is its index.
         """
         return self._answer(list(requests), Asked(rule, terminator, following, prior, search, prompting))
 
@@ -158,7 +158,13 @@ class Engine:
 
         following: text after it, of which the first tokens are scored too, up to a boundary (terminator "text").
         """
+        if not text:
+            raise OptionError("text", text, "some text to score")
         asked = Asked(terminator="text" if following else "none", following=following, prompting=prompting)
+        with self._owner.using():
+            return self._score(prompt, text, asked)
+
+    def _score(self, prompt: Prompt, text: str, asked: Asked) -> TextScore:
         question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
         question = replace(question, needs=replace(question.needs, best=question.needs.row))
         tau = self.tolerance
@@ -193,7 +199,8 @@ class Engine:
         """How a request becomes tokens and what would be evaluated; no model call is made."""
         vocabulary = self._model.vocabulary
         asked = Asked(terminator=terminator, following=following, prompting=prompting)
-        question = selecting.prepare(vocabulary, self._model.limits, prompt, choices, asked)
+        with self._owner.using():
+            question = selecting.prepare(vocabulary, self._model.limits, prompt, choices, asked)
         encoded, trie = question.encoded, question.trie
 
         def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:
@@ -218,17 +225,22 @@ class Engine:
 
     def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
         """Prepare all, evaluate all together, settle and answer each."""
-        questions = [self._prepare(i, request, asked) for i, request in enumerate(requests)]
-        tau = self.tolerance
-        found = self._evaluate(questions, tau or 0.0)
-        return [self._decide(one, tau) for one in found]
+        with self._owner.using():
+            questions = [self._prepare(i, request, asked) for i, request in enumerate(requests)]
+            tau = self.tolerance
+            found = self._evaluate(questions, tau or 0.0)
+            return [self._decide(one, tau) for one in found]
 
     def _prepare(self, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked) -> Question:
         try:
             prompt, choices = request
         except (TypeError, ValueError):
             raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
-        return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+        try:
+            return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+        except SelectrieError as error:
+            error.request = index
+            raise
 
     def _evaluate(self, questions: list[Question], tau: float) -> list[_Found]:
         """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""

@@ -35,10 +35,15 @@ from typing import ClassVar
 
 
 class SelectrieError(Exception):
-    """Root of the tree."""
+    """Root of the tree. request: index of the request that was refused, where many were made at once."""
 
     code: ClassVar[str] = "selectrie"
     exit_code: ClassVar[int] = 70
+    request: int | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.request is None else f"request {self.request}: {text}"
 
 
 class RequestError(SelectrieError):
@@ -55,7 +60,9 @@ class OptionError(RequestError, ValueError):
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         self.name, self.value, self.allowed = name, value, allowed
-        super().__init__(f"{name}={value!r}: expected {allowed}")
+        super().__init__(
+            f"{name} is not given; give {allowed}" if value is None else f"{name}={value!r}: expected {allowed}"
+        )
 
 
 class ChoiceError(RequestError, ValueError):
@@ -131,7 +138,9 @@ class ForkedError(RequestError):
     code = "forked"
 
     def __init__(self) -> None:
-        super().__init__("this engine was loaded in a parent process; load it again in the child, or start children by 'spawn'")
+        super().__init__(
+            "this engine was loaded in a parent process; load it again in the child, or start children by 'spawn'"
+        )
 
 
 class ModelError(SelectrieError):
@@ -204,7 +213,9 @@ class NonFiniteLogitsError(ModelError):
 
     def __init__(self, *, row: int, value: float) -> None:
         self.row, self.value = row, value
-        super().__init__(f"the model returned {value} in row {row}; its weights are damaged or the quantisation is broken")
+        super().__init__(
+            f"the model returned {value} in row {row}; its weights are damaged or the quantisation is broken"
+        )
 
 
 class CancelledError(SelectrieError):

@@ -38,7 +38,7 @@ def load(
 
     source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared.
     n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
-    rows a call. n_threads: default one per core. n_gpu_layers: -1 for all. verbose: llama.cpp's own log on stderr.
+    rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all. verbose: llama.cpp's own log on stderr.
 
     Raises `ModelFileError`, `UnsupportedModelError`, `MissingExtraError`, `OptionError`.
     """

@@ -29,7 +29,7 @@ class Search:
     method: "auto" (best_first for large sets where the rule has a bound, else exhaustive), "exhaustive", "best_first".
     k: how many of the best must be certain. stop: "best" (the first k are proved), "mass" (the finished choices hold
     `mass` of the set's probability), "all" (everything scored). budget_nodes: most trie nodes to evaluate; when it is used
-    up the answer is the best so far with `proved=False`. width: nodes per model call of best_first.
+    up the answer is the best so far with `proved=False` (rows of the masked-greedy path come on top). width: nodes per model call of best_first.
     on_progress: called with (nodes evaluated, nodes in all) after each model call, from the model's thread.
     """
 

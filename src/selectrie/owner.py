@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from selectrie.errors import ClosedError, ForkedError
@@ -53,6 +54,7 @@ class Owner:
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closing = False
+        self._users = 0
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
@@ -63,7 +65,7 @@ class Owner:
         with self._wake:
             self._check()
             self._jobs.append(job)
-            self._wake.notify()
+            self._wake.notify_all()
         return Handle(self, job)
 
     def call(self, function: Callable[[], R]) -> R:
@@ -72,8 +74,24 @@ class Owner:
         with self._wake:
             self._check()
             self._calls.append((function, future))
-            self._wake.notify()
+            self._wake.notify_all()
         return future.result()
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Keep the model's memory until the block ends: its tokenizer reads it on the caller's thread.
+
+        Raises `ClosedError` or `ForkedError`. A `close` meanwhile ends waits in the block with `ClosedError`.
+        """
+        with self._wake:
+            self._check()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._wake:
+                self._users -= 1
+                self._wake.notify_all()
 
     def cancel(self, job: Job) -> None:
         """Mark a job as cancelled and stop the decode that may be running for it."""
@@ -81,7 +99,7 @@ class Owner:
         if self._process == os.getpid():
             self._model.interrupt()
             with self._wake:
-                self._wake.notify()
+                self._wake.notify_all()
 
     def close(self) -> None:
         """End all work with `ClosedError`, close the model, end the thread. Closing twice is fine."""
@@ -89,7 +107,7 @@ class Owner:
             return
         with self._wake:
             self._closing = True
-            self._wake.notify()
+            self._wake.notify_all()
         self._model.interrupt()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -135,6 +153,8 @@ class Owner:
             job.future.set_exception(error)
         for _, future in self._calls:
             future.set_exception(error)
+        with self._wake:
+            self._wake.wait_for(lambda: self._users == 0)
         self._model.close()
 
 

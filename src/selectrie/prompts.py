@@ -35,6 +35,8 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     index) or a template that changes what messages say; `TextError` for a lone surrogate; `TokenRangeError`;
     `OptionError` for chat options with a prompt that is no chat.
     """
+    if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
+        raise PromptError(f"a prompt is text, token ids, or messages, not {type(prompt).__name__}")
     if isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)

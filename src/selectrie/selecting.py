@@ -41,6 +41,16 @@ class Asked:
     search: Search = DEFAULT_SEARCH
     prompting: Prompting = DEFAULT_PROMPTING
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.rule, str | Rule) and not callable(self.rule):
+            raise OptionError("rule", self.rule, "a name, a Rule, or a callable")
+        for name, kind in (("search", Search), ("prompting", Prompting)):
+            if not isinstance(getattr(self, name), kind):
+                raise OptionError(name, getattr(self, name), f"a {kind.__name__} record")
+        for name in ("terminator", "following"):
+            if not isinstance(getattr(self, name), str):
+                raise OptionError(name, getattr(self, name), "a str")
+
     def named_rule(self) -> Rule:
         """The named rule; "joint" where a callable scores."""
         if isinstance(self.rule, Rule):
@@ -145,8 +155,8 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Seq
 
 def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
     """The choices as a tuple of str, or `ChoiceError`."""
-    if isinstance(choices, str | bytes):
-        raise ChoiceError(f"choices must be a sequence of str, not one {type(choices).__name__}; put it into a list")
+    if isinstance(choices, str | bytes) or not isinstance(choices, Sequence):
+        raise ChoiceError(f"choices must be a sequence of str, such as a list, not a {type(choices).__name__}")
     texts = tuple(choices)
     for index, text in enumerate(texts):
         if not isinstance(text, str):

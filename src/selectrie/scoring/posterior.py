@@ -71,6 +71,8 @@ def posterior(
     winner = int(np.nanargmax(np.where(np.isnan(scores), -np.inf, scores)))
     others = np.delete(np.arange(len(best)), path_of[winner])
     rival = float(weights[others].max(initial=-np.inf))
+    if upper is not None and not done.all():
+        rival = max(rival, float(best_of_paths(np.where(np.isnan(scores), upper, np.nan), path_of)[~done].max()))
     margin = float(scores[winner]) - rival if rival > -np.inf else (np.inf if scores[winner] > -np.inf else 0.0)
     if not len(others):
         margin = np.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import SupportsFloat, TypeVar
 
 import numpy as np
 
@@ -122,7 +122,7 @@ def score_by(
     rule: Callable[[Record], float], records: Iterable[Record], log_prior: FloatArray | None = None
 ) -> FloatArray:
     """float64[C]: scores by a callable of the caller's, one record a choice; `OptionError` for NaN or +inf."""
-    scores = np.array([float(rule(record)) for record in records], dtype=np.float64)
+    scores = np.array([_number(rule(record), index) for index, record in enumerate(records)], dtype=np.float64)
     wrong = np.flatnonzero(np.isnan(scores) | np.isposinf(scores))
     if len(wrong):
         index = int(wrong[0])
@@ -130,6 +130,12 @@ def score_by(
             "rule", f"{float(scores[index])} for choice {index}", "a callable that returns a number below inf"
         )
     return _with_prior(scores, log_prior)
+
+
+def _number(value: object, index: int) -> float:
+    if not isinstance(value, SupportsFloat):
+        raise OptionError("rule", f"{value!r} for choice {index}", "a callable that returns a number below inf")
+    return float(value)
 
 
 def mean_joint(joints: Sequence[FloatArray]) -> FloatArray:

@@ -175,7 +175,7 @@ def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
 
 def _params(weights: Weights, options: LlamaOptions, size: Size) -> Any:
     params = llama_cpp.llama_context_default_params()
-    threads = options.n_threads or _cores()
+    threads = options.n_threads or (1 if weights.n_parameters < _THREADED_PARAMETERS else _cores())
     params.n_threads = params.n_threads_batch = threads
     borrowed = weights.borrowed
     if borrowed is not None:
@@ -208,6 +208,11 @@ _SHARED_PARAMS = (
     "offload_kqv",
 )
 """What changes a model's numbers or place, and so is taken over from a shared `Llama`."""
+
+
+_THREADED_PARAMETERS = 20_000_000
+"""Weights from which on several threads pay: they wait for each other by spinning after every operation, which takes a
+tiny model longer than the operation, and a hundred times longer beside another busy process."""
 
 
 def _cores() -> int:

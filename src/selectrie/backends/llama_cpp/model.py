@@ -103,7 +103,7 @@ class LlamaModel:
                 build=build(),
                 processor=processor(),
                 precision=self._options.precision.value,
-                n_parameters=int(llama_cpp.llama_model_n_params(self._weights.pointer)),
+                n_parameters=self._weights.n_parameters,
             )
         return self._identity
 

@@ -34,7 +34,7 @@ class LlamaOptions:
 
     n_ctx: tokens held at once; None: the training context, at most 8192, less where memory is short.
     n_batch: most rows a call; less where the rows' logits would take more than 384 MiB.
-    n_threads: None: one per core (of a shared `Llama`: its own). n_gpu_layers: layers put on a GPU, -1 for all.
+    n_threads: None: one per core, and one alone below 20 M weights (of a shared `Llama`: its own). n_gpu_layers: layers put on a GPU, -1 for all.
     precision: see `selectrie.types.Precision`. verbose: show llama.cpp's log on stderr.
     """
 
@@ -75,9 +75,10 @@ class Borrowed:
 
 @dataclass(slots=True)
 class _Users:
-    """How many use the weights, and how their contexts are freed, by address."""
+    """How many use the weights, and how their contexts are freed, by address. freed: the weights are gone."""
 
     count: int = 0
+    freed: bool = False
     frees: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def free_contexts(self) -> None:
@@ -112,6 +113,7 @@ class Weights:
             self._users.frees.pop(address, None)
         self._users.count -= 1
         if self._users.count == 0 and self.borrowed is None:
+            self._users.freed = True
             with log.of_ours(verbose=self.verbose):
                 llama_cpp.llama_model_free(self.pointer)
 
@@ -121,9 +123,23 @@ class Weights:
             raise ClosedError("the Llama object whose weights are shared")
 
     @cached_property
+    def n_parameters(self) -> int:
+        """Number of weights."""
+        return int(llama_cpp.llama_model_n_params(self.pointer))
+
+    @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Its pointers live as long as the weights."""
-        return read_vocabulary(self.pointer)
+        """Its tokenizer reads the weights' memory, and raises `ClosedError` when that is gone."""
+        vocabulary = read_vocabulary(self.pointer)
+        encode = vocabulary.tokenize
+
+        def tokenize(text: bytes, /) -> list[int]:
+            if self._users.freed:
+                raise ClosedError(f"the model {self.name}")
+            self.require_open()
+            return encode(text)
+
+        return replace(vocabulary, tokenize=tokenize)
 
     @cached_property
     def digest(self) -> str:
