@@ -230,7 +230,7 @@ def test_a_model_must_be_named():
     """Without -m the remedy is in the error."""
     result = run("select", "-p", "p", "-c", "a")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error[option]: model=None: expected a GGUF file (-m model.gguf)")
+    assert result.stderr.startswith("error[option]: model is not given; give a GGUF file (-m model.gguf)")
 
 
 def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):

@@ -226,7 +226,13 @@ class Engine:
     def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
         """Prepare all, evaluate all together, settle and answer each."""
         with self._owner.using():
-            questions = [self._prepare(i, request, asked) for i, request in enumerate(requests)]
+            questions = []
+            for i, request in enumerate(requests):
+                try:
+                    questions.append(self._prepare(i, request, asked))
+                except SelectrieError as error:
+                    error.request = i if len(requests) > 1 else None
+                    raise
             tau = self.tolerance
             found = self._evaluate(questions, tau or 0.0)
             return [self._decide(one, tau) for one in found]
@@ -236,11 +242,7 @@ class Engine:
             prompt, choices = request
         except (TypeError, ValueError):
             raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
-        try:
-            return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
-        except SelectrieError as error:
-            error.request = index
-            raise
+        return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
 
     def _evaluate(self, questions: list[Question], tau: float) -> list[_Found]:
         """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
