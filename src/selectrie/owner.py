@@ -123,20 +123,26 @@ class Owner:
             raise ClosedError("the engine")
 
     def _loop(self) -> None:
-        while True:
-            with self._wake:
-                while not (self._closing or self._calls or self._jobs or not self.scheduler.idle):
-                    self._wake.wait()
-                if self._closing:
-                    break
-                calls, self._calls = self._calls, deque()
-                jobs, self._jobs = self._jobs, deque()
-            for function, future in calls:
-                _fulfil(future, function)
-            for job in jobs:
-                self.scheduler.submit(job)
-            self._step()
+        while self._turn():
+            pass
         self._shut()
+
+    def _turn(self) -> bool:
+        """Wait for work and do one step of it; False = closing. Waits with nothing in its frame: what a caller asked for
+        last may hold the engine, which would never be forgotten."""
+        with self._wake:
+            while not (self._closing or self._calls or self._jobs or not self.scheduler.idle):
+                self._wake.wait()
+            if self._closing:
+                return False
+            calls, self._calls = self._calls, deque()
+            jobs, self._jobs = self._jobs, deque()
+        for function, future in calls:
+            _fulfil(future, function)
+        for job in jobs:
+            self.scheduler.submit(job)
+        self._step()
+        return True
 
     def _step(self) -> None:
         """One step; an error nobody foresaw ends the jobs under way instead of the thread."""

@@ -1,0 +1,378 @@
+"""The thread that owns a model: calls from many threads, Ctrl-C, fork, close, and engines that are forgotten."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import pytest
+
+from selectrie import Engine, Search, Selection, load
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.errors import CancelledError, ClosedError
+
+PROMPT = "Once upon a time there was a little girl who"
+SAME = 1e-4
+"""Nats between two layouts of the same request on f32 weights."""
+LONG_S = 60
+"""Seconds after which something that never happens is given up; nothing waits so long when all is well."""
+WORDS = (" went", " had", " was", " liked", " saw", " the", " a big", " red", " dog", " box", " home", " and")
+
+
+@pytest.fixture(scope="module")
+def engine(any_model: Path) -> Iterator[Engine]:
+    with load(any_model, n_threads=1, n_ctx=256) as opened:
+        yield opened
+
+
+def requests(n: int) -> list[tuple[str, list[str]]]:
+    rng = np.random.default_rng(5)
+    return [
+        (
+            PROMPT + "".join(rng.choice(WORDS, int(rng.integers(0, 6)))),
+            ["".join(rng.choice(WORDS, int(rng.integers(1, 4)))) for _ in range(int(rng.integers(2, 9)))],
+        )
+        for _ in range(n)
+    ]
+
+
+def ask(engine: Engine, request: tuple[str, list[str]]) -> Selection:
+    prompt, choices = request
+    return engine.select(prompt, choices, terminator="eog", search=Search(method="exhaustive"))
+
+
+def assert_same(answers: list[Selection], expected: list[Selection]) -> None:
+    for answer, other in zip(answers, expected, strict=True):
+        np.testing.assert_allclose(answer.choices.logp, other.choices.logp, rtol=0, atol=SAME)
+        assert answer.index == other.index
+
+
+# Many callers
+
+
+def test_calls_from_many_threads_equal_calls_one_by_one(engine):
+    """Eight threads at once, twenty-four requests: every caller gets the answer to its own."""
+    asked = requests(24)
+    expected = [ask(engine, request) for request in asked]
+    engine.trim()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda request: ask(engine, request), asked))
+    assert_same(answers, expected)
+    with pytest.raises(AssertionError):
+        assert_same(answers, expected[1:] + expected[:1])
+
+
+def test_many_requests_in_one_call_equal_single_ones(engine):
+    """`select_many` shares calls and prefixes and moves no number; results come in order."""
+    asked = requests(16)
+    expected = [ask(engine, request) for request in asked]
+    engine.trim()
+    answers = engine.select_many(asked, terminator="eog", search=Search(method="exhaustive"))
+    assert_same(answers, expected)
+    engine.trim()
+    calls = sum(ask(engine, request).cost.model_calls for request in asked)
+    engine.trim()
+    together = engine.select_many(asked, terminator="eog", search=Search(method="exhaustive"))
+    assert max(answer.cost.model_calls for answer in together) < calls / 2
+
+
+def test_a_caller_that_fails_harms_no_other(engine):
+    """While some requests are refused and some callbacks raise, others are answered."""
+    asked = requests(12)
+    expected = [ask(engine, request) for request in asked]
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    def use(i: int) -> Selection | str:
+        prompt, choices = asked[i // 2]
+        if i % 2 == 0:
+            return ask(engine, asked[i // 2])
+        try:
+            engine.select(prompt, choices, terminator="eog", search=Search(method="exhaustive", on_progress=fail))
+        except ZeroDivisionError:
+            return "refused"
+        return "answered"
+
+    with ThreadPoolExecutor(6) as pool:
+        results = list(pool.map(use, range(24)))
+    assert_same([r for r in results if not isinstance(r, str)], expected)
+    assert set(results[1::2]) == {"refused"}
+
+
+# Ctrl-C
+
+
+@final
+class Interrupter:
+    """Sends SIGINT to the thread that made it, out of a graph node of a decode that then waits to be told to stop.
+
+    after: which graph node, counted from when `n_jobs` tasks are under way.
+    """
+
+    def __init__(self, engine: Engine, after: int, n_jobs: int = 1) -> None:
+        self.engine, self.left, self.n_jobs = engine, after, n_jobs
+        self.was_stopped = False
+        self._target = threading.get_ident()
+        self._pause = threading.Event()
+
+    def __enter__(self) -> Interrupter:
+        self.engine._owner.call(lambda: self.engine._model.set_abort_callback(self.node))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine._owner.call(lambda: self.engine._model.set_abort_callback(None))
+
+    def node(self) -> bool:
+        if len(self.engine._owner.scheduler._active) < self.n_jobs:
+            return False
+        self.left -= 1
+        if self.left == 0:
+            signal.pthread_kill(self._target, signal.SIGINT)
+            flag = self.engine._model._context.stop
+            self.was_stopped = wait_until(lambda: flag.is_set)
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Look every millisecond; False where it did not come true in time."""
+    pause = threading.Event()
+    return any(condition() or pause.wait(0.001) for _ in range(LONG_S * 1000))
+
+
+LONG = (PROMPT + " lived" * 60, [" in a house", " in a big red box", " in the sea"])
+
+
+@pytest.mark.parametrize("after", [1, 40, 200])
+def test_ctrl_c_stops_the_running_decode_and_the_engine_goes_on(engine, after):
+    """KeyboardInterrupt reaches the caller, the decode under way is told to stop, later answers are those of before."""
+    asked = requests(4)
+    expected = [ask(engine, request) for request in asked]
+    engine.trim()
+    with Interrupter(engine, after) as interrupter, pytest.raises(KeyboardInterrupt):
+        ask(engine, LONG)
+    assert interrupter.was_stopped
+    assert_same([ask(engine, request) for request in asked], expected)
+
+
+def test_ctrl_c_of_one_caller_stops_no_other(engine):
+    """A decode that four callers share is stopped, and made again for the three that still wait."""
+    asked = requests(3)
+    expected = [ask(engine, request) for request in asked]
+    engine.trim()
+    owner, gate = engine._owner, threading.Event()
+    with Interrupter(engine, 5, n_jobs=4) as interrupter, ThreadPoolExecutor(5) as pool:
+        pool.submit(lambda: owner.call(lambda: gate.wait(LONG_S)))
+        others = [pool.submit(ask, engine, request) for request in asked]
+        pool.submit(lambda: wait_until(lambda: len(owner._jobs) == 4) and gate.set())
+        with pytest.raises(KeyboardInterrupt):
+            ask(engine, LONG)
+        assert_same([other.result(LONG_S) for other in others], expected)
+    assert interrupter.was_stopped
+
+
+def test_a_cancelled_task_says_so(engine):
+    """Cancelling is an answer to whoever waits for it, not a hang."""
+    from selectrie.selecting import Asked, prepare
+    from selectrie.tasks.score import ScoreTask
+
+    question = prepare(engine.vocabulary, engine._model.limits, PROMPT, [" a b c", " the d"], Asked())
+    gate = threading.Event()
+    holding = ThreadPoolExecutor(1)
+    held = holding.submit(lambda: engine._owner.call(lambda: gate.wait(LONG_S)))
+    handle = engine._owner.submit(ScoreTask(question.encoded.context, question.trie, question.needs))
+    handle.cancel()
+    gate.set()
+    with pytest.raises(CancelledError, match="cancelled"):
+        handle.result()
+    assert held.result(LONG_S)
+    holding.shutdown()
+
+
+# Close, forget, fork
+
+
+def test_closing_ends_what_is_under_way(any_model):
+    """Callers that wait hear that the engine was closed; the thread ends; closing twice is fine."""
+    engine = load(any_model, n_threads=1, n_ctx=256)
+    ask(engine, requests(1)[0])
+    started, go_on = threading.Event(), threading.Event()
+
+    def callback() -> bool:
+        started.set()
+        go_on.wait(LONG_S)
+        return False
+
+    engine.trim()
+    engine._owner.call(lambda: engine._model.set_abort_callback(callback))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(ask, engine, request) for request in requests(2)]
+        assert started.wait(LONG_S)
+        closing = threading.Thread(target=engine.close)
+        closing.start()
+        assert wait_until(lambda: engine._owner.closed)
+        go_on.set()
+        for one in waiting:
+            with pytest.raises(ClosedError, match="closed"):
+                one.result(LONG_S)
+        closing.join(LONG_S)
+    assert not engine._owner._thread.is_alive()
+    engine.close()
+
+
+def near_tie(engine: Engine) -> None:
+    choices = [" a", " the"]
+    alone = engine.select(PROMPT, choices).choices.logp
+    tied = engine.select(PROMPT, choices, prior=np.exp(alone.min() - alone).tolist())
+    assert tied.certificate.n_settled == 2
+
+
+LAST_USES = {
+    "none": lambda engine: None,
+    "its self-check": lambda engine: engine.tolerance,
+    "an answer": lambda engine: ask(engine, (PROMPT, [" a", " the dog"])),
+    "a text's score": lambda engine: engine.score(PROMPT, " a"),
+    "settling": near_tie,
+    "trimming": lambda engine: engine.trim(),
+}
+
+
+@pytest.mark.parametrize("last", LAST_USES)
+def test_a_forgotten_engine_ends_its_thread(tiny_model, monkeypatch, last):
+    """No `close`, no `with`: whatever it did last, when the last reference goes, so do the thread and the weights."""
+    monkeypatch.setattr("selectrie.selfcheck.MOST_ROUNDS", 1)
+    engine = Engine(open_model(tiny_model("f32"), LlamaOptions(n_ctx=64, n_threads=1)))
+    LAST_USES[last](engine)
+    thread, known = engine._owner._thread, weakref.ref(engine)
+    del engine
+    gc.collect()
+    assert known() is None
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+
+
+FORK = """
+import os, sys, selectrie
+engine = selectrie.load(sys.argv[1], n_threads=1, n_ctx=64)
+before = engine.select("Once upon", [" a", " the dog"])
+child = os.fork()
+if child == 0:
+    for use in (lambda: engine.select("Once", [" a"]), engine.trim, lambda: engine.score("Once", " a")):
+        try:
+            use()
+        except selectrie.errors.ForkedError as error:
+            print(error.code, flush=True)
+    engine.close()
+    sys.exit(7)
+_, status = os.waitpid(child, 0)
+again = engine.select("Once upon", [" a", " the dog"])
+print(os.waitstatus_to_exitcode(status), again.choices == before.choices)
+engine.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_is_refused_and_leaves_its_parent_alone(any_model):
+    """The child hears `ForkedError` each time and ends; the parent's engine gives the same bits as before."""
+    ran = run(FORK, any_model)
+    assert ran.stdout.split() == ["forked", "forked", "forked", "7", "True"], ran.stderr
+
+
+CTRL_C = """
+import os, signal, sys, threading, selectrie
+engine = selectrie.load(sys.argv[1], n_threads=1, n_ctx=512)
+engine.tolerance
+prompt = "Once upon a time there was a dog. " * 40
+once = []
+def progress(done, total):
+    if not once:
+        once.append(os.kill(os.getpid(), signal.SIGINT))
+choices = [f" {a} {b}" for a in ("the", "a", "my", "his") for b in ("dog", "cat", "box", "red house", "big tree")]
+try:
+    engine.select(prompt, choices, prompting=selectrie.Prompting(truncate="left"), search=selectrie.Search(on_progress=progress))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print(engine.select("Once upon", [" a", " the dog"]).text, flush=True)
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_an_interrupted_process_ends_without_a_hang(any_model):
+    """Ctrl-C once: caught, and the next request is answered; once more: the process ends as Python does, with no close."""
+    ran = run(CTRL_C, any_model)
+    assert ran.stdout.splitlines() == ["interrupted", " a"], ran.stderr
+    assert ran.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in ran.stderr
+
+
+def run(script: str, model: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return subprocess.run(
+        [sys.executable, "-c", script, str(model)],
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+        env=environment,
+    )
+
+
+# Memory
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def grown_bytes(engine: Engine, first: int, last: int) -> int:
+    """Growth of resident memory from the `first` to the `last` select of different prompts and sets."""
+    rng = np.random.default_rng(11)
+    start = 0
+    for i in range(last):
+        if i == first:
+            gc.collect()
+            start = resident_bytes()
+        prompt = "".join(rng.choice(WORDS, 12))
+        ask(engine, (prompt, ["".join(rng.choice(WORDS, 2)) for _ in range(4)]))
+    gc.collect()
+    return resident_bytes() - start
+
+
+ON_LINUX = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+
+
+@ON_LINUX
+def test_memory_settles(engine):
+    """Rough sanity: a hundred selects after a hundred others take less than 5 MB."""
+    assert grown_bytes(engine, 100, 200) < 5e6
+
+
+@ON_LINUX
+@pytest.mark.long
+def test_memory_stays_flat_over_a_thousand_selects(engine):
+    """Less than 5 MB from select 100 to select 1 000."""
+    assert grown_bytes(engine, 100, 1000) < 5e6
+
+
+@pytest.mark.long
+def test_engines_come_and_go_without_a_trace(tiny_model: Callable[..., Path]):
+    """Fifty engines opened, used and forgotten leave neither threads nor memory."""
+    path = tiny_model("f32")
+    for i in range(60):
+        if i == 10:
+            gc.collect()
+            start, threads = resident_bytes(), threading.active_count()
+        ask(load(path, n_threads=1, n_ctx=64), (PROMPT, [" a", " the dog"]))
+    gc.collect()
+    assert threading.active_count() <= threads + 1
+    assert resident_bytes() - start < 20e6
