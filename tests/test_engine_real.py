@@ -188,8 +188,9 @@ def test_scoring_a_text_equals_choosing_it(stories):
 
 
 @pytest.mark.parametrize("name", ["unless-continued", "a trailing space", "pmi"])
-def test_the_same_request_on_a_fresh_engine_has_the_same_bits(pair, name):
+def test_the_same_request_on_a_fresh_engine_has_the_same_bits(pair, monkeypatch, name):
     """Three engines: one that makes its self-check first, one that is given it, one that was busy and trimmed."""
+    monkeypatch.setattr("selectrie.selfcheck.MOST_ROUNDS", 2)
     case = CASES[name]
     path = pair.plain.path
     with Engine(open_model(path, LlamaOptions(n_ctx=256, n_threads=1))) as checks:
@@ -279,6 +280,10 @@ def test_the_tolerance_test_can_fail(sized):
 # Decisions that do not depend on the rest of the set
 
 
+SEED_THAT_MOVES = 3
+"""Of random weights whose rows move with layout in q8_0 too: in a tiny model that takes an activation at a bucket's edge."""
+
+
 @dataclass(frozen=True)
 class Planted:
     """Choices that priors bring within a hair of each other, and the requests in which they must rank the same.
@@ -332,10 +337,8 @@ def raw_order(selection: Selection, texts: list[str]) -> list[str]:
 def test_near_ties_rank_the_same_in_every_set(tiny_model, quantisation, terminator):
     """Winner and first three, with five choices tied to within what layout moves: any set, order, search and cache."""
     rng = np.random.default_rng(7)
-    with (
-        load(tiny_model(quantisation), n_threads=1, n_ctx=512) as engine,
-        load(tiny_model(quantisation), n_threads=1, n_ctx=64, n_batch=16) as narrow,
-    ):
+    path = tiny_model(quantisation, seed=SEED_THAT_MOVES)
+    with load(path, n_threads=1, n_ctx=512) as engine, load(path, n_threads=1, n_ctx=64, n_batch=16) as narrow:
         planted = Planted.after(engine, PROMPT, terminator, rng)
         answers = decisions(engine, planted, terminator, rng, 6) + decisions(narrow, planted, terminator, rng, 3)
     assert all(answer.certificate.settled for answer in answers)

@@ -24,7 +24,7 @@ from selectrie.errors import CancelledError, ClosedError
 PROMPT = "Once upon a time there was a little girl who"
 SAME = 1e-4
 """Nats between two layouts of the same request on f32 weights."""
-LONG_S = 60
+LONG_S = 20
 """Seconds after which something that never happens is given up; nothing waits so long when all is well."""
 WORDS = (" went", " had", " was", " liked", " saw", " the", " a big", " red", " dog", " box", " home", " and")
 
@@ -138,6 +138,9 @@ class Interrupter:
             return False
         self.left -= 1
         if self.left == 0:
+            # CPython cannot wake a thread whose signal comes between its last check and its wait: let it wait first.
+            wait_until(lambda: sys._current_frames()[self._target].f_code.co_name == "wait")
+            self._pause.wait(0.02)
             signal.pthread_kill(self._target, signal.SIGINT)
             flag = self.engine._model._context.stop
             self.was_stopped = wait_until(lambda: flag.is_set)

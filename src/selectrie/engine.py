@@ -249,8 +249,10 @@ class Engine:
         handles: list[Handle[Any]] = []
 
         def submit(task: ScoreTask | BestFirst, question: Question | None = None) -> Handle[Any]:
-            handles.append(self._owner.submit(task, _reporter(task, question)))
-            return handles[-1]
+            handle = self._owner.handle(task, _reporter(task, question))
+            handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
+            handle.start()
+            return handle
 
         try:
             baselines = [[submit(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]

@@ -25,6 +25,10 @@ class Handle(Generic[R]):
     def __init__(self, owner: Owner, job: Job) -> None:
         self._owner, self._job = owner, job
 
+    def start(self) -> None:
+        """Queue the task. A handle made before it is queued can be cancelled whenever Ctrl-C comes."""
+        self._owner.queue(self._job)
+
     def result(self) -> R:
         """Wait for the answer. Ctrl-C cancels the task, in the middle of a decode too, and is raised again."""
         try:
@@ -59,14 +63,26 @@ class Owner:
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
 
+    def handle(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
+        """A task that is not queued yet; `on_step` is called on the model's thread after each of its model calls."""
+        return Handle(self, Job(task, on_step))
+
     def submit(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task; `on_step` is called on the model's thread after each of its model calls."""
-        job = Job(task, on_step)
+        """Queue a task."""
+        handle = self.handle(task, on_step)
+        try:
+            handle.start()
+        except BaseException:
+            handle.cancel()
+            raise
+        return handle
+
+    def queue(self, job: Job) -> None:
+        """Let the model's thread work at a job. Raises `ClosedError` or `ForkedError`."""
         with self._wake:
             self._check()
             self._jobs.append(job)
             self._wake.notify_all()
-        return Handle(self, job)
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread, between two steps, and return what it returns."""
