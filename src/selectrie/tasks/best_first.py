@@ -207,6 +207,7 @@ class BestFirst:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)
+        self._standings.refresh(self._owner, self._prefix)  # also before the last ask: `result` reads what it leaves
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         room = replace(room, rows=min(room.rows, max(left, 1)))
@@ -214,7 +215,6 @@ class BestFirst:
             self._end_waves()
             return self._ask_best(required, np.inf, room)
         while left > 0:
-            self._standings.refresh(self._owner, self._prefix)
             at_least = self._at_least()
             required, refining = self._required(), self._refining(at_least)
             goes_on = self._goes_on(at_least) or bool(refining)
@@ -271,7 +271,7 @@ class BestFirst:
             own = np.flatnonzero(waits) + start
             own = own[np.argsort(-self._prefix[own], kind="stable")]
             lighter = np.logaddexp.accumulate(self._prefix[own][::-1])[::-1]  # each with all lighter ones
-            enough = contender.logp_lower + self._standings.log_heal + np.log(RESOLVED / 2)
+            enough = contender.logp_lower + np.log(RESOLVED / 2)
             nodes += own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
         return nodes[: 4 * self._width]
 
@@ -400,17 +400,17 @@ class BestFirst:
         if not self._finished:
             raise ProtocolError("no result before ask returned None")
         nodes = self._open_nodes()
-        best_open = float(self._upper(nodes).max(initial=-np.inf)) if self._unhealed is None else np.inf
-        proved, gap = self._standings.proves(best_open, ROUNDING)
+        proved, gap = self._standings.proves(float(self._upper(nodes).max(initial=-np.inf)), ROUNDING)
         count = self._bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
-        mass = np.append(self._prefix[nodes] + np.log(np.maximum(count, 1)) - self._log_heal(), -np.inf)
+        mass = self._prefix[nodes] + np.log(np.maximum(count, 1))
         mass = np.append(mass, [c.logp_upper for c in self._standings.unresolved()])
+        log_heal = self._log_heal()
         return SearchOutcome(
             evaluation=self._reader.evaluation(),
             proved=proved,
             bound_gap=gap,
-            open_mass=float(numerics.exp(np.array(numerics.logsumexp(mass)))),
-            log_open=self._log_open(),
+            open_mass=float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal))),
+            log_open=self._log_open() - (log_heal - self._standings.log_heal),  # what no bound is without yet
             n_evaluated=self._reader.n_evaluated,
             n_needed=self._n_needed,
             n_repeated=self._live.repeated + self._n_repeated,

@@ -15,7 +15,8 @@ from selectrie.types import NO_NODE, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An end whose row is known but whose terminator is not: bounds on its score, and on its log-probability."""
+    """An end whose row is known but whose terminator is not: bounds on its score, and on its log-probability with the
+    healed bytes in it."""
 
     node: int
     path: int
@@ -35,6 +36,7 @@ class Standings:
     q of an end, the probability that it is not continued to a longer one, is a sum over the inner nodes it owns (those
     below it with no end between): each adds its rest when its row is known, and up to its whole mass while it is open.
     prefix: float64[N], live view of the log-probabilities of prefixes, NaN where unknown. owner: int32[N].
+    log_heal: log-probability of the healed bytes where it moves the order of scores, else 0; every score is without it.
     """
 
     def __init__(self, trie: TokenTrie, objective: Objective, reader: TrieReader, k: int) -> None:
@@ -81,9 +83,9 @@ class Standings:
                 self.contenders.pop(end, None)
                 self.finish(np.array([path], dtype=np.int32), np.array([min(low, float(prefix[end]))]))
                 continue
-            bounds = np.array([min(low, high), high]) - self.log_heal
-            lower, upper = self._objective.score(np.array([path, path]), bounds).tolist()
-            self.contenders[end] = Contender(end, path, lower, upper, float(bounds[0]), float(bounds[1]))
+            low = min(low, high)
+            lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
+            self.contenders[end] = Contender(end, path, lower, upper, low, high)
         self._dirty.clear()
 
     def threshold(self) -> tuple[float, float]:
@@ -109,6 +111,7 @@ class Standings:
     def proves(self, best_open: float, margin: float) -> tuple[bool, float]:
         """Whether no path outside the first k can be among them, nor their order change; and the k-th less the best open.
 
+        One among the first k that is not resolved proves nothing: it has no value to be ranked by.
         best_open: bound on every path not seen yet.
         """
         kth, _ = self.threshold()
@@ -118,7 +121,7 @@ class Standings:
         outside = [c.upper for c in ranked if c not in inside]
         best_open = max([best_open, *outside])
         spans = sorted([(c.lower, c.upper) for c in inside] + [(score, score) for score, _ in self._top])
-        ordered = not any(_overlaps(c, spans, margin) for c in inside if not c.is_exact)
+        ordered = all(c.is_exact or (_is_resolved(c) and not _overlaps(c, spans, margin)) for c in inside)
         gap = np.inf if best_open == -np.inf else kth - best_open
         return ordered and (best_open == -np.inf or best_open + margin < kth), float(gap)
 
@@ -133,7 +136,8 @@ class Standings:
 
 
 def _is_resolved(contender: Contender) -> bool:
-    return contender.logp_upper - contender.logp_lower <= RESOLVED
+    """Its value can be told, by `path_scores` too, which adds the same terms up in another order (1e-13 nats)."""
+    return contender.logp_upper - contender.logp_lower <= RESOLVED * (1 - 1e-6)
 
 
 def _overlaps(contender: Contender, spans: list[tuple[float, float]], margin: float) -> bool:
