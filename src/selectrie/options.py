@@ -1,8 +1,12 @@
-"""Options of a request, as frozen records: what a dozen keyword arguments would be otherwise."""
+"""Options of a request, as frozen records: what a dozen keyword arguments would be otherwise.
+
+Every record checks each field's type and value when it is made and raises `OptionError`: true and false are no numbers,
+NaN is no probability, one text is no list of texts. Records compare by value and can be hashed, copied and pickled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -10,16 +14,46 @@ from typing import Any
 from selectrie.errors import OptionError
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise `OptionError` unless value is one of those allowed."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise OptionError(name, value, "one of " + ", ".join(repr(a) for a in allowed))
 
 
-def at_least(name: str, value: int | None, least: int) -> None:
-    """Raise `OptionError` unless value is None or an integer not below `least`."""
-    if value is not None and (type(value) is not int or value < least):
+def at_least(name: str, value: object, least: int, *, optional: bool = True) -> None:
+    """Raise `OptionError` unless value is an integer not below `least`, or None where it is optional."""
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise OptionError(name, value, f"a whole number of at least {least}")
+
+
+def text(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise `OptionError` unless value is a str, or None where it is optional."""
+    if not isinstance(value, str) and not (optional and value is None):
+        raise OptionError(name, value, "a str or None" if optional else "a str")
+
+
+def probability(name: str, value: object) -> None:
+    """Raise `OptionError` unless value is a number above 0 and not above 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise OptionError(name, value, "a probability in (0, 1]")
+
+
+def texts(name: str, value: object) -> tuple[str, ...]:
+    """The texts of a list, a tuple or another sequence; `OptionError` where it is none, or one text itself."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        raise OptionError(name, value, "a list or tuple of texts, each a str")
+    for place, one in enumerate(value):
+        text(f"{name}[{place}]", one)
+    return tuple(value)
+
+
+def named(name: str, value: object) -> Mapping[str, Any]:
+    """A read-only copy of a mapping from names to values; `OptionError` where it is none."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise OptionError(name, value, "a mapping from names to values")
+    return MappingProxyType(dict(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +78,12 @@ class Search:
     def __post_init__(self) -> None:
         one_of("method", self.method, ("auto", "exhaustive", "best_first"))
         one_of("stop", self.stop, ("best", "mass", "all"))
-        at_least("k", self.k, 1)
+        at_least("k", self.k, 1, optional=False)
         at_least("budget_nodes", self.budget_nodes, 1)
-        at_least("width", self.width, 1)
-        if not 0 < self.mass <= 1:
-            raise OptionError("mass", self.mass, "a probability in (0, 1]")
+        at_least("width", self.width, 1, optional=False)
+        probability("mass", self.mass)
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise OptionError("on_progress", self.on_progress, "a callable of two numbers, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +92,8 @@ class Prompting:
 
     boundary: "heal", "split" or "harness" (`boundary`). delimiter: text put before every choice. truncate: "error", or
     "left" to drop the oldest prompt tokens. system: a system message before the prompt (the model's chat template is used).
-    assistant_prefix: text the assistant turn begins with. template_args: passed to the chat template (`enable_thinking=False`).
+    assistant_prefix: text the assistant turn begins with. template_args: passed to the chat template
+    (`{"enable_thinking": False}`), by name; the mapping is copied, and left out of the hash, for its values may be lists.
     parse_special: read control tokens such as `<|im_end|>` in a plain-text prompt as such (never in choices).
     """
 
@@ -66,12 +102,23 @@ class Prompting:
     truncate: str = "error"
     system: str | None = None
     assistant_prefix: str = ""
-    template_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    template_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     parse_special: bool = False
 
     def __post_init__(self) -> None:
         one_of("boundary", self.boundary, ("heal", "split", "harness"))
         one_of("truncate", self.truncate, ("error", "left"))
+        text("delimiter", self.delimiter)
+        text("system", self.system, optional=True)
+        text("assistant_prefix", self.assistant_prefix)
+        if type(self.parse_special) is not bool:
+            raise OptionError("parse_special", self.parse_special, "True or False")
+        object.__setattr__(self, "template_args", named("template_args", self.template_args))
+
+    def __reduce__(self) -> tuple[type[Prompting], tuple[object, ...]]:
+        """Copied and pickled by its fields, since a `MappingProxyType` cannot be."""
+        own = (self.boundary, self.delimiter, self.truncate, self.system, self.assistant_prefix)
+        return Prompting, (*own, dict(self.template_args), self.parse_special)
 
 
 DEFAULT_SEARCH = Search()
@@ -87,16 +134,19 @@ class Rule:
 
     joint: sum of log-probabilities. token_mean, char_mean, byte_mean: divided by path tokens, characters, UTF-8 bytes.
     pmi: minus the joint of the same tokens after `premise` (None: the BOS token, EOS where there is none).
-    calibrated: minus the mean joint of the same tokens after each of `content_free`.
+    calibrated: minus the mean joint of the same tokens after each of `content_free`, a list or tuple of prompts.
     batch: minus the mean joint of the choice over all prompts of one `select_many`.
     """
 
     name: str = "joint"
     premise: str | None = None
-    content_free: tuple[str, ...] = ()
+    content_free: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         one_of("rule", self.name, RULES)
+        text("premise", self.premise, optional=True)
+        # A tuple: a list would change under the record, and has no hash.
+        object.__setattr__(self, "content_free", texts("content_free", self.content_free))
         if self.name == "calibrated" and not self.content_free:
             raise OptionError(
                 "content_free", self.content_free, "at least one content-free prompt for rule 'calibrated'"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from numbers import Real
 from typing import SupportsFloat, TypeVar
 
 import numpy as np
@@ -54,15 +56,16 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
     """float64[C]: log of the prior of each choice, -inf where 0 (the choice is excluded); None where none is given.
 
     prior: weights by choice, or C weights in order; finite, not negative, not all 0; they need not sum to one, for a
-    common factor moves no decision. Raises `ChoiceError` for a weight that is none of this, an unknown or missing
-    choice, a wrong count, or equal choices with different weights.
+    common factor moves no decision. Raises `OptionError` for what holds no weights in order (a text, a set, a number),
+    `ChoiceError` for a weight that is no such number (true and false are none, nor is a text of digits), an unknown or
+    missing choice, a wrong count, or equal choices with different weights.
     """
     if prior is None:
         return None
-    given = _prior_by_name(prior, choices) if isinstance(prior, Mapping) else list(prior)
+    given = _prior_by_name(prior, choices) if isinstance(prior, Mapping) else _prior_in_order(prior)
     if len(given) != len(choices):
         raise ChoiceError(f"the prior has {len(given)} weights for {len(choices)} choices")
-    weights = np.asarray(given, dtype=np.float64)
+    weights = np.array([_weight(value) for value in given], dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if len(wrong):
         index = int(wrong[0])
@@ -79,7 +82,25 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
         return np.asarray(np.log(weights), dtype=np.float64)
 
 
-def _prior_by_name(prior: Mapping[str, float], choices: Sequence[str]) -> list[float]:
+def _prior_in_order(prior: object) -> list[object]:
+    if isinstance(prior, np.ndarray):
+        return list(prior) if prior.ndim else [prior]
+    if not isinstance(prior, Iterable) or isinstance(prior, str | bytes | bytearray | AbstractSet):
+        raise OptionError("prior", prior, "weights by choice (a mapping), or one weight for each choice in order")
+    return list(prior)
+
+
+def _weight(value: object) -> float:
+    """The number, or NaN where it is none: true and false, texts, None, arrays."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return np.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond 1e308
+        return np.inf
+
+
+def _prior_by_name(prior: Mapping[str, float], choices: Sequence[str]) -> list[object]:
     known = set(choices)
     unknown = next((key for key in prior if key not in known), None)
     if unknown is not None:
