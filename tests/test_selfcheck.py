@@ -12,7 +12,7 @@ from selectrie.selfcheck import LEAST_MOVE, MARGIN, self_check
 @pytest.mark.parametrize("shape", ["tiny", "sliding-window", "recurrent", "hybrid"])
 def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, size):
     """However few nodes, rows and states there are, the check fits, leaves the model empty, and finds f32 to move little."""
-    monkeypatch.setattr("selectrie.selfcheck.MOST_ROUNDS", 2)
+    monkeypatch.setattr("selectrie.selfcheck.MOST_ROWS", 80)
     n_ctx, n_batch = size
     with open_model(tiny_model("f32", shape=shape), LlamaOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=1)) as model:
         check = self_check(model)

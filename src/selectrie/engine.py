@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from selectrie import scoring, selecting
-from selectrie.errors import OptionError, SelectrieError
+from selectrie.errors import DecodeInterrupted, ModelError, OptionError, SelectrieError
 from selectrie.model import Model
 from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, Prompting, Rule, Search
 from selectrie.owner import Handle, Owner
@@ -24,6 +25,8 @@ from selectrie.tasks.best_first import BestFirst, SearchOutcome
 from selectrie.tasks.score import ScoreTask
 from selectrie.types import FloatArray, IntArray, Precision
 from selectrie.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
 
 PLAN_NODES = 200
 """Trie nodes that a `TokenPlan` shows."""
@@ -53,7 +56,7 @@ class Engine:
         self._model = model
         self._check = check
         self._on_check = on_check
-        if check is not None:
+        if check is not None and check.granule <= model.limits.rows_per_call:
             model.granule = check.granule
         self._owner = Owner(model)
         self._finalizer = weakref.finalize(self, self._owner.close)
@@ -85,11 +88,16 @@ class Engine:
         """Nats a row by which layout can move a log-probability; None in `fast` precision, where it is not measured."""
         if self._model.identity.precision != Precision.EXACT.value:
             return None
+        check = self._check if self._check is not None else self._owner.call(self._make_check)
+        return check.tolerance
+
+    def _make_check(self) -> SelfCheck:
+        """The self-check, on the model's thread, where a second caller finds that of the first."""
         if self._check is None:
-            self._check = self._owner.call(lambda: self_check(self._model))
+            self._check = self_check(self._model)
             if self._on_check is not None:
                 self._on_check(self._check)
-        return self._check.tolerance
+        return self._check
 
     def trim(self) -> None:
         """Drop every cached prompt and row."""
@@ -171,15 +179,16 @@ class Engine:
         handle = self._owner.submit(ScoreTask(question.encoded.context, question.trie, question.needs))
         evaluation = handle.result()
         scored = selecting.score(question, evaluation, None)
-        tokens = question.trie.token[1:]
+        first = int(question.encoded.first_scored[0])
+        tokens = question.trie.token[1 + first :]
         return TextScore(
             text=text,
             logp=float(scored.logp[0]),
             tokens=tuple(
                 question.token_score(int(token), float(logp))
-                for token, logp in zip(tokens, evaluation.edge_logp[1:], strict=True)
+                for token, logp in zip(tokens, evaluation.edge_logp[1 + first :], strict=True)
             ),
-            is_greedy=bool((evaluation.best_token[:-1] == tokens).all()),
+            is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
             healed=question.encoded.healed,
             log_heal=scored.log_heal,
             heal_gap=scored.heal_gap,
@@ -226,23 +235,22 @@ class Engine:
     def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
         """Prepare all, evaluate all together, settle and answer each."""
         with self._owner.using():
-            questions = []
-            for i, request in enumerate(requests):
-                try:
-                    questions.append(self._prepare(i, request, asked))
-                except SelectrieError as error:
-                    error.request = i if len(requests) > 1 else None
-                    raise
+            questions = [self._prepare(i, request, asked, of=len(requests)) for i, request in enumerate(requests)]
+            _check_batch(questions)
             tau = self.tolerance
             found = self._evaluate(questions, tau or 0.0)
             return [self._decide(one, tau) for one in found]
 
-    def _prepare(self, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked) -> Question:
+    def _prepare(self, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked, *, of: int) -> Question:
         try:
             prompt, choices = request
         except (TypeError, ValueError):
             raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
-        return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+        try:
+            return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+        except SelectrieError as error:
+            error.request = index if of > 1 else None
+            raise
 
     def _evaluate(self, questions: list[Question], tau: float) -> list[_Found]:
         """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
@@ -298,20 +306,27 @@ class Engine:
         finalists, settled = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
         if not len(finalists) or not settled:
             return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
-        paths = question.trie.path_of[finalists]
         contexts = (question.encoded.context, *question.premises)
-        answers = self._owner.call(lambda: [settle(self._model, question, context, paths) for context in contexts])
+        try:
+            answers = self._owner.call(
+                lambda: [settle(self._model, question, context, finalists) for context in contexts]
+            )
+        except DecodeInterrupted:
+            raise
+        except ModelError as error:  # no memory for a second context, say: the answer stands, not settled
+            logger.debug("%d near ties are not settled: %s", len(finalists), error)
+            return scored, finding
         values = [value for value, _ in answers if value is not None]
         finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
         if len(values) < len(contexts):
             return scored, finding
         baseline = found.baseline
         if baseline is not None:
-            baseline = _replaced(baseline, question, paths, np.mean(np.stack(values[1:]), axis=0))
-        scored = replace(scored, logp=_replaced(scored.logp, question, paths, values[0]))
+            baseline = _replaced(baseline, question, finalists, np.mean(np.stack(values[1:]), axis=0))
+        scored = replace(scored, logp=_replaced(scored.logp, question, finalists, values[0]))
         scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
         scored = selecting.rescore(question, found.evaluation, scored, baseline)
-        certificate = replace(finding.certificate, settled=True, n_settled=len(paths))
+        certificate = replace(finding.certificate, settled=True, n_settled=len(finalists))
         return scored, replace(finding, certificate=certificate)
 
 
@@ -361,25 +376,31 @@ def _searched(handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Fi
     return outcome.evaluation, Finding(certificate, handle.cost, outcome.log_open)
 
 
+def _check_batch(questions: list[Question]) -> None:
+    """All requests have one rule, so one look at it is enough."""
+    for i, question in enumerate(questions):
+        if question.rule.name == "batch" and question.texts != questions[0].texts:
+            error = OptionError("rule", "batch", "the same choices in every request of the batch")
+            error.request = i
+            raise error
+
+
 def _with_batch_means(found: list[_Found]) -> list[_Found]:
     """Baselines of rule "batch": the mean joint of each choice over all prompts."""
-    batch = [one for one in found if one.question.rule.name == "batch" and one.question.custom is None]
+    batch = [one for one in found if one.question.rule.name == "batch"]
     if not batch:
         return found
-    texts = batch[0].question.texts
-    for one in batch:
-        if one.question.texts != texts:
-            raise OptionError("rule", "batch", "the same choices in every request of the batch")
     mean = scoring.mean_joint([selecting.joints(one.question, one.evaluation) for one in batch])
     return [replace(one, baseline=mean) for one in found]
 
 
-def _replaced(values: FloatArray, question: Question, paths: IntArray, new: FloatArray) -> FloatArray:
-    """float64[C] with the choices on these paths set anew."""
-    by_path = np.full(len(question.trie.path_node), np.nan)
-    by_path[paths] = new
-    fresh = by_path[question.trie.path_of]
-    return np.where(np.isnan(fresh), values, fresh)
+def _replaced(values: FloatArray, question: Question, choices: IntArray, new: FloatArray) -> FloatArray:
+    """float64[C] with these choices set anew, and all that have the same path scored from the same token."""
+    path_of, first = question.trie.path_of, question.encoded.first_scored
+    result: FloatArray = values.copy()
+    for choice, value in zip(choices, new, strict=True):
+        result[(path_of == path_of[choice]) & (first == first[choice])] = value
+    return result
 
 
 def _reporter(task: ScoreTask | BestFirst, question: Question | None) -> Callable[[], None] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 from selectrie.options import one_of
-from selectrie.selfcheck import SelfCheck
+from selectrie.selfcheck import VERSION, SelfCheck
 from selectrie.types import ModelIdentity, Precision
 
 if TYPE_CHECKING:
@@ -56,9 +56,15 @@ def load(
     if isinstance(source, str) and source.startswith(HUB_PREFIX):
         source = download(source)
     model = open_model(source, options)
-    checks = SelfCheckFile(Path.home() / ".cache" / "selectrie" / "selfcheck.json")
-    identity = model.identity
-    return Engine(model, check=checks.get(identity), on_check=lambda check: checks.put(identity, check))
+    try:
+        # What a check depends on beside the model: where layers run and how many rows a call takes.
+        layers = n_gpu_layers if isinstance(source, str | os.PathLike) else source.model_params.n_gpu_layers
+        key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
+        checks = SelfCheckFile(Path.home() / ".cache" / "selectrie" / "selfcheck.json")
+        return Engine(model, check=checks.get(key), on_check=lambda check: checks.put(key, check))
+    except BaseException:
+        model.close()
+        raise
 
 
 def download(source: str) -> Path:
@@ -86,16 +92,16 @@ class SelfCheckFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def get(self, identity: ModelIdentity) -> SelfCheck | None:
-        entry = self._read().get(_key(identity), {})
+    def get(self, key: str) -> SelfCheck | None:
+        entry = self._read().get(key, {})
         try:
             return SelfCheck(int(entry["granule"]), float(entry["moved"]), float(entry["tolerance"]))
         except (TypeError, KeyError, ValueError):
             return None
 
-    def put(self, identity: ModelIdentity, check: SelfCheck) -> None:
+    def put(self, key: str, check: SelfCheck) -> None:
         """Add a check; a cache that cannot be written is no error."""
-        entries = self._read() | {_key(identity): asdict(check)}
+        entries = self._read() | {key: asdict(check)}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=self._path.parent, suffix=".tmp", delete=False) as file:

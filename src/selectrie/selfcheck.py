@@ -1,12 +1,12 @@
 """How far a model's numbers move with the layout of the work: measured once, stated in every signature.
 
-The same paths are evaluated alone, each at the same cells of a small empty model, and in a crowd: behind a foreign
-prompt, with the prompt itself cut into calls and foreign branches between its cells, all paths and others side by side.
-The largest move of the log-probability of a path's token, times `MARGIN`, is the tolerance a row.
+The same paths are evaluated twice on small empty models: right behind their prompt, and in a crowd: with a foreign
+prompt before and between the prompt's cells, which come in several calls, and the paths in another order. The largest move
+of the log-probability of a path's token, times `MARGIN`, is the tolerance a row.
 
 Attention sums in cell order, so what moves is the last bit of a sum. On quantised weights it is amplified where a rounded
-activation falls into the next bucket. With 10^5 activations a row that happens in every row; with 10^3 (a tiny model)
-in one row of hundreds, and then by 0.05 nats on q4_0. So small models, whose rows cost nothing, are checked longer.
+activation falls into the next bucket. With 10^5 activations a row that happens in every row; with 10^3 (a tiny model) in
+one row of thousands, and then by 0.1 nats on q8_0. So small quantised models, whose rows cost nothing, are checked longer.
 """
 
 from __future__ import annotations
@@ -27,15 +27,20 @@ LEAST_MOVE = 5e-7
 
 GRANULES = (8, 16, 32, 64)
 
+CUT_ROWS = 96
 PROMPT_TOKENS = 24
-PATHS = 4
-PATH_TOKENS = 6
-CROWD = 6
 FOREIGN_TOKENS = 40
+PATHS = 8
+SHORT_PATH, LONG_PATH = 6, 48
 
-MOST_ROUNDS = 32
-PARAMETERS_OF_A_ROUND = 10_000_000
-"""A model of this size gets `MOST_ROUNDS`; twice the size, half as many; at least 2. A round is about 200 rows."""
+LEAST_ROWS, MOST_ROWS_FLOAT, MOST_ROWS = 80, 800, 10_000
+ROWS_TIMES_PARAMETERS = 10_000_000_000
+"""Rows compared: on quantised models of up to a million weights `MOST_ROWS`, a tenth on one ten times as large; at least
+`LEAST_ROWS`, and at most `MOST_ROWS_FLOAT` where weights are not quantised, for then every row moves a little."""
+
+
+VERSION = 1
+"""Of the check; raised when it measures something else, so that checks kept by earlier versions do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,68 +75,65 @@ def _checked(granule: int, moved: float) -> SelfCheck:
 
 
 def _cut_moved(model: Model) -> float:
-    """Largest difference between rows of one call of three granules (fewer where no call holds so many) and of calls of
-    one; 0 where a call holds one."""
-    granule = model.granule
-    n_rows = min(3, model.limits.rows_per_call // granule) * granule
-    if n_rows == granule:
-        return 0.0
+    """Largest difference between rows of one large call and of calls of one and of three granules.
+
+    Large: `CUT_ROWS`, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and ggml-cuda), or what a call holds.
+    """
+    granule, most = model.granule, model.limits.rows_per_call
+    n_rows = min(max(CUT_ROWS, 3 * granule), most) // granule * granule
     tokens = _tokens(model, n_rows, seed=0)
-    solo = model.solo(4 * granule)
+    solo = model.solo(n_rows)
+    moved = 0.0
     try:
         whole = _run(solo, tokens, n_rows)
-        solo.trim(0)
-        return float(np.abs(whole - _run(solo, tokens, granule)).max())
+        for rows in (granule, min(3 * granule, most)):
+            solo.trim(0)
+            moved = max(moved, float(np.abs(whole - _run(solo, tokens, rows)).max()))
+        return moved
     finally:
         solo.close()
 
 
 def _moved(model: Model) -> float:
-    """Largest difference between paths evaluated alone and in a crowd, over some rounds of random tokens."""
-    size = max(model.identity.n_parameters, 1)
-    n_rounds = min(max(MOST_ROUNDS * PARAMETERS_OF_A_ROUND // size, 2), MOST_ROUNDS) if size > 1 else 2
-    n_paths = PATHS + max(0, min(CROWD, model.limits.branches - PATHS - 4))
-    alone = model.solo(PROMPT_TOKENS + PATH_TOKENS)
+    """Largest difference between rows of one layout and of another, over some rounds of random tokens."""
+    identity = model.identity
+    most = MOST_ROWS if identity.quantised else MOST_ROWS_FLOAT
+    n_rows = min(max(ROWS_TIMES_PARAMETERS // max(identity.n_parameters, 1), LEAST_ROWS), most)
+    n_paths = max(1, min(PATHS, model.limits.branches - 4))
+    length = min(LONG_PATH if n_rows > n_paths * LONG_PATH else SHORT_PATH, max(2, model.limits.rows_per_call))
+    n_rounds = -(-n_rows // (n_paths * (length - 1)))
+    plain = model.solo(PROMPT_TOKENS + n_paths * length)
     try:
-        crowd = model.solo(FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * PATH_TOKENS)
+        crowd = model.solo(FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * length)
         try:
-            return max(_moved_in_round(alone, crowd, n_paths, seed) for seed in range(n_rounds))
+            return max(_moved_in_round(plain, crowd, (n_paths, length), seed) for seed in range(n_rounds))
         finally:
             crowd.close()
     finally:
-        alone.close()
+        plain.close()
 
 
-def _moved_in_round(alone: Model, crowd: Model, n_paths: int, seed: int) -> float:
-    tokens = _tokens(alone, FOREIGN_TOKENS + PROMPT_TOKENS + n_paths * PATH_TOKENS, seed)
+def _moved_in_round(plain: Model, crowd: Model, shape: tuple[int, int], seed: int) -> float:
+    tokens = _tokens(plain, FOREIGN_TOKENS + PROMPT_TOKENS + shape[0] * shape[1], seed)
     foreign, prompt, rest = np.split(tokens, [FOREIGN_TOKENS, FOREIGN_TOKENS + PROMPT_TOKENS])
-    paths = list(rest.reshape(n_paths, PATH_TOKENS))
-    one_by_one = _alone(alone, prompt, paths[:PATHS])
-    return float(np.abs(one_by_one - _crowded(crowd, foreign, prompt, paths)).max())
-
-
-def _alone(solo: Model, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
-    """Log-probabilities of the tokens of each path behind its first, each path at the same cells."""
-    end = _chain(solo, ROOT, prompt)
-    rows = []
-    for path in paths:
-        nodes, logp = _branch(solo, end, [path])
-        rows.append(logp)
-        solo.release(nodes, forget=True)
-    solo.release(_one(end))
-    return np.concatenate(rows)
+    paths = list(rest.reshape(shape))
+    end = _chain(plain, ROOT, prompt)
+    one = _branch(plain, end, paths)
+    plain.release(_one(end), forget=True)
+    plain.trim(0)
+    other = _crowded(crowd, foreign, prompt, paths[::-1]).reshape(len(paths), -1)[::-1]
+    return float(np.abs(one - other.ravel()).max())
 
 
 def _crowded(model: Model, foreign: IntArray, prompt: IntArray, paths: list[IntArray]) -> FloatArray:
-    """The same of the first `PATHS` paths, with foreign cells before, between and after those of the prompt."""
+    """Log-probabilities of the paths with foreign cells before and between those of the prompt."""
     end, beside = ROOT, ROOT
     for piece, other in zip(np.array_split(prompt, 3), np.array_split(foreign, 3), strict=True):
         beside = _below(model, beside, other)
         end = _below(model, end, piece)
-    others = _branch(model, end, paths[PATHS:])[0] if len(paths) > PATHS else _one(ROOT)[:0]
-    nodes, rows = _branch(model, end, paths[:PATHS])
-    for group in (nodes, others, _one(end), _one(beside)):
-        model.release(group, forget=True)
+    rows = _branch(model, end, paths)
+    for node in (end, beside):
+        model.release(_one(node), forget=True)
     model.trim(0)
     return rows
 
@@ -165,23 +167,25 @@ def _one(node: int) -> IntArray:
     return np.array([node], dtype=np.int32)
 
 
-def _branch(model: Model, parent: int, paths: list[IntArray]) -> tuple[IntArray, FloatArray]:
-    """Evaluate paths below a node side by side in one call, or as few as there may be; their nodes, and log p of every
-    token but first ones."""
-    most = max(1, model.limits.rows_per_call // PATH_TOKENS)
+def _branch(model: Model, parent: int, paths: list[IntArray]) -> FloatArray:
+    """Log-probability of every token of some paths below a node but first ones, evaluated side by side in one call, or
+    in as few as there may be, and dropped."""
+    length = len(paths[0])
+    most = max(1, model.limits.rows_per_call // length)
     if len(paths) > most:
-        parts = [_branch(model, parent, paths[i : i + most]) for i in range(0, len(paths), most)]
-        return np.concatenate([nodes for nodes, _ in parts]), np.concatenate([logp for _, logp in parts])
+        return np.concatenate([_branch(model, parent, paths[i : i + most]) for i in range(0, len(paths), most)])
     parents: list[int] = []
     for path in paths:
         parents += [parent, *(~i for i in range(len(parents), len(parents) + len(path) - 1))]
     at = np.array(parents, dtype=np.int32)
     tokens = np.concatenate(paths).astype(np.int32)
-    is_inner = np.ones((len(paths), PATH_TOKENS), dtype=bool)
+    is_inner = np.ones((len(paths), length), dtype=bool)
     is_inner[:, -1] = False
     extension = model.extend(at, tokens, is_inner.ravel(), np.zeros(len(at), dtype=bool))
     following = np.concatenate([path[1:] for path in paths])
-    return extension.nodes, extension.rows.logp(np.arange(len(following)), following)
+    logp = extension.rows.logp(np.arange(len(following)), following)
+    model.release(extension.nodes, forget=True)
+    return logp
 
 
 def _run(model: Model, tokens: IntArray, rows_per_call: int) -> FloatArray:

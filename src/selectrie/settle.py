@@ -30,12 +30,12 @@ def can_settle(question: Question) -> bool:
     return question.custom is None and question.rule.name != "batch"
 
 
-def settle(model: Model, question: Question, context: IntArray, paths: IntArray) -> tuple[FloatArray | None, Cost]:
-    """Canonical joint of some paths after a context, float64[n] less the healed bytes, and what it took.
+def settle(model: Model, question: Question, context: IntArray, choices: IntArray) -> tuple[FloatArray | None, Cost]:
+    """Canonical joint of some choices after a context, float64[n] less the healed bytes, and what it took.
 
-    None where a path's terminator needs more than `MOST_ROWS` rows.
+    choices: int32[n], indices. None where a choice's terminator needs more than `MOST_ROWS` rows.
     """
-    subs = [_alone(question, int(path)) for path in paths]
+    subs = [_alone(question, int(path)) for path in question.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
         return None, Cost()
     room = max(len(sub.token) for sub, _ in subs) + len(question.healing.nodes)
@@ -43,12 +43,14 @@ def settle(model: Model, question: Question, context: IntArray, paths: IntArray)
     try:
         scheduler = Scheduler(solo)
         healed, cost = _log_heal(scheduler, question, context)
-        result = np.empty(len(paths))
+        result = np.empty(len(choices))
         for i, (sub, end) in enumerate(subs):
             needs = scoring.row_needs(sub, question.terminator, (), question.needs.eog_ids)
             evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
             cost += more
-            result[i] = scoring.path_scores(sub, evaluation, question.terminator, healed).logp[sub.end_path[end]]
+            first = np.full(len(sub.path_of), question.encoded.first_scored[choices[i]], dtype=np.int32)
+            paths = scoring.path_scores(sub, evaluation, question.terminator, healed)
+            result[i] = paths.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
         return result, cost
     finally:
         solo.close()

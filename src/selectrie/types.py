@@ -105,7 +105,7 @@ class ModelIdentity:
     """What a score depends on, for the score signature.
 
     digest: of the weights file (sampled for large files; the prefix names the method). build: back end and version.
-    n_parameters: weights, 0 where there are none.
+    n_parameters: weights, 0 where there are none. quantised: products are computed on rounded activations.
     """
 
     name: str
@@ -116,3 +116,4 @@ class ModelIdentity:
     processor: str
     precision: str = Precision.EXACT.value
     n_parameters: int = 0
+    quantised: bool = False

@@ -1,0 +1,146 @@
+"""The engine on fakes and small weights: settling, the self-check, requests that share calls."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from selectrie import loading
+from selectrie.engine import Engine
+from selectrie.errors import CapacityError, OptionError
+from selectrie.options import Prompting, Search
+from selectrie.selfcheck import GRANULES, SelfCheck, self_check
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import FakeModel
+
+EVERYTHING_IS_CLOSE = SelfCheck(8, 1.0, 4.0)
+NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
+CHOICES = ["at", " cat", "s", "a", "art", " bat s"]
+
+
+class Switching(FakeModel):
+    """A model whose kernels change for calls of `threshold` rows and more: half of the logits move by 0.01."""
+
+    def __init__(self, threshold: int) -> None:
+        plain = HashModel(1)
+        super().__init__(plain.row, vocabulary=plain.vocabulary, limits=plain.limits, name="switching")
+        self.threshold = threshold
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = super().extend(parents, tokens, wanted, keep)
+        padded = -(-len(tokens) // self.granule) * self.granule
+        if padded >= self.threshold:
+            for i in range(len(extension.rows)):
+                extension.rows.logits(i)[::2] += 0.01
+        return extension
+
+    def solo(self, nodes):
+        other = Switching(self.threshold)
+        other.granule = self.granule
+        return other
+
+
+@pytest.mark.parametrize("threshold", [9, 16, 17, 25, 32, 33, 64, 90])
+def test_the_self_check_notices_kernels_that_change_with_the_number_of_rows(threshold):
+    """A granule is taken only where calls of it give the rows of a large call; else the move is in the tolerance."""
+    check = self_check(Switching(threshold))
+    assert check.granule >= min(threshold, GRANULES[-1]) or check.moved > 0.004
+    assert self_check(Switching(10**6)) == SelfCheck(8, 0.0, check.tolerance if check.moved == 0 else 2e-6)
+
+
+@pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
+@pytest.mark.parametrize("terminator", ["none", "eog", "unless-continued", "text"])
+@pytest.mark.parametrize("seed", range(4))
+def test_settling_moves_no_score_of_an_exact_model(boundary, terminator, seed):
+    """Where layout moves nothing, what is scored again alone has the score it had: every boundary, terminator and rule."""
+    how = {
+        "terminator": terminator,
+        "following": "." if terminator == "text" else "",
+        "prompting": Prompting(boundary=boundary),
+        "search": Search(method="exhaustive", stop="all"),
+    }
+    for prompt, rule in (("a bat", "joint"), ("a ", "pmi"), ("a c", "char_mean"), ("ca", "byte_mean")):
+        with Engine(HashModel(seed), check=NOTHING_IS_CLOSE) as engine:
+            plain = engine.select(prompt, CHOICES, rule=rule, **how)
+        with Engine(HashModel(seed), check=EVERYTHING_IS_CLOSE) as engine:
+            settled = engine.select(prompt, CHOICES, rule=rule, **how)
+        assert plain.certificate.n_settled == 0
+        assert settled.certificate.n_settled == len(CHOICES)
+        np.testing.assert_allclose(settled.choices.score, plain.choices.score, rtol=0, atol=1e-6)
+        assert settled.index == plain.index
+
+
+def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
+    """A second context that cannot be made leaves the answer as it was, and says that it is not settled."""
+
+    def no_room(self, nodes):
+        raise CapacityError("nodes", needed=nodes, available=0)
+
+    with Engine(HashModel(1), check=EVERYTHING_IS_CLOSE) as engine:
+        monkeypatch.setattr(HashModel, "solo", no_room)
+        result = engine.select("a bat", CHOICES)
+    assert not result.certificate.settled
+    assert result.certificate.n_settled == 0
+
+
+def test_the_self_check_is_made_once(monkeypatch):
+    """Threads that ask a fresh engine at the same time share one check."""
+    made = []
+    with Engine(HashModel(1), on_check=made.append) as engine:
+        start = threading.Barrier(6)
+
+        def ask(_):
+            start.wait()
+            return engine.select("a bat", CHOICES).index
+
+        with ThreadPoolExecutor(6) as pool:
+            assert len(set(pool.map(ask, range(6)))) == 1
+    assert len(made) == 1
+
+
+def test_a_batch_of_different_choices_is_refused_before_any_call():
+    """The request is named, and the model was not asked."""
+    model = HashModel(1)
+    with Engine(model, check=NOTHING_IS_CLOSE) as engine, pytest.raises(OptionError) as caught:
+        engine.select_many([("a bat", CHOICES), ("a cat", CHOICES[1:])], rule="batch")
+    assert caught.value.request == 1
+    assert model.calls == 0
+
+
+def test_requests_at_once_share_calls_and_prefixes():
+    """Eight requests behind one prompt take no more calls than one of them, and its rows once."""
+    requests = [("a bat", [choice, "b", " c"]) for choice in (*CHOICES, "u", "r")]
+    alone, together = HashModel(1), HashModel(1)
+    with Engine(alone, check=NOTHING_IS_CLOSE) as engine:
+        singles = [engine.select(prompt, choices) for prompt, choices in requests]
+        engine.trim()
+    with Engine(together, check=NOTHING_IS_CLOSE) as engine:
+        many = engine.select_many(requests)
+    assert [m.index for m in many] == [s.index for s in singles]
+    for m, s in zip(many, singles, strict=True):
+        np.testing.assert_array_equal(m.choices.score, s.choices.score)
+    assert together.calls <= 3
+    assert together.rows <= alone.rows
+
+
+def test_scores_of_a_text_leave_out_what_does_not_count():
+    """With lm-eval's boundary only tokens behind the cut are listed, summed and compared with the greedy ones."""
+    with Engine(HashModel(3), check=NOTHING_IS_CLOSE) as engine:
+        score = engine.score("a c", "at", prompting=Prompting(boundary="harness"))
+    assert score.logp == pytest.approx(sum(token.logp for token in score.tokens), abs=1e-9)
+
+
+def test_checks_are_kept_by_model_offload_rows_and_version(tmp_path):
+    """A check is found again under its own key alone; a broken file counts as empty."""
+    kept = loading.SelfCheckFile(tmp_path / "selectrie" / "selfcheck.json")
+    assert kept.get("a") is None
+    kept.put("a", replace(EVERYTHING_IS_CLOSE, moved=0.5))
+    kept.put("b", NOTHING_IS_CLOSE)
+    assert kept.get("a") == replace(EVERYTHING_IS_CLOSE, moved=0.5)
+    assert kept.get("b") == NOTHING_IS_CLOSE
+    (tmp_path / "selectrie" / "selfcheck.json").write_text("{")
+    assert kept.get("a") is None
