@@ -27,6 +27,8 @@ EXACT_GRANULE = 8
 """Rows whose number is a multiple of this go through the same kernels however they are cut into calls: measured on x86-64
 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see `LlamaModel.granule`."""
 _SOLO_SEQUENCES, _SOLO_ROWS = 16, 64
+_FLOAT_FILE_TYPES = (0, 1, 32)
+"""f32, f16 and bf16 in `general.file_type` (llama_ftype in llama.h)."""
 
 
 def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaOptions | None = None) -> LlamaModel:
@@ -104,6 +106,7 @@ class LlamaModel:
                 processor=processor(),
                 precision=self._options.precision.value,
                 n_parameters=self._weights.n_parameters,
+                quantised=self._weights.metadata_int("general.file_type") not in _FLOAT_FILE_TYPES,
             )
         return self._identity
 
