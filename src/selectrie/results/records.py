@@ -41,7 +41,8 @@ class ChoiceScore:
     index: place in the list given. duplicate_of: first index with the same tokens, None for the first itself;
     probabilities sum to one over choices without it.
     logp: raw joint, terminator included, priors not; None where pruned, then logp_upper bounds it from above.
-    logp_terminator: the terminator's part of it, None where pruned. score: by the rule, prior included; None where pruned.
+    logp_terminator: the terminator's part of it, None where pruned; where a near tie was settled, it and the tokens add up
+    to logp within the tolerance only. score: by the rule, prior included; None where pruned.
     probability: of this choice in the set (softmax of scores); between probability_low and probability_high where a
     search left mass open, else equal to both; None where pruned.
     logp_local: log-probability under masked step-by-step choice (mask, renormalise, multiply); None where not evaluated.
