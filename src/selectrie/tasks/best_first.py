@@ -25,7 +25,7 @@ from selectrie.tasks import NOTHING, Ask, check_count
 from selectrie.tasks.live_nodes import LiveNodes
 from selectrie.tasks.open_nodes import OpenNodes
 from selectrie.tasks.score import check_room
-from selectrie.tasks.standings import Standings, no_owner
+from selectrie.tasks.standings import Contender, Standings, no_owner
 from selectrie.tasks.windows import DepthFirstWindows
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray, Room
@@ -153,7 +153,9 @@ class BestFirst:
         self._follow_greedy()
 
     def _log_heal(self) -> float:
-        return 0.0 if self._heal is None else self._heal(self._reader.edge_logp, self._reader.observed)
+        """Log-probability of the healed bytes; 0 where they have none, for then no path below has any to be raised."""
+        log_heal = 0.0 if self._heal is None else self._heal(self._reader.edge_logp, self._reader.observed)
+        return log_heal if log_heal > -np.inf else 0.0
 
     def _extend_prefixes(self, nodes: IntArray) -> None:
         """Log-probabilities of the children's prefixes, parents first: a call may hold a node and its child."""
@@ -210,10 +212,10 @@ class BestFirst:
         self._standings.refresh(self._owner, self._prefix)  # also before the last ask: `result` reads what it leaves
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
-        room = replace(room, rows=min(room.rows, max(left, 1)))
-        if left <= 0 and (required := self._required()):
+        if left <= 0 and (required := self._required() or self._towards_a_value()):
             self._end_waves()
-            return self._ask_best(required, np.inf, room)
+            return self._ask_best(required, np.inf, replace(room, rows=min(room.rows, len(required))))
+        room = replace(room, rows=min(room.rows, max(left, 1)))
         while left > 0:
             at_least = self._at_least()
             required, refining = self._required(), self._refining(at_least)
@@ -265,15 +267,33 @@ class BestFirst:
             return []
         nodes: list[int] = []
         for contender in self._standings.unsettled(at_least, ROUNDING):
-            start, stop = contender.node, contender.node + int(self._trie.n_nodes_below[contender.node]) + 1
-            waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
-            waits &= ~self._reader.evaluated[start:stop] & (self._prefix[start:stop] > -np.inf)
-            own = np.flatnonzero(waits) + start
-            own = own[np.argsort(-self._prefix[own], kind="stable")]
-            lighter = np.logaddexp.accumulate(self._prefix[own][::-1])[::-1]  # each with all lighter ones
-            enough = contender.logp_lower + np.log(RESOLVED / 2)
-            nodes += own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
+            nodes += self._deciding(contender)
         return nodes[: 4 * self._width]
+
+    def _deciding(self, contender: Contender) -> list[int]:
+        """Open nodes that this end owns, heaviest first, without those too light to matter."""
+        start, stop = contender.node, contender.node + int(self._trie.n_nodes_below[contender.node]) + 1
+        waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
+        waits &= ~self._reader.evaluated[start:stop] & (self._prefix[start:stop] > -np.inf)
+        own = np.flatnonzero(waits) + start
+        own = own[np.argsort(-self._prefix[own], kind="stable")]
+        lighter = np.logaddexp.accumulate(self._prefix[own][::-1])[::-1]  # each with all lighter ones
+        enough = contender.logp_lower + np.log(RESOLVED / 2)
+        matter: list[int] = own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
+        return matter
+
+    def _towards_a_value(self) -> list[int]:
+        """What to evaluate beyond the budget while no path with any probability has a value: straight down to an end,
+        else what settles the best contender. Masked greedy decoding's path may be excluded, or end at a contender."""
+        if self._standings.log_resolved() > -np.inf:
+            return []
+        nodes = self._open_nodes()
+        bounds = self._upper(nodes)
+        if len(nodes) and bounds.max() > -np.inf:
+            down = np.where(bounds > -np.inf, self._trie.depth[nodes], 0)
+            return [int(nodes[np.lexsort((-bounds, -down))[0]])]
+        contenders = [c for c in self._standings.unresolved() if c.upper > -np.inf]
+        return self._deciding(max(contenders, key=lambda c: (c.lower, c.upper, -c.node))) if contenders else []
 
     @property
     def _width(self) -> int:

@@ -111,17 +111,18 @@ class Standings:
     def proves(self, best_open: float, margin: float) -> tuple[bool, float]:
         """Whether no path outside the first k can be among them, nor their order change; and the k-th less the best open.
 
-        One among the first k that is not resolved proves nothing: it has no value to be ranked by.
+        An end that is not resolved has no value to be ranked by: it counts as open, wherever it stands.
         best_open: bound on every path not seen yet.
         """
         kth, _ = self.threshold()
         ranked = sorted(self.contenders.values(), key=lambda c: -c.lower)
         n_exact_above = sum(score >= kth for score, _ in self._top)
-        inside = [c for c in ranked if c.lower >= kth][: max(0, self._k - n_exact_above)]
+        inside = [c for c in ranked if c.lower >= kth and (c.is_exact or _is_resolved(c))]
+        inside = inside[: max(0, self._k - n_exact_above)]
         outside = [c.upper for c in ranked if c not in inside]
         best_open = max([best_open, *outside])
         spans = sorted([(c.lower, c.upper) for c in inside] + [(score, score) for score, _ in self._top])
-        ordered = all(c.is_exact or (_is_resolved(c) and not _overlaps(c, spans, margin)) for c in inside)
+        ordered = not any(_overlaps(c, spans, margin) for c in inside if not c.is_exact)
         gap = np.inf if best_open == -np.inf else kth - best_open
         return ordered and (best_open == -np.inf or best_open + margin < kth), float(gap)
 
