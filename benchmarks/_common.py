@@ -1,4 +1,5 @@
-"""What every benchmark does the same way: its arguments, the machine it ran on, its report, and when it refuses to run.
+"""What every benchmark does the same way: its arguments, the machine it ran on, its report with what of its targets was
+reached, and when it refuses to run.
 
 A script begins with these lines, before any other import, since `benchmarks/select.py` would else be taken for the
 standard library's `select` by whatever imports that:
@@ -6,8 +7,10 @@ standard library's `select` by whatever imports that:
 ```
 import os, sys
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-from benchmarks._common import machine, refuse_under_load, report
+from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load, report
 ```
+
+and ends with `sys.exit(report(...))`: 0 where every target is met, 1 where one is missed or the benchmark did not run.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,36 @@ from selectrie.version import __version__
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _BUSY_SHARE = 0.2
 """Of all cores, by others; a spinning ggml thread is a whole core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Bounds of figures, by the figure's name. Either bound is still met; NaN meets none; True counts as 1."""
+
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    at_least: Mapping[str, float] = field(default_factory=dict)
+
+    def joined(self, other: Targets) -> Targets:
+        """These bounds and those of other figures."""
+        return Targets({**self.at_most, **other.at_most}, {**self.at_least, **other.at_least})
+
+    def verdicts(self, figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """For each bound: name, relation, bound, figure, whether it is met. `KeyError` for a figure that is not there."""
+        signed = [("<=", name, bound) for name, bound in self.at_most.items()]
+        signed += [(">=", name, bound) for name, bound in self.at_least.items()]
+        return [
+            {
+                "name": name,
+                "relation": relation,
+                "bound": bound,
+                "figure": figures[name],
+                "met": bool(figures[name] <= bound if relation == "<=" else figures[name] >= bound),
+            }
+            for relation, name, bound in signed
+        ]
+
+
+NO_TARGETS = Targets()
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -54,12 +88,12 @@ def machine() -> dict[str, Any]:
     }
 
 
-def refuse_under_load(*, allowed: bool = False, watch_s: float = 1.0) -> None:
+def refuse_under_load(*, allowed: bool = False) -> None:
     """End the program where other work keeps the cores busy: what is measured then is that work.
 
-    allowed: go on all the same, after saying so. watch_s: how long to look.
+    allowed: go on all the same, after a shorter look and saying so.
     """
-    busy = _busy_share(watch_s)
+    busy = _busy_share(0.1 if allowed else 1.0)
     if busy <= _BUSY_SHARE:
         return
     message = f"{busy:.0%} of the cores are busy with other work; at most {_BUSY_SHARE:.0%} is accepted"
@@ -68,10 +102,11 @@ def refuse_under_load(*, allowed: bool = False, watch_s: float = 1.0) -> None:
     sys.stderr.write(f"warning: {message}\n")
 
 
-def report(name: str, figures: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print machine and figures for a reader, and with `as_json` all of it as one JSON object on the last line.
+def report(name: str, figures: Mapping[str, Any], targets: Targets, *, as_json: bool) -> int:
+    """Print machine, figures and a line for each target; with `as_json` all of it as one JSON object on the last line.
 
     figures: plain numbers and strings by a name that carries the unit (`build_s`, `cold_over_floor`).
+    Returns the exit code: 0, or 1 where a target is missed.
     """
     facts = machine()
     write = sys.stdout.write
@@ -81,8 +116,15 @@ def report(name: str, figures: Mapping[str, Any], *, as_json: bool) -> None:
     width = max(map(len, figures), default=0)
     for key, value in figures.items():
         write(f"  {key:<{width}} {value:.5g}\n" if isinstance(value, float) else f"  {key:<{width}} {value}\n")
+    verdicts = targets.verdicts(figures)
+    for verdict in verdicts:
+        word = "met   " if verdict["met"] else "MISSED"
+        write(f"  {word} {verdict['name']} {verdict['figure']:.5g} {verdict['relation']} {verdict['bound']:g}\n")
+    if not verdicts:
+        write("  no targets for what was measured\n")
     if as_json:
-        write(json.dumps({"benchmark": name, "machine": facts, "figures": dict(figures)}) + "\n")
+        write(json.dumps({"benchmark": name, "machine": facts, "figures": dict(figures), "targets": verdicts}) + "\n")
+    return int(not all(verdict["met"] for verdict in verdicts))
 
 
 def _field(path: str, name: str) -> str | None:

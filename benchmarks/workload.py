@@ -16,6 +16,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import byte_bpe
 from make_model import make_model
 
+LEMMAS = "labels/wordnet_lemmas.txt"
+SYLLABLES = ("ba", "den", "fi", "gor", "ha", "kel", "lo", "mar", "ne", "ost", "pri", "run", "sel", "tu", "vor", "we")
 VERBS = ("activate", "cancel", "change", "link", "order", "refund", "replace", "verify")
 NOUNS = (
     "card",
@@ -42,6 +44,19 @@ def labels(n: int = 64) -> tuple[str, list[str]]:
     if path is None:
         return "64 made labels", [f" {verb} {noun}" for verb in VERBS for noun in NOUNS][:n]
     return f"Banking77, first {n}", [" " + line.replace("_", " ") for line in path.read_text().splitlines()[:n]]
+
+
+def words(n: int, file: str = LEMMAS) -> list[str]:
+    """So many lines of a file of the test data, evenly spread over it, or made words; a leading space before each."""
+    path = data_file(file)
+    if path is None:
+        made = (
+            "".join(parts) for length in itertools.count(1) for parts in itertools.product(SYLLABLES, repeat=length)
+        )
+        return [f" {word}" for word in itertools.islice(made, n)]
+    lines = [line for line in dict.fromkeys(path.read_text().splitlines()) if line]
+    n = min(n, len(lines))
+    return [" " + lines[i * len(lines) // n] for i in range(n)]
 
 
 def generated_model(shape: str, quantisation: str) -> Path:

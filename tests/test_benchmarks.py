@@ -1,0 +1,82 @@
+"""What benchmarks do with their targets; how fast anything is, they say themselves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from math import nan
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text())
+
+
+@pytest.fixture
+def common(monkeypatch):
+    """The module that benchmarks share."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module("benchmarks._common")
+
+
+@pytest.mark.parametrize(
+    ("figures", "met"),
+    [
+        ({"a_s": 1.0, "ratio": 3.0, "proved": True}, [True, True, True]),
+        ({"a_s": 1.01, "ratio": 3.0, "proved": True}, [False, True, True]),
+        ({"a_s": 1.0, "ratio": 2.99, "proved": True}, [True, False, True]),
+        ({"a_s": 1.0, "ratio": 3.0, "proved": False}, [True, True, False]),
+        ({"a_s": nan, "ratio": nan, "proved": True}, [False, False, True]),
+    ],
+)
+def test_a_missed_target_fails_the_benchmark(common, capsys, figures, met):
+    """A line for each target, met or missed, and exit code 1 where one is missed; NaN meets none."""
+    targets = common.Targets(at_most={"a_s": 1.0}, at_least={"ratio": 3, "proved": 1})
+    code = common.report("x", figures, targets, as_json=True)
+    *lines, last = capsys.readouterr().out.splitlines()
+    words = [line.split()[0] for line in lines if line.split()[0] in ("met", "MISSED")]
+    assert words == ["met" if one else "MISSED" for one in met]
+    assert code == (0 if all(met) else 1)
+    assert [target["met"] for target in json.loads(last)["targets"]] == met
+
+
+def test_a_target_without_its_figure_is_an_error(common):
+    """A misspelt target, or one that was not measured, is not taken for met."""
+    with pytest.raises(KeyError, match="b_s"):
+        common.report("x", {"a_s": 1.0}, common.Targets(at_most={"b_s": 1.0}), as_json=False)
+
+
+def test_no_target_is_said(common, capsys):
+    """A quick look at other shapes says that it checked nothing."""
+    assert common.report("x", {"a_s": 1.0}, common.NO_TARGETS, as_json=False) == 0
+    assert "no targets" in capsys.readouterr().out
+
+
+def test_make_bench_runs_every_benchmark():
+    """A benchmark that nobody runs cannot miss a target."""
+    listed = re.search(r"^BENCHMARKS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(listed[1].split()) == {path.stem for path in SCRIPTS}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_benchmark_starts_and_can_fail(script):
+    """It takes `--json` and `--under-load`, and its exit code is that of its report."""
+    shown = subprocess.run([sys.executable, str(script), "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--json" in shown
+    assert "--under-load" in shown
+    assert script.read_text().endswith('if __name__ == "__main__":\n    sys.exit(main())\n')
+
+
+def test_a_report_ends_with_one_object(tmp_path):
+    """The smallest benchmark, once through: figures, targets and the machine in the last line."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "trie.py"), "--most", "10000", "--json", "--under-load"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert [target["name"] for target in found["targets"]] == ["n10000_bytes_per_node"]
+    assert found["figures"]["n10000_bytes_per_node"] <= 64
+    assert {"processor", "cores", "commit", "selectrie"} <= set(found["machine"])
+    assert run.returncode == 0
