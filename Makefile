@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 REAL := $(SELECTRIE_TEST_DATA)/weights/stories260K.gguf
+BENCHMARKS := select large_sets trie encode startup
 DEMO_MODEL := $(if $(and $(SELECTRIE_TEST_DATA),$(wildcard $(REAL))),$(REAL),build/random-wide.gguf)
 
 .DELETE_ON_ERROR:
@@ -29,8 +30,8 @@ check: $(VENV)/installed
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_imports.py
 
 bench: $(VENV)/installed
-	$(BIN)/python benchmarks/select.py
-	$(BIN)/python benchmarks/large_sets.py
+	@missed=; for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || missed="$$missed $$name"; done; \
+	    test -z "$$missed" || { echo "# a target missed, or not run:$$missed" >&2; exit 1; }
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .

@@ -26,6 +26,11 @@ HEAVY = (
     "aiohttp",
     "jinja2",
 )
+MOST_MODULES_OF_IMPORT = 60
+"""Beyond a bare interpreter's: 31 on Python 3.11, which `typing` and `re` bring. Time grows with them, and is measured by
+`benchmarks/startup.py`."""
+MOST_MODULES_OF_HELP = 200
+"""Beyond a bare interpreter's: 129 on Python 3.11, most of them typer's."""
 NOT_YET_IMPORTED = {"lark"}
 """Core dependencies that are declared ahead of their use: grammars and templates are parsed with lark."""
 
@@ -66,11 +71,35 @@ def imported(folder: Path, own: set[str] = frozenset()) -> set[str]:
     return names - own - {"selectrie"} - sys.stdlib_module_names
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Top-level modules in a fresh interpreter after a statement."""
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {statement}; print(*sys.modules)"
+def modules_after(statements: str) -> set[str]:
+    """Modules in a fresh interpreter after these statements; what they print is passed over."""
+    code = f"import sys\nsys.path.insert(0, {str(ROOT / 'src')!r})\n{statements}\nprint()\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in run.stdout.split()}
+    return set(run.stdout.splitlines()[-1].split())
+
+
+def loaded_by(statements: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after these statements."""
+    return {name.split(".")[0] for name in modules_after(statements)}
+
+
+def command(*arguments: str) -> str:
+    """Statements that run the command line with these arguments."""
+    lines = (
+        f"sys.argv[1:] = {list(arguments)!r}",
+        "from selectrie.cli import main",
+        "try:",
+        "    main()",
+        "except SystemExit as end:",
+        "    assert not end.code, end.code",
+    )
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def bare() -> set[str]:
+    """Modules of an interpreter that was asked for nothing."""
+    return modules_after("pass")
 
 
 def test_importing_selectrie_loads_nothing_heavy():
@@ -80,9 +109,29 @@ def test_importing_selectrie_loads_nothing_heavy():
     assert not loaded & set(HEAVY)
 
 
-def test_a_heavy_import_would_be_seen():
-    """The probe of the test above sees what was loaded."""
+def test_importing_selectrie_loads_two_modules_of_its_own(bare):
+    """Its front page and its version; what it takes from the standard library is little, and NumPy is not in it."""
+    added = modules_after("import selectrie") - bare
+    assert {name for name in added if name.startswith("selectrie")} == {"selectrie", "selectrie.version"}
+    assert len(added) <= MOST_MODULES_OF_IMPORT
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["select", "--help"]], ids=" ".join)
+def test_help_loads_only_the_command_line(bare, arguments):
+    """Who asks for help does not wait for arrays, back ends, reports or the engine."""
+    added = modules_after(command(*arguments)) - bare
+    own = {name for name in added if name.startswith("selectrie.") and not name.startswith("selectrie.cli")}
+    assert own <= {f"selectrie.{name}" for name in ("errors", "inputs", "options", "version")}
+    assert "selectrie.cli.commands" in added
+    assert not {name.split(".")[0] for name in added} & (set(HEAVY) - {"typer"} | {"numpy"})
+    assert len(added) <= MOST_MODULES_OF_HELP or "select" in arguments  # a command's help is laid out: 242
+
+
+def test_a_heavy_import_would_be_seen(bare):
+    """The probe of the tests above sees what was loaded, and the counts are exceeded by it."""
     assert "lark" in loaded_by("import selectrie, lark")
+    assert len(modules_after("import selectrie, lark") - bare) > MOST_MODULES_OF_IMPORT
+    assert len(modules_after(command("--help") + "\nimport selectrie.engine") - bare) > MOST_MODULES_OF_HELP
 
 
 def test_promised_names_exist():
