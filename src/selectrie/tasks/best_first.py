@@ -21,12 +21,12 @@ from selectrie.scoring import (
     greedy_child,
     owners,
 )
-from selectrie.tasks import NOTHING, Ask, check_count
+from selectrie.tasks import Ask, check_count
 from selectrie.tasks.live_nodes import LiveNodes
 from selectrie.tasks.open_nodes import OpenNodes
 from selectrie.tasks.score import check_room
 from selectrie.tasks.standings import Contender, Standings, no_owner
-from selectrie.tasks.windows import DepthFirstWindows
+from selectrie.tasks.waves import Waves
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray, Room
 
@@ -38,10 +38,6 @@ GRANULE = 8
 
 LEAST = float(np.finfo(np.float64).min)
 """The least bound above -inf."""
-
-MOST_AHEAD = 0.15
-"""Of all rows, those that may be spent where they may have to be evaluated again, before depth-first waves take over.
-Waves evaluate each of the others once, so a search that learns nothing stays within 1.2 x exhaustive scoring."""
 
 Heal = Callable[[FloatArray, FloatArray], float]
 """(edge_logp, observed) of a `TrieEvaluation` -> log-probability of the healed bytes."""
@@ -75,7 +71,7 @@ class BestFirst:
     within tolerance of the k-th best. Masked greedy decoding's path is always evaluated where the budget lasts, the observed
     nodes even where it does not: without them no log-probability is known.
     An objective of means needs `heal` where bytes were healed, for their order depends on it: the observed nodes then come
-    first. Where the room does not hold the trie and the search has spent `MOST_AHEAD` of exhaustive scoring, depth-first
+    first. Where the room does not hold the trie and the search has spent as much as `waves.MOST_AHEAD` allows, depth-first
     waves over what still matters take over.
     """
 
@@ -101,20 +97,14 @@ class BestFirst:
         self._prefix[ROOT] = 0.0
         self._open = OpenNodes(self._reader.evaluated)
         self._standings = Standings(trie, objective, self._reader, search.k)
-        has_needed_child = np.zeros(len(trie.token), dtype=np.bool_)
-        has_needed_child[trie.parent[1:][needs.row[1:]]] = True
-        self._carries = has_needed_child
-        self._live = LiveNodes(trie, has_needed_child)
+        carries = np.zeros(len(trie.token), dtype=np.bool_)
+        carries[trie.parent[1:][needs.row[1:]]] = True
+        self._live = LiveNodes(trie, carries)
         self._n_needed = needs.n_rows
-        self._n_needed_leaves = int(np.count_nonzero(needs.row & ~has_needed_child))
-        self._n_carrying = 0
         self._floor = Room(rows=1, nodes=int(trie.depth[needs.row].max()), branches=1)
+        self._waves = Waves(trie, needs, self._reader, self._live, carries=carries, depth=self._floor.nodes)
         self._greedy = ROOT
         self._unhealed: list[IntArray] | None = [] if heal is not None and objective.divides else None
-        self._windows: DepthFirstWindows | None = None
-        self._swept_at = 0
-        self._n_repeated = 0
-        self._pending_release = NOTHING
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._finished = False
@@ -140,7 +130,6 @@ class BestFirst:
         if len(nodes) == 0:
             return
         self._reader.read(nodes, rows)
-        self._n_carrying += int(np.count_nonzero(self._carries[nodes]))
         self._extend_prefixes(nodes)
         if self._unhealed is not None:
             self._unhealed.append(nodes)
@@ -213,7 +202,7 @@ class BestFirst:
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         if left <= 0 and (required := self._required() or self._towards_a_value()):
-            self._end_waves()
+            self._waves.end()
             return self._ask_best(required, np.inf, replace(room, rows=min(room.rows, len(required))))
         room = replace(room, rows=min(room.rows, max(left, 1)))
         while left > 0:
@@ -222,9 +211,9 @@ class BestFirst:
             goes_on = self._goes_on(at_least) or bool(refining)
             if not required and not goes_on:
                 break
-            if goes_on and self._windows is None and self._turns_to_waves(room):
-                self._start_waves(at_least)
-            if self._windows is None:
+            if goes_on and not self._waves.active and self._turns_to_waves(room):
+                self._waves.lay_out(self._what_matters(at_least))
+            if not self._waves.active:
                 return self._ask_best([*required, *refining], at_least if goes_on else np.inf, room)
             ask = self._ask_wave(at_least, room)
             if ask is not None:
@@ -317,10 +306,7 @@ class BestFirst:
         ask, self._expected = self._live.plan(list(targets), self._reader.evaluated, room)
         asked = set(self._expected.tolist())
         self._open.put_back([entry for entry in taken if entry[0] not in asked])
-        if len(self._pending_release):
-            ask = replace(ask, release=np.concatenate([ask.release, self._pending_release]))
-            self._pending_release = NOTHING
-        return ask
+        return self._waves.releasing(ask)
 
     def _ahead(self, targets: list[int], spare: int) -> list[int]:
         """Only children of targets, as far down as they are alone: they follow for certain, so they save a call."""
@@ -335,36 +321,12 @@ class BestFirst:
         return nodes
 
     def _turns_to_waves(self, room: Room) -> bool:
-        """Going on best first may cost more rows than depth-first waves over what is left."""
-        if self._search.stop == "all":
-            return True
-        if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.branches:
-            return False  # nothing will be dropped, so no row is evaluated twice
-        ahead = self._live.repeated + self._n_repeated + self._n_carrying + self._width * self._floor.nodes
-        return ahead > MOST_AHEAD * self._n_needed
+        return self._search.stop == "all" or self._waves.pay(room, self._width)
 
-    def _start_waves(self, at_least: float) -> None:
-        """Lay out everything that still matters, with the ancestors that carry it, depth first."""
-        wanted = self._needs.row & ~self._reader.evaluated
-        if self._search.stop != "all":
-            wanted &= self._below_what_matters(at_least)
-        before = np.concatenate(([0], np.cumsum(wanted)))
-        numbers = np.arange(len(wanted))
-        marked = before[numbers + self._trie.n_nodes_below + 1] > before[numbers]
-        if self._windows is None:
-            self._pending_release = np.concatenate([self._pending_release, self._live.drop_all()])
-        self._end_waves()
-        self._windows = DepthFirstWindows(self._trie, marked, wanted, self._live.next_local)
-        self._swept_at = self._reader.n_evaluated
-
-    def _end_waves(self) -> None:
-        """Give back with the next ask what the waves hold; best first starts again from the root."""
-        if self._windows is not None:
-            self._pending_release = np.concatenate([self._pending_release, self._windows.held])
-            self._windows = None
-
-    def _below_what_matters(self, at_least: float) -> BoolArray:
+    def _what_matters(self, at_least: float) -> BoolArray:
         """bool[N]: open nodes with bounds of `at_least` and those that settle contenders, with all below them."""
+        if self._search.stop == "all":
+            return np.ones(len(self._trie.token), dtype=np.bool_)
         nodes = self._open_nodes()
         nodes = nodes[self._upper(nodes, cautious=True) >= max(at_least, LEAST)]
         nodes = np.concatenate([nodes, np.array(self._refining(at_least), dtype=np.int32)]).astype(np.int32)
@@ -375,21 +337,12 @@ class BestFirst:
 
     def _ask_wave(self, at_least: float, room: Room) -> Ask | None:
         """The next wave; None when they are through, and best first goes on with nothing held."""
-        pause = max(self._n_needed // 8, 32 * self._floor.nodes)  # laying out again repeats one path: 3 % at most
-        if self._search.stop == "best" and self._reader.n_evaluated - self._swept_at > pause:
-            self._start_waves(at_least)  # what has been learnt since may rule out some of the rest
-        windows = self._windows
-        if windows is None:
-            raise ProtocolError("no waves were laid out")
-        window = windows.next_window(room)
-        self._live.next_local = windows.next_local
+        if self._search.stop == "best" and self._waves.are_stale:
+            self._waves.lay_out(self._what_matters(at_least))
+        window = self._waves.next(room)
         if window is None:
-            self._end_waves()
             return None
         ask, self._expected = window
-        self._n_repeated += len(ask.tokens) - len(self._expected)
-        ask = replace(ask, release=np.concatenate([ask.release, self._pending_release]))
-        self._pending_release = NOTHING
         return ask
 
     def _open_nodes(self) -> IntArray:
@@ -433,7 +386,7 @@ class BestFirst:
             log_open=self._log_open() - (log_heal - self._standings.log_heal),  # what no bound is without yet
             n_evaluated=self._reader.n_evaluated,
             n_needed=self._n_needed,
-            n_repeated=self._live.repeated + self._n_repeated,
+            n_repeated=self._live.repeated + self._waves.n_repeated,
         )
 
 
