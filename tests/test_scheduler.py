@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.errors import CancelledError, CapacityError, DecodeError, NonFiniteLogitsError
+from selectrie.errors import CancelledError, CapacityError, ClosedError, DecodeError, NodeError, NonFiniteLogitsError
 from selectrie.model import Rows
 from selectrie.scheduler import Job, RowCache, Scheduler
 from selectrie.tasks import Ask, run
@@ -244,6 +244,79 @@ def test_a_broken_row_ends_the_job_that_wanted_it() -> None:
     work(scheduler)
     assert isinstance(broken.future.exception(), NonFiniteLogitsError)
     assert fine.future.result() == run(Walk(1, [3, 4]), HashModel(1))
+
+
+class Cleared(HashModel):
+    """A model that loses every node in the middle of a call, as llama.cpp's memory may after an aborted decode."""
+
+    def lose_at(self, call: int) -> None:
+        """Lose everything in the decode with this number."""
+
+        def lose() -> None:
+            if self.calls >= call:
+                self.on_decode = None
+                self._tree.clear()
+                raise DecodeError("memory lost")
+
+        self.on_decode = lose
+
+
+@given(seed=st.integers(0, 10_000), call=st.integers(0, 4), n=st.integers(1, 4))
+def test_nodes_lost_under_way_end_the_jobs_that_held_them(seed: int, call: int, n: int) -> None:
+    """Nodes that cannot be given back keep nobody waiting, and the next task is answered."""
+    model = Cleared(seed)
+    scheduler = Scheduler(model)
+    starts = prompts(np.random.default_rng(seed), n)
+    jobs = [Job(Walk(seed + i, p)) for i, p in enumerate(starts)]
+    for job in jobs:
+        scheduler.submit(job)
+    model.lose_at(call)
+    work(scheduler)
+    for i, job in enumerate(jobs):
+        if (error := job.future.exception(timeout=0)) is None:
+            assert job.future.result() == run(Walk(seed + i, starts[i]), HashModel(seed))
+        else:
+            assert isinstance(error, DecodeError | NodeError)
+    again = Job(Walk(seed, [1, 2]))
+    scheduler.submit(again)
+    work(scheduler)
+    assert again.future.result() == run(Walk(seed, [1, 2]), HashModel(seed))
+
+
+def test_a_model_closed_under_way_keeps_nobody_waiting() -> None:
+    """`fail_all` answers every job, started or not, though nothing can be given back any more."""
+    model = HashModel(1)
+    scheduler = Scheduler(model)
+    jobs = [Job(Walk(i, [5, 6, 7])) for i in range(3)]
+    for job in jobs[:2]:
+        scheduler.submit(job)
+    scheduler.step()
+    scheduler.step()
+    scheduler.submit(jobs[2])
+    model.close()
+    with pytest.raises(ClosedError):
+        scheduler.step()
+    scheduler.fail_all(ClosedError("the model"))
+    assert scheduler.idle
+    assert [type(job.future.exception(timeout=0)) for job in jobs] == [ClosedError] * 3
+
+
+def test_fail_all_never_raises() -> None:
+    """Not even where giving nodes back fails in a way that nobody foresaw."""
+    model = HashModel(1)
+    scheduler = Scheduler(model)
+    jobs = [Job(Walk(i, [5, 6, 7])) for i in range(3)]
+    for job in jobs:
+        scheduler.submit(job)
+    scheduler.step()
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    model.release = broken  # type: ignore[method-assign]
+    scheduler.fail_all(DecodeError("planted"))
+    assert scheduler.idle
+    assert [type(job.future.exception(timeout=0)) for job in jobs] == [DecodeError] * 3
 
 
 def test_row_cache_forgets_the_least_recently_used() -> None:

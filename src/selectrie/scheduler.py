@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.errors import CancelledError, CapacityError, DecodeInterrupted, SelectrieError
+from selectrie.errors import CancelledError, CapacityError, ClosedError, DecodeInterrupted, NodeError, SelectrieError
 from selectrie.model import Extension, Model, Rows, rounds
 from selectrie.tasks import Ask, Task, carriers, within_round
 from selectrie.types import NO_NODE, BoolArray, Cost, IntArray, LogitArray, Room
@@ -178,10 +178,18 @@ class Scheduler:
             self._waiting.append(job)
 
     def fail_all(self, error: BaseException) -> None:
-        """End every job with this error."""
-        for job in [*self._active, *self._waiting]:
-            self._end(job, error=error)
+        """End every job with this error. Never raises: whoever waits must hear of it, whatever state the model is in."""
+        jobs = [*self._active, *self._waiting]
+        self._active.clear()
         self._waiting.clear()
+        for job in jobs:
+            self._fail(job, error)
+
+    def _fail(self, job: Job, error: BaseException) -> None:
+        try:
+            self._end(job, error=error)
+        except Exception:  # its future is set by now, and the next job's must be too
+            logger.exception("nodes of a failed job could not be given back")
 
     def forget_all(self) -> None:
         """Drop every cached node and row."""
@@ -225,7 +233,7 @@ class Scheduler:
     def _collect(self) -> list[_Part]:
         """A part from every active job, first come first, until the call is full."""
         parts: list[_Part] = []
-        taken: set[tuple[int, bytes]] = set()
+        taken: set[tuple[bytes, bytes]] = set()
         free = self._free()
         for job in list(self._active):
             if free.rows <= 0:
@@ -244,7 +252,7 @@ class Scheduler:
                     free.branches + reserved.branches - promised.branches,
                 )
             part = job.part
-            key = (int(part.parents[0]), part.tokens.tobytes())
+            key = (part.parents.tobytes(), part.tokens.tobytes())
             if key not in taken:
                 if len(part) > free.rows:
                     continue
@@ -414,22 +422,35 @@ class Scheduler:
             node, row = node + n, row + n_rows
 
     def _end(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:
-        """Give the job's nodes back and answer. Its prompt stays as cache, its branches go."""
+        """Give the job's nodes back and answer, whatever becomes of the nodes."""
         if job in self._active:
             self._active.remove(job)
+        try:
+            self._give_back(job)
+            self._tolerant(lambda: self.model.trim(self.model.limits.idle_rows))
+        finally:
+            if not job.future.done():
+                if error is None:
+                    job.future.set_result(result)
+                else:
+                    job.future.set_exception(error)
+
+    def _give_back(self, job: Job) -> None:
+        """Release everything that a job holds. Its prompt stays as cache, its branches go."""
         loose = [] if job.rounds is None else job.rounds.nodes[job.rounds.nodes != NO_NODE].tolist()
         held = job.nodes[job.held]
-        self.model.release(np.concatenate([held, np.array(loose, dtype=np.int32)]).astype(np.int32), forget=True)
+        branches = np.concatenate([held, np.array(loose, dtype=np.int32)]).astype(np.int32)
         ends = np.array([n for n in (job.prompt_node, job.cursor) if n != NO_NODE], dtype=np.int32)
-        self.model.release(ends)
         job.nodes, job.prompt_node, job.cursor, job.part, job.rounds = job.nodes[:0], NO_NODE, NO_NODE, None, None
-        self.model.trim(self.model.limits.idle_rows)
-        if job.future.cancelled() or job.future.done():
-            return
-        if error is None:
-            job.future.set_result(result)
-        else:
-            job.future.set_exception(error)
+        self._tolerant(lambda: self.model.release(branches, forget=True))
+        self._tolerant(lambda: self.model.release(ends))
+
+    def _tolerant(self, give_back: Callable[[], object]) -> None:
+        """A model that was closed, or dropped every node after a failure, holds nothing more to give back."""
+        try:
+            give_back()
+        except (NodeError, ClosedError) as error:
+            logger.debug("nothing was given back: %s", error)
 
 
 def _share(extension: Extension, share: float) -> Cost:
