@@ -157,6 +157,8 @@ class Engine:
 
         A request that is refused refuses all, before any model call; the error's `request` is its index.
         """
+        if not isinstance(requests, Iterable):
+            raise OptionError("requests", requests, "pairs of prompt and choices")
         return self._answer(list(requests), Asked(rule, terminator, following, prior, search, prompting))
 
     def score(
