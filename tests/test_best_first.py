@@ -242,7 +242,8 @@ def test_all_finalists_are_known(case, tau, k):
 def search_with_bounds_too_low(case, by):
     """A search whose bounds were tampered with."""
     task = BestFirst(PROMPT, case.trie, case.needs, "none", objective=case.objective(), search=Search(width=1))
-    task._bounds._offset = task._bounds._cautious = task._bounds._offset - by
+    bounds = task._frontier.bounds
+    bounds._offset = bounds._cautious = bounds._offset - by
     outcome = Driver(case.model, [WIDE]).run(task)
     found = path_scores(case.trie, outcome.evaluation, "none")
     return outcome, None, case.scores(found.logp), case.scores(found.logp_upper), found
