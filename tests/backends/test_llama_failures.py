@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import llama_cpp
@@ -15,7 +16,8 @@ from selectrie.backends.llama_cpp.library import StopFlag
 from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, NodeError
 from selectrie.types import ROOT
 
-EXACT_BITS = 0.0
+LONG_S = 20
+"""Seconds after which something that never happens is given up."""
 
 
 def opened(path, **options) -> LlamaModel:
@@ -70,7 +72,8 @@ def test_an_aborted_decode_says_so_and_changes_nothing(any_model):
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
 def test_states_that_a_failure_took_are_evaluated_again(model_of, kind):
-    """A prompt with two kept branches: after an abort both branches, the prompt, and a fresh one give the right rows."""
+    """A prompt with two kept branches: after an abort both branches, the prompt, and a fresh one give the right rows, and
+    each lost row is evaluated once more: the prompt's 20 and one branch for the first call, the other branch later."""
     path = model_of(kind)
     twin = SinglePath(path)
     with opened(path) as model:
@@ -80,36 +83,141 @@ def test_states_that_a_failure_took_are_evaluated_again(model_of, kind):
         with pytest.raises(DecodeError):
             fan(model, int(leaves.nodes[0]), [90, 91, 92])
         model.set_abort_callback(None)
-        for parent, tail in ((leaves.nodes[1], (81,)), (prompt.nodes[-1], ()), (leaves.nodes[0], (80,)), (ROOT, None)):
+        for parent, path, n_lost in (
+            (leaves.nodes[1], (*range(60, 80), 81), 21),
+            (prompt.nodes[-1], (*range(60, 80),), 0),
+            (leaves.nodes[0], (*range(60, 80), 80), 1),
+            (ROOT, (), 0),
+        ):
             got = fan(model, int(parent), [95])
-            whole = (95,) if tail is None else (*range(60, 80), *tail, 95)
-            np.testing.assert_allclose(logp(got.rows, 0), twin.row(whole), atol=KINDS[kind].nats)
+            np.testing.assert_allclose(logp(got.rows, 0), twin.row((*path, 95)), atol=KINDS[kind].nats)
+            assert (got.rows_evaluated, got.rows_repeated) == (n_lost + 1, n_lost)
         assert model.find(ints(*range(60, 80), 81)) == (leaves.nodes[1], 21)
 
 
+@pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
+def test_ways_that_part_where_no_state_was_kept_are_evaluated_once(model_of, kind):
+    """A comb of leaves whose forks have no states: after an abort one call from all leaves takes every row once more.
+
+    60 .. 79 ‧ 80
+             ‧ 90 ‧ 81
+                  ‧ 91 ‧ 82
+                       ‧ 92
+    """
+    path = model_of(kind)
+    twin = SinglePath(path)
+    with opened(path) as model:
+        spine, leaves = [*range(60, 80)], []
+        top = chain(model, ROOT, spine).nodes
+        model.release(top[:-1])
+        for leaf, fork in ((80, 90), (81, 91), (82, 92)):
+            pair = fan(model, int(top[-1]), [leaf, fork], keep=True).nodes
+            leaves.append((int(pair[0]), (*spine, leaf)))
+            model.release(top[-1:], forget=True)
+            spine.append(fork)
+            top = pair
+        leaves.append((int(top[-1]), tuple(spine)))
+        room = model.room()
+        parents = ints(*(node for node, _ in leaves))
+        call = (parents, ints(95, 96, 97, 98), flags(4, 0, 1, 2, 3), flags(4))
+        stop_at(model, 20)
+        with pytest.raises(DecodeError):
+            model.extend(*call)
+        assert model.room() == room
+        model.set_abort_callback(None)
+        got = model.extend(*call)
+        assert (got.rows_evaluated, got.rows_repeated) == (20 + 6 + 4, 20 + 6)
+        for i, (_, tokens) in enumerate(leaves):
+            np.testing.assert_allclose(logp(got.rows, i), twin.row((*tokens, 95 + i)), atol=KINDS[kind].nats)
+        model.release(got.nodes, forget=True)
+        assert model.room() == room
+        assert model.extend(*call).rows_evaluated == 4
+
+
+def test_what_fitted_before_a_failure_fits_after_it(model_of):
+    """Hybrid: a prompt that takes half the context, and six branches. Evaluating it anew for each would need 768 cells."""
+    with opened(model_of("hybrid"), n_ctx=256) as model:
+        first = chain(model, ROOT, range(60, 124))
+        prompt = chain(model, int(first.nodes[-1]), range(124, 188))
+        leaves = fan(model, int(prompt.nodes[-1]), range(200, 206), keep=True).nodes
+        call = (leaves, np.full(6, 30, dtype=np.int32), flags(6, 0), flags(6))
+        stop_at(model, 1)
+        with pytest.raises(DecodeError):
+            model.extend(*call)
+        model.set_abort_callback(None)
+        got = model.extend(*call)
+        assert (got.rows_evaluated, got.rows_repeated) == (128 + 6 + 6, 128 + 6)
+
+
+def test_rows_to_evaluate_again_are_counted_before_anything_changes(model_of):
+    """Hybrid: a lost prompt of 64 that no longer fits beside what was made since is refused, and comes back later."""
+    with opened(model_of("hybrid"), n_ctx=256) as model:
+        top = int(chain(model, ROOT, range(60, 124)).nodes[-1])
+        stop_at(model, 1)
+        with pytest.raises(DecodeError):
+            fan(model, top, [30])
+        model.set_abort_callback(None)
+        room = model.room()
+        model._sequences._cells_used = model._context.size.cells - 32
+        with pytest.raises(CapacityError, match="needs 65 cells, 32 available"):
+            fan(model, top, [30])
+        assert model.room() == room
+        model._sequences._cells_used = 0
+        assert fan(model, top, [30]).rows_evaluated == 65
+
+
 def test_interrupt_stops_a_running_decode_from_another_thread(any_model):
-    """A thread interrupts until the decode gives up; afterwards the model works, with the bits it had."""
+    """A decode that waits for the interrupt gives up; afterwards the model works, with the bits it had."""
     with opened(any_model) as model:
         expected = chain(model, ROOT, range(5, 69)).rows.copy()
         model.trim(0)
-        done = threading.Event()
+        running, told = threading.Event(), threading.Event()
 
-        def keep_interrupting() -> None:
-            while not done.is_set():
-                model.interrupt()
+        def interrupt() -> None:
+            running.wait(LONG_S)
+            model.interrupt()
+            told.set()
 
-        thread = threading.Thread(target=keep_interrupting)
+        def node() -> bool:
+            running.set()
+            return not told.wait(LONG_S)
+
+        thread = threading.Thread(target=interrupt)
         thread.start()
-        try:
-            with pytest.raises(DecodeInterrupted):
-                chain(model, ROOT, range(105, 169))
-        finally:
-            done.set()
-            thread.join()
+        model.set_abort_callback(node)
+        with pytest.raises(DecodeInterrupted):
+            chain(model, ROOT, range(105, 169))
+        thread.join()
+        model.set_abort_callback(None)
         nodes = chain(model, ROOT, [7]).nodes
         model.release(nodes, forget=True)
         again = chain(model, ROOT, range(5, 69)).rows
         np.testing.assert_allclose(logp(again, 63), logp(expected, 63), atol=1e-4)
+
+
+def test_an_interrupt_stops_a_decode_of_a_solo_model(any_model):
+    """It reaches what was made by `solo`, which then goes on working, as does the model."""
+    with opened(any_model) as model, model.solo(64) as solo:
+        solo.set_abort_callback(lambda: bool(model.interrupt()))
+        with pytest.raises(DecodeInterrupted):
+            chain(solo, ROOT, range(5, 69))
+        solo.set_abort_callback(None)
+        chain(solo, ROOT, range(5, 69))
+        chain(model, ROOT, range(5, 69))
+
+
+def test_a_callback_outlives_the_solo_models_beside_it(any_model):
+    """A flag is shared, what a context calls is its own: making and forgetting a solo model leaves the model's in place."""
+    asked = []
+    with opened(any_model) as model:
+        model.set_abort_callback(lambda: bool(asked.append(1)))
+        with model.solo(8) as solo:
+            chain(solo, ROOT, [5])
+        assert not asked
+        del solo
+        gc.collect()
+        chain(model, ROOT, [5])
+        assert asked
 
 
 def test_interrupt_has_no_effect_when_idle(any_model):

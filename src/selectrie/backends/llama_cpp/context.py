@@ -41,13 +41,14 @@ class Context:
     n_vocabulary: V. evaluates: sequences are ids 0..size.sequences-1, positions count from 0.
     """
 
-    def __init__(self, weights: Weights, options: LlamaOptions, size: Size) -> None:
+    def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
+        """stop: of the context whose interrupts this one obeys as well."""
         weights.require_open()
         self.weights, self.options, self.size = weights, options, size
         self.n_vocabulary: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
-        self.stop = StopFlag()
+        self.stop = StopFlag() if stop is None else stop
         self._pointer = create(weights, options, size)
-        self._free = weakref.finalize(self, _free, self._pointer, weights, verbose=options.verbose)
+        self._free = weakref.finalize(self, _free, self._pointer, weights, os.getpid(), verbose=options.verbose)
         weights.acquire(_address(self._pointer), self._free)
         self._memory = llama_cpp.llama_get_memory(self._pointer)
         try:
@@ -55,7 +56,7 @@ class Context:
         except BaseException:
             self._free()
             raise
-        self.stop.attach(self._pointer)
+        self._callback = self.stop.attach(self._pointer)
         self._batch = Batch(size.rows)
 
     def _apply_adapters(self) -> None:
@@ -79,7 +80,7 @@ class Context:
 
     def set_abort_callback(self, callback: Callable[[], bool] | None) -> None:
         """Ask `callback` after every graph node whether to stop; None: the flag alone."""
-        self.stop.attach(self._pointer, callback)
+        self._callback = self.stop.attach(self._pointer, callback)
 
     # Sequences
 
@@ -142,7 +143,9 @@ class Decoded:
     seconds: float
 
 
-def _free(pointer: Any, weights: Weights, *, verbose: bool) -> None:
+def _free(pointer: Any, weights: Weights, process: int, *, verbose: bool) -> None:
+    if process != os.getpid():
+        return  # in a forked child, where llama.cpp would wait for threads that exist in the parent alone
     # Freeing a context reads its model: where a shared Llama was closed behind our back, leaking is the lesser evil.
     if weights.borrowed is None or weights.borrowed.is_open:
         with log.of_ours(verbose=verbose):

@@ -95,19 +95,27 @@ class StopFlag:
 
     The abort callback is `bool (*)(void *)`. The C library's `strlen` on a buffer that holds "" or "\x01" returns 0 or 1
     and so is such a function; a Python callback would cost a change of threads per graph node.
+
+    Several contexts may share one flag: a model and what is made of it by `solo`.
     """
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(2)
-        self._python: Callable[[], bool] | None = None
-        self._callback = self._native() or llama_cpp.ggml_abort_callback(self._read)
 
-    def attach(self, context: llama_cpp.llama_context_p, python: Callable[[], bool] | None = None) -> None:
-        """Let a context ask this flag; `python`, if given, is asked as well, once a graph node."""
-        self._python = python
-        self._callback = (None if python else self._native()) or llama_cpp.ggml_abort_callback(self._read)
-        address = ctypes.cast(self._buffer, ctypes.c_void_p)
-        llama_cpp.llama_set_abort_callback(context, self._callback, address)
+    def attach(
+        self, context: llama_cpp.llama_context_p, python: Callable[[], bool] | None = None
+    ) -> Callable[..., bool]:
+        """Let a context ask this flag; `python`, if given, is asked as well, once a graph node.
+
+        Returns what the context calls: to be kept, with the flag, for as long as the context decodes.
+        """
+
+        def read(_data: int | None) -> bool:
+            return self.is_set or (python is not None and python())
+
+        callback = (None if python else self._native()) or llama_cpp.ggml_abort_callback(read)
+        llama_cpp.llama_set_abort_callback(context, callback, ctypes.cast(self._buffer, ctypes.c_void_p))
+        return callback
 
     def set(self) -> None:
         """Stop the decode that runs now. One byte is written: any thread may."""
@@ -121,9 +129,6 @@ class StopFlag:
     def is_set(self) -> bool:
         """Whether `set` was called since the last `clear`."""
         return self._buffer[0] != b"\x00"
-
-    def _read(self, _data: int | None) -> bool:
-        return self.is_set or (self._python is not None and self._python())
 
     @staticmethod
     def _native() -> Callable[..., bool] | None:

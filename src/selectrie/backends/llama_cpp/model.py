@@ -11,7 +11,7 @@ import numpy as np
 
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context, Decoded, Size
-from selectrie.backends.llama_cpp.library import build, processor
+from selectrie.backends.llama_cpp.library import StopFlag, build, processor
 from selectrie.backends.llama_cpp.sequences import Sequences
 from selectrie.backends.llama_cpp.sequences_fork import ForkSequences
 from selectrie.backends.llama_cpp.sequences_tree import TreeSequences
@@ -53,9 +53,10 @@ class LlamaModel:
     were cached and held by nobody.
     """
 
-    def __init__(self, weights: Weights, options: LlamaOptions, size: Size) -> None:
+    def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
+        """stop: of the model whose interrupts this one obeys as well."""
         self._weights, self._options = weights, options
-        self._context = Context(weights, options, size)
+        self._context = Context(weights, options, size, stop)
         self._kind = weights.kind
         self._tree = ContextTree(self._context.n_vocabulary)
         self._sequences: Sequences
@@ -142,12 +143,12 @@ class LlamaModel:
             raise CapacityError("rows in one call", needed=outline.n_rows, available=most)
         self._sequences.make_room(plan, outline, self._context.size.nodes)
         try:
-            for node in self._sequences.lost(outline):
-                self._sequences.recover(node, self._evaluate_run)
+            n_recovered, recovery_s = self._sequences.recover(outline, self._evaluate_run)
             layout = self._sequences.lay_out(plan, outline)
             self._sequences.prepare(layout)
             decoded = self._decode(layout.rows)
-            nodes = self._tree.commit(plan, outline.n_rows)
+            n_rows = n_recovered + outline.n_rows
+            nodes = self._tree.commit(plan, n_rows)
             self._sequences.settle(layout, _of_entries(plan, nodes))
         except BaseException:
             self._take_back(plan)
@@ -159,10 +160,10 @@ class LlamaModel:
         return Extension(
             nodes=nodes,
             rows=Rows(decoded.matrix, row[asked]),
-            rows_evaluated=outline.n_rows,
-            rows_repeated=outline.n_rows - plan.n_new,
+            rows_evaluated=n_rows,
+            rows_repeated=n_rows - plan.n_new,
             rows_padded=decoded.padding,
-            decode_s=decoded.seconds,
+            decode_s=recovery_s + decoded.seconds,
         )
 
     def find(self, tokens: IntArray) -> tuple[int, int]:
@@ -194,11 +195,12 @@ class LlamaModel:
         small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:
             raise CapacityError("nodes", needed=nodes, available=small.nodes)
-        model = LlamaModel(self._weights, self._options, small)
+        model = LlamaModel(self._weights, self._options, small, self._context.stop)
         model._granule = self._granule
         return model
 
     def interrupt(self) -> None:
+        """As `Model.interrupt`; the decode may be one of a `solo` model, too."""
         self._context.stop.set()
 
     def set_abort_callback(self, callback: Callable[[], bool] | None) -> None:
@@ -236,16 +238,17 @@ class LlamaModel:
             )
         return self._context.decode(rows, granule=self._granule, padding_sequence=self._sequences.padding_id)
 
-    def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> None:
-        """Evaluate tokens one after the other under one sequence, no logits."""
-        most = self._rows_per_call
+    def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> float:
+        """Evaluate tokens one after the other under one sequence, no logits; the seconds that it took."""
+        most, seconds = self._rows_per_call, 0.0
         for start in range(0, len(tokens), most):
             part = tokens[start : start + most]
             n = len(part)
             position = first_position + start + np.arange(n, dtype=np.int32)
             zeros = np.zeros(n, dtype=np.int32)
             rows = BatchRows(part, position, zeros, zeros + 1, zeros > 0, np.array([sequence], dtype=np.int32))
-            self._decode(rows)
+            seconds += self._decode(rows).seconds
+        return seconds
 
     def _take_back(self, plan: CallPlan) -> None:
         """After a failure in `extend`: nodes, references and memory are as they were before the call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.context_tree import CallPlan
 from selectrie.types import IntArray
+
+Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
+"""(sequence, tokens, first position) -> seconds: evaluates a run under one sequence, no logits."""
 
 
 class Outline(Protocol):
@@ -33,7 +36,7 @@ class Layout(Protocol):
 class Sequences(Protocol):
     """Which sequence id ends at which node. Outlines and layouts are passed back to the object that made them.
 
-    A call goes `outline`, `make_room`, `recover` for what is `lost`, `lay_out`, `prepare`, the decode,
+    A call goes `outline`, `make_room`, `recover`, `lay_out`, `prepare`, the decode,
     `ContextTree.commit`, `settle`; after an exception from `recover` on, `restore`.
     """
 
@@ -57,12 +60,8 @@ class Sequences(Protocol):
         """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
         ...
 
-    def lost(self, outline: Any) -> list[int]:
-        """Nodes that the call starts from whose state an earlier failure took, ancestors first."""
-        ...
-
-    def recover(self, node: int, evaluate: Callable[[int, IntArray, int], None]) -> None:
-        """Evaluate a lost state again. evaluate: (sequence, tokens, first position) -> None."""
+    def recover(self, outline: Any, evaluate: Evaluate) -> tuple[int, float]:
+        """Evaluate again what an earlier failure took and the call needs; rows and seconds that it took."""
         ...
 
     def lay_out(self, plan: CallPlan, outline: Any) -> Layout:

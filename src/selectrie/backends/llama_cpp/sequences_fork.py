@@ -8,7 +8,6 @@ extended later.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.sequences import Evaluate
 from selectrie.context_tree import CallPlan, ContextTree
 from selectrie.errors import CapacityError, InternalError, NodeError
 from selectrie.types import NO_NODE, ROOT, IntArray
@@ -135,19 +135,21 @@ class ForkSequences:
         drops = self._tree.make_room(plan, nodes=nodes, branches=_UNLIMITED)
         gone = {node for node in drops if node in self._state}
         runs = outline.runs
+        way, grounds = self._way_back(outline)
+        n_rows = len(way) + outline.n_rows
         needed = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
-        candidates = self._candidates(plan.live_nodes().union(drops, (run.base for run in runs)))
+        candidates = self._candidates(plan.live_nodes().union(drops, grounds, (run.base for run in runs)))
         while True:
             short_ids = needed - (self.branches - len(self._state) + len(gone))
             short_cells = 0
             if self._cells is not None:
-                short_cells = outline.n_rows - (self._cells - self._cells_used + self._cells_of(gone))
+                short_cells = n_rows - (self._cells - self._cells_used + self._cells_of(gone))
             if short_ids <= 0 and short_cells <= 0:
                 break
             if not candidates:
                 if short_ids > 0:
                     raise CapacityError("branches", needed=needed, available=needed - short_ids)
-                raise CapacityError("cells", needed=outline.n_rows, available=outline.n_rows - short_cells)
+                raise CapacityError("cells", needed=n_rows, available=n_rows - short_cells)
             gone.add(candidates.pop())
         for node in gone:
             self._drop_state(node)
@@ -212,27 +214,75 @@ class ForkSequences:
 
     # States
 
-    def lost(self, outline: ForkOutline) -> list[int]:
-        """Nodes that a call starts from whose state a failure took, ancestors first."""
-        bases = {run.base for run in outline.runs} - {ROOT}
-        return sorted((n for n in bases if self._state[n].sequence == _NO_ID), key=self._tree.depth.__getitem__)
+    def recover(self, outline: ForkOutline, evaluate: Evaluate) -> tuple[int, float]:
+        """Evaluate again what a failure took and the runs start from; rows and seconds that it took.
 
-    def recover(self, node: int, evaluate: Callable[[int, IntArray, int], None]) -> None:
-        """Evaluate a lost state again, from the nearest state above that is there.
-
-        evaluate: (sequence, tokens, first position) -> None.
+        Each row once: lost states on the way are kept, too, and where two ways part without one, a state is made for the
+        time being. Depth first, so that it takes one id more than there are states, at most: that for scratch.
         """
+        way, _ = self._way_back(outline)
+        stops = [node for node in way if way[node] > 1 or node in self._state]
+        passing = {node for node in stops if node not in self._state}
+        above = {node: self._stop_above(node, way) for node in stops}
+        below: dict[int, list[int]] = {node: [] for node in above.values()}
+        for node, base in above.items():
+            below[base].append(node)
+        ready = [node for node, base in above.items() if base not in way]
+        n_rows, seconds = 0, 0.0
+        try:
+            while ready:
+                node = ready.pop()
+                base = above[node]
+                seconds += self._evaluate_state(node, base, evaluate)
+                n_rows += self._tree.depth[node] - self._tree.depth[base]
+                ready += below.get(node, [])
+                below[base].remove(node)
+                if base in passing and not below[base]:
+                    self._drop_state(base)
+        finally:
+            for node in passing.intersection(self._state):
+                self._drop_state(node)
+        return n_rows, seconds
+
+    def _way_back(self, outline: ForkOutline) -> tuple[dict[int, int], set[int]]:
+        """Nodes to evaluate before every run has the state it starts from, each with how many of them lie right below it;
+        and the nodes, with states, that they stand on."""
         tree = self._tree
-        base = tree.parent[node]
-        while base != ROOT and (base not in self._state or self._state[base].sequence == _NO_ID):
-            base = tree.parent[base]
+        way: dict[int, int] = {}
+        grounds = set()
+        for node in {run.base for run in outline.runs}:
+            at, came_from_below = node, 0
+            while not self._is_there(at):
+                is_known = at in way
+                way[at] = way.get(at, 0) + came_from_below
+                if is_known:
+                    break
+                at, came_from_below = tree.parent[at], 1
+            else:
+                grounds.add(at)
+        return way, grounds
+
+    def _is_there(self, node: int) -> bool:
+        """Whether the node has a state in llama.cpp's memory; the root needs none."""
+        return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
+
+    def _stop_above(self, node: int, way: dict[int, int]) -> int:
+        """The nearest node above with a state, now or by the time it is needed: lost or where ways part, or off the way."""
+        at = self._tree.parent[node]
+        while way.get(at) == 1 and at not in self._state:
+            at = self._tree.parent[at]
+        return at
+
+    def _evaluate_state(self, node: int, base: int, evaluate: Evaluate) -> float:
+        tree = self._tree
         below = None if base == ROOT else self._state[base].stretch
         sequence = self._free_ids(1)[0]
         if base != ROOT:
             self._context.copy(self._checked(base), sequence, -1, -1)
         start = tree.depth[base]
-        evaluate(sequence, tree.path(node)[start:], start)
+        seconds = evaluate(sequence, tree.path(node)[start:], start)
         self._state[node] = _State(sequence, self._stretch(tree.depth[node] - start, below))
+        return seconds
 
     def _stretch(self, cells: int, below: _Stretch | None) -> _Stretch:
         if below is not None:

@@ -8,7 +8,6 @@ the ids of a row are a slice of the ids of the row above it, and an id starts as
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.sequences import Evaluate
 from selectrie.context_tree import CallPlan, ContextTree
 from selectrie.errors import InternalError
 from selectrie.types import NO_NODE, ROOT, BoolArray, IntArray
@@ -211,13 +211,9 @@ class TreeSequences:
         self._drop(nodes)
         return len(nodes)
 
-    def lost(self, _outline: TreeOutline) -> list[int]:
-        """Nodes whose state a failure took: none, since cells outlive a failed decode."""
-        return []
-
-    def recover(self, node: int, _evaluate: Callable[[int, IntArray, int], None]) -> None:
-        """Nothing is ever lost here."""
-        raise InternalError(f"node {node} has no state of its own")
+    def recover(self, _outline: TreeOutline, _evaluate: Evaluate) -> tuple[int, float]:
+        """Nothing: cells outlive a failed decode."""
+        return 0, 0.0
 
     def _drop(self, nodes: list[int]) -> None:
         """Take nodes out of tree and memory, leaf first; the id of a leaf goes up to a parent that becomes one."""
