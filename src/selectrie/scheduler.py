@@ -1,155 +1,37 @@
 """Merges the asks of many tasks into few model calls: admission, fair turns, cutting to size, cancellation, row cache.
 
-One step is one `extend` at most. Every admitted task has its floor reserved, and no task is given room that another's
-floor needs; so each can always go on, and no two half-done tasks wait for each other. Not thread-safe: one thread owns
-it together with its model (`owner.Owner`).
+One step is one `extend`, and more only where that failed. Every admitted task has reserved what it may still need, so most
+asks fit. Where one does not after all (nodes that several tasks hold are not free when one of them gives them back), the
+others go on; where nobody can, the youngest gives up its nodes and queues again, to extend them by path later. The oldest is
+never evicted, so no two half-done tasks wait for each other. Not thread-safe: one thread owns it together with its model
+(`owner.Owner`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from selectrie.errors import CancelledError, CapacityError, ClosedError, DecodeInterrupted, NodeError, SelectrieError
-from selectrie.model import Extension, Model, Rows, rounds
-from selectrie.tasks import Ask, Task, carriers, within_round
-from selectrie.types import NO_NODE, BoolArray, Cost, IntArray, LogitArray, Room
+from selectrie.errors import (
+    CancelledError,
+    CapacityError,
+    ClosedError,
+    DecodeInterrupted,
+    NodeError,
+    ProtocolError,
+    SelectrieError,
+)
+from selectrie.jobs import ROW_CACHE_BYTES, Job, Part, RowCache
+from selectrie.model import Extension, Model, Rows
+from selectrie.types import NO_NODE, BoolArray, Cost, IntArray, Room
+
+__all__ = ["ROW_CACHE_BYTES", "Job", "RowCache", "Scheduler"]
 
 logger = logging.getLogger(__name__)
-
-ROW_CACHE_BYTES = 64 << 20
-"""Rows of prompt ends kept for the next request: about 100 at a vocabulary of 152k."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One job's share of a call. parents are nodes, or ~j within the part."""
-
-    job: Job
-    parents: IntArray
-    tokens: IntArray
-    wanted: BoolArray
-    keep: BoolArray
-    take: Callable[[IntArray, Rows], None]
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-class Job:
-    """A task on its way: its nodes, what it has cost, and the future that will hold its result."""
-
-    def __init__(self, task: Task[Any], on_step: Callable[[], None] | None = None) -> None:
-        self.task = task
-        self.on_step = on_step
-        self.future: Future[Any] = Future()
-        self.cost = Cost()
-        self.cancelled = False
-        self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
-        self.key = self.prompt.tobytes()
-        self.told = False
-        self.prompt_node = NO_NODE
-        self.cursor = NO_NODE
-        self.depth = 0
-        self.nodes: IntArray = np.full(1, NO_NODE, dtype=np.int32)
-        self.parents: IntArray = np.full(1, NO_NODE, dtype=np.int32)
-        self.part: _Part | None = None
-        self.rounds: _Rounds | None = None
-        self.ask: Ask | None = None
-
-    @property
-    def held(self) -> IntArray:
-        """Local rows alive below row 0."""
-        return np.flatnonzero(self.nodes[1:] != NO_NODE).astype(np.int32) + 1
-
-    def branches(self) -> int:
-        """Leaves among the local rows alive."""
-        held = self.held
-        inner = np.zeros(len(self.nodes), dtype=bool)
-        inner[self.parents[held]] = True
-        return int(np.count_nonzero(~inner[held]))
-
-    def need(self, *, forks: bool) -> Room:
-        """What is reserved for it beyond what it holds: the rest of its prompt and its floor.
-
-        forks: every node may own a state, and a long prompt holds two on its way.
-        """
-        floor = self.task.floor
-        rest = 0 if self.prompt_node != NO_NODE else len(self.prompt) - self.depth
-        asked = len(self.part) if self.part is not None else 0
-        held = self.held.size
-        below = max(asked, floor.nodes - held, 0)
-        if forks:
-            return Room(floor.rows, rest + below, below + 2 * (rest > 0))
-        return Room(floor.rows, rest + below, max(asked, floor.branches + (held == 0)))
-
-
-class _Rounds:
-    """An ask that a forking model takes in several calls: one round after the other, rows copied until the last."""
-
-    def __init__(self, ask: Ask, parents: IntArray) -> None:
-        """parents: those of the ask as nodes, or ~j within the ask."""
-        self.ask, self._parents = ask, parents
-        self._in_round = rounds(parents, ask.keep)
-        self._keep = carriers(parents, ask.keep, self._in_round)
-        self._at = 0
-        self.nodes: IntArray = np.full(len(ask.tokens), NO_NODE, dtype=np.int32)
-        self._elements = np.flatnonzero(self._in_round == 0)
-        self._parts: list[Rows] = []
-        self._order: list[NDArray[np.int64]] = []
-
-    def elements(self) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
-        """Parents (nodes, or ~k within the round), tokens, wanted and keep of the current round's elements."""
-        ask, now = self.ask, self._elements
-        return within_round(self._parents, now, self.nodes), ask.tokens[now], ask.wanted[now], self._keep[now]
-
-    def take(self, nodes: IntArray, rows: Rows) -> Rows | None:
-        """Note a round's nodes and rows; all wanted rows in the order of the ask after the last one, else None."""
-        now, last = self._elements, self._at == self._in_round.max()
-        self.nodes[now] = nodes
-        self._parts.append(rows if last and not self._parts else rows.copy())
-        self._order.append(now[self.ask.wanted[now]])
-        self._at += 1
-        self._elements = np.flatnonzero(self._in_round == self._at)
-        if not last:
-            return None
-        if len(self._parts) == 1:
-            return rows
-        return Rows.stack(self._parts).take(np.argsort(np.concatenate(self._order)))
-
-
-class RowCache:
-    """Rows by token path: what a row predicts depends on nothing else. Least recently used goes first."""
-
-    def __init__(self, most_bytes: int = ROW_CACHE_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._rows: OrderedDict[bytes, LogitArray] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: bytes) -> LogitArray | None:
-        row = self._rows.get(key)
-        if row is not None:
-            self._rows.move_to_end(key)
-        return row
-
-    def put(self, key: bytes, row: LogitArray) -> None:
-        if key in self._rows or row.nbytes > self._most_bytes:
-            return
-        self._rows[key] = row.copy()
-        self._bytes += row.nbytes
-        while self._bytes > self._most_bytes:
-            self._bytes -= self._rows.popitem(last=False)[1].nbytes
-
-    def clear(self) -> None:
-        self._rows.clear()
-        self._bytes = 0
 
 
 class Scheduler:
@@ -161,6 +43,9 @@ class Scheduler:
         self.row_cache = RowCache(row_cache_bytes)
         self._waiting: deque[Job] = deque()
         self._active: deque[Job] = deque()
+        self._refused: list[tuple[Part, CapacityError]] = []
+        self._moved = False
+        self._n_submitted = 0
 
     @property
     def idle(self) -> bool:
@@ -168,14 +53,18 @@ class Scheduler:
 
     def submit(self, job: Job) -> None:
         """Queue a job. One that cannot fit even alone fails at once with `CapacityError`."""
-        limits, floor = self.model.limits, job.task.floor
-        needed = len(job.prompt) + floor.nodes
-        if needed > limits.nodes:
-            job.future.set_exception(CapacityError("nodes", needed=needed, available=limits.nodes))
-        elif floor.branches + 1 > limits.branches:
-            job.future.set_exception(CapacityError("branches", needed=floor.branches + 1, available=limits.branches))
-        else:
-            self._waiting.append(job)
+        limits, floor = self.model.limits, job.floor
+        for what, needed, available in (
+            ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
+            ("branches", 2 if self._forks else floor.branches + 1, limits.branches),
+            ("rows in one call", floor.rows, limits.rows_per_call),
+        ):
+            if needed > available:
+                job.answer(None, CapacityError(what, needed=needed, available=available))
+                return
+        job.order = self._n_submitted
+        self._n_submitted += 1
+        self._waiting.append(job)
 
     def fail_all(self, error: BaseException) -> None:
         """End every job with this error. Never raises: whoever waits must hear of it, whatever state the model is in."""
@@ -199,12 +88,15 @@ class Scheduler:
     def step(self) -> None:
         """Let every job that can go on do so in one model call."""
         self._drop_cancelled()
-        self._admit()
+        if not (self._refused and self._active):  # what did not fit goes before what has not begun
+            self._admit()
+        self._refused, self._moved = [], False
         parts = self._collect()
         if parts:
             self._extend(parts)
-        if self._active:
-            self._active.rotate(-1)
+        if self._refused and not self._moved:
+            self._relieve(*self._refused[0])
+        self._active.rotate(-1)
 
     def _drop_cancelled(self) -> None:
         for job in [j for j in (*self._active, *self._waiting) if j.cancelled]:
@@ -230,9 +122,9 @@ class Scheduler:
             room.branches - sum(need.branches for need in needs),
         )
 
-    def _collect(self) -> list[_Part]:
+    def _collect(self) -> list[Part]:
         """A part from every active job, first come first, until the call is full."""
-        parts: list[_Part] = []
+        parts: list[Part] = []
         taken: set[tuple[bytes, bytes]] = set()
         free = self._free()
         for job in list(self._active):
@@ -252,16 +144,15 @@ class Scheduler:
                     free.branches + reserved.branches - promised.branches,
                 )
             part = job.part
-            key = (part.parents.tobytes(), part.tokens.tobytes())
-            if key not in taken:
+            if part.key not in taken:
                 if len(part) > free.rows:
                     continue
-                taken.add(key)
+                taken.add(part.key)
                 free = replace(free, rows=free.rows - len(part))
             parts.append(part)
         return parts
 
-    def _guarded(self, job: Job, room: Room) -> _Part | None:
+    def _guarded(self, job: Job, room: Room) -> Part | None:
         """The job's next part; a task that raises ends its own job and no other."""
         try:
             return self._next_part(job, room)
@@ -269,40 +160,30 @@ class Scheduler:
             self._end(job, error=error)
             return None
 
-    def _next_part(self, job: Job, room: Room) -> _Part | None:
-        if job.rounds is not None:
-            return self._round_part(job, job.rounds)
+    def _next_part(self, job: Job, room: Room) -> Part | None:
         if not job.told:
             row = self.row_cache.get(job.key)
             if row is None:
                 return self._prefill_part(job, room, want_row=True)
             job.task.tell(Rows(row[None]))
             job.told = True
-        if job.ask is None:
-            job.ask = self._ask(job, room)
-            if job.ask is None:
-                self._end(job, result=job.task.result())
-                return None
+        if job.ask is None and not self._ask(job, room):
+            self._end(job, result=job.task.result())
+            return None
         if job.prompt_node == NO_NODE and not self._attach(job):
             return self._prefill_part(job, room, want_row=False)
-        return self._ask_part(job, job.ask)
+        return self._ask_part(job, room)
 
-    def _ask(self, job: Job, room: Room) -> Ask | None:
-        """Ask the task within what it holds and what is free, and give back what it releases."""
-        held, branches, floor = len(job.held), job.branches(), job.task.floor
-        rest = 0 if job.prompt_node != NO_NODE else len(job.prompt)
-        nodes = max(floor.nodes, held + room.nodes - rest)
-        leaves = max(floor.branches, branches + room.branches)
-        rows = max(floor.rows, room.rows)
-        if self._forks:  # each node asked for may own a state
-            rows = max(floor.rows, min(rows, room.branches))
-            nodes = max(floor.nodes, min(nodes, held + room.branches))
-        ask = job.task.ask(Room(rows, nodes, leaves))
-        if ask is not None and len(ask.release):
-            gone = job.nodes[ask.release]
-            job.nodes[ask.release] = NO_NODE
-            self.model.release(gone[gone != NO_NODE], forget=True)
-        return ask
+    def _ask(self, job: Job, room: Room) -> bool:
+        """Ask the task within what it holds and what is free, and give back what it releases; False = it has finished."""
+        offer = job.room_to_ask(room, forks=self._forks)
+        ask = job.task.ask(offer)
+        if ask is None:
+            return False
+        if len(ask.tokens) > offer.rows:
+            raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
+        self.model.release(job.begin(ask, forks=self._forks), forget=True)
+        return True
 
     def _attach(self, job: Job) -> bool:
         """Find the prompt's node in the cache."""
@@ -310,10 +191,10 @@ class Scheduler:
         if depth < len(job.prompt):
             self.model.release(np.array([node], dtype=np.int32))
             return False
-        job.prompt_node = job.nodes[0] = node
+        job.rows.node[0] = node
         return True
 
-    def _prefill_part(self, job: Job, room: Room, *, want_row: bool) -> _Part | None:
+    def _prefill_part(self, job: Job, room: Room, *, want_row: bool) -> Part | None:
         """The next chunk of the prompt, below the deepest node that is there already."""
         if job.cursor != NO_NODE:
             self.model.release(np.array([job.cursor], dtype=np.int32))
@@ -333,53 +214,68 @@ class Scheduler:
                 job.cursor = int(nodes[-1])
                 return
             job.cursor = NO_NODE
-            job.prompt_node = job.nodes[0] = nodes[-1]
+            job.rows.node[0] = nodes[-1]
             if want_row:
                 job.task.tell(rows)
                 job.told = True
                 self.row_cache.put(job.key, rows.logits(0))
 
-        return _Part(job, parents, tokens, wanted, keep, take)
+        nothing = np.empty(0, dtype=np.int32)
+        return Part(job, parents, tokens, wanted, keep, take, base=nothing, repeats=not want_row)
 
-    def _ask_part(self, job: Job, ask: Ask) -> _Part:
-        inside = ask.parents < 0
-        parents = np.where(inside, ask.parents, job.nodes[np.where(inside, 0, ask.parents)]).astype(np.int32)
-        if self._forks:
-            job.rounds = _Rounds(ask, parents)
-            return self._round_part(job, job.rounds)
+    def _ask_part(self, job: Job, room: Room) -> Part:
+        """What is left of the ask, or as much of it as a forking model takes at once; what it hangs from goes first."""
+        rows, runs = job.rows, job.runs
+        if runs is None:
+            lost = rows.lost()
+            if len(lost):
+                return self._again_part(job, lost[: room.rows], keep=np.ones(len(lost[: room.rows]), dtype=np.bool_))
+            return self._new_part(job, rows.pending, keep=rows.keep[rows.pending])
+        places = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.branches))
+        if len(places) or not len(rows.pending):
+            return self._new_part(job, places, keep=rows.keep[places] | runs.carriers(places))
+        way = rows.way_to(runs.to_restore(rows), room.rows)
+        return self._again_part(job, way, keep=np.arange(len(way)) == len(way) - 1)
 
-        def take(nodes: IntArray, rows: Rows) -> None:
-            self._adopt(job, ask, nodes)
-            job.task.tell(rows)
+    def _new_part(self, job: Job, places: IntArray, *, keep: BoolArray) -> Part:
+        """Rows of the ask that were never evaluated."""
+        rows, ask, gathered = job.rows, job.ask, job.gathered
+        if ask is None or gathered is None:
+            raise ProtocolError("nothing was asked for")
+        elements = places - rows.asked_from
 
-        return _Part(job, parents, ask.tokens, ask.wanted, ask.keep, take)
-
-    def _round_part(self, job: Job, state: _Rounds) -> _Part:
-        """The current round of an ask, whose parents that are no nodes yet stand below nodes that the job holds."""
-        parents, tokens, wanted, keep = state.elements()
-
-        def take(nodes: IntArray, rows: Rows) -> None:
-            everything = state.take(nodes, rows)
+        def take(nodes: IntArray, told: Rows) -> None:
+            rows.done[places] = True
+            rows.node[places] = nodes
+            if self._forks:  # holding a node is holding its state
+                spent = ~rows.keep & ~rows.waited_for()
+                self.model.release(rows.take_away(spent), forget=True)
+            everything = gathered.add(elements, told)
             if everything is not None:
-                job.rounds = None
-                self._adopt(job, state.ask, state.nodes)
+                job.ask = None
                 job.task.tell(everything)
 
-        return _Part(job, parents, tokens, wanted, keep, take)
+        base = rows.up[places]
+        return Part(job, rows.parents_of(places), rows.token[places], ask.wanted[elements], keep, take, base)
 
-    def _adopt(self, job: Job, ask: Ask, nodes: IntArray) -> None:
-        """Number the new nodes as the task does."""
-        first = len(job.nodes)
-        job.nodes = np.append(job.nodes, nodes).astype(np.int32)
-        local = np.where(ask.parents < 0, first + ~ask.parents, ask.parents)
-        job.parents = np.append(job.parents, local).astype(np.int32)
-        job.ask = None
+    def _again_part(self, job: Job, places: IntArray, *, keep: BoolArray) -> Part:
+        """Rows that were evaluated before and taken away, by their path."""
+        rows = job.rows
 
-    def _extend(self, parts: list[_Part]) -> None:
+        def take(nodes: IntArray, _told: Rows) -> None:
+            rows.node[places[keep]] = nodes[keep]
+            self.model.release(nodes[~keep], forget=True)
+
+        wanted = np.zeros(len(places), dtype=np.bool_)
+        base = rows.up[places]
+        return Part(job, rows.parents_of(places), rows.token[places], wanted, keep, take, base, repeats=True)
+
+    def _extend(self, parts: list[Part]) -> None:
         """One call for all parts. What does not fit together is tried with fewer; what fails alone fails its own job."""
         try:
             extension = self._call(parts)
         except DecodeInterrupted:
+            self._moved = True  # it would have been
             return
         except SelectrieError as error:
             if len(parts) > 1:
@@ -387,12 +283,43 @@ class Scheduler:
                 half = len(parts) // 2
                 self._extend(parts[:half])
                 self._extend([part for part in parts[half:] if part.job.part is part])
-                return
-            self._end(parts[0].job, error=error)
+            elif isinstance(error, CapacityError):
+                parts[0].job.part = None  # to be cut to what is free then
+                self._refused.append((parts[0], error))
+            else:
+                self._end(parts[0].job, error=error)
             return
+        self._moved = True
         self._distribute(parts, extension)
 
-    def _call(self, parts: list[_Part]) -> Extension:
+    def _relieve(self, part: Part, error: CapacityError) -> None:
+        """Nobody could go on: the youngest job gives everything back and queues again, never the oldest; a job alone
+        makes do with less, and fails where there is nothing less."""
+        if len(self._active) > 1:
+            youngest = max(self._active, key=lambda job: job.order)
+            logger.debug("job %d gives its nodes back: %s", youngest.order, error)
+            self._active.remove(youngest)
+            self._give_back(youngest)
+            self._waiting.appendleft(youngest)
+        elif not self._shrink(part):
+            self._end(part.job, error=error)
+
+    def _shrink(self, part: Part) -> bool:
+        """Let a job that is alone go on with less: one run at a time, then without states that this part does not start
+        from, then without anything cached."""
+        job, rows = part.job, part.job.rows
+        if self._forks:
+            if not job.narrow:
+                job.narrow = True
+                return True
+            held = np.flatnonzero(rows.node != NO_NODE)
+            spare = held[(held > 0) & ~np.isin(held, part.base)][:1]
+            if len(spare):
+                self.model.release(rows.take_away(spare), forget=True)
+                return True
+        return self.model.trim(0) > 0
+
+    def _call(self, parts: list[Part]) -> Extension:
         starts = np.cumsum([0] + [len(part) for part in parts])
         parents = [
             np.where(part.parents < 0, part.parents - start, part.parents)
@@ -405,14 +332,14 @@ class Scheduler:
             np.concatenate([part.keep for part in parts]),
         )
 
-    def _distribute(self, parts: list[_Part], extension: Extension) -> None:
+    def _distribute(self, parts: list[Part], extension: Extension) -> None:
         total = len(extension.nodes)
         node, row = 0, 0
         for part in parts:
             job, n, n_rows = part.job, len(part), int(np.count_nonzero(part.wanted))
             nodes = extension.nodes[node : node + n]
             job.part = None
-            job.cost += _share(extension, n / total)
+            job.cost += _share(extension, n / total if total else 0.0, repeats=part.repeats)
             try:
                 part.take(nodes, extension.rows.slice(row, row + n_rows))
                 if job.on_step is not None:
@@ -429,19 +356,11 @@ class Scheduler:
             self._give_back(job)
             self._tolerant(lambda: self.model.trim(self.model.limits.idle_rows))
         finally:
-            if not job.future.done():
-                if error is None:
-                    job.future.set_result(result)
-                else:
-                    job.future.set_exception(error)
+            job.answer(result, error)
 
     def _give_back(self, job: Job) -> None:
         """Release everything that a job holds. Its prompt stays as cache, its branches go."""
-        loose = [] if job.rounds is None else job.rounds.nodes[job.rounds.nodes != NO_NODE].tolist()
-        held = job.nodes[job.held]
-        branches = np.concatenate([held, np.array(loose, dtype=np.int32)]).astype(np.int32)
-        ends = np.array([n for n in (job.prompt_node, job.cursor) if n != NO_NODE], dtype=np.int32)
-        job.nodes, job.prompt_node, job.cursor, job.part, job.rounds = job.nodes[:0], NO_NODE, NO_NODE, None, None
+        branches, ends = job.let_go()
         self._tolerant(lambda: self.model.release(branches, forget=True))
         self._tolerant(lambda: self.model.release(ends))
 
@@ -453,12 +372,13 @@ class Scheduler:
             logger.debug("nothing was given back: %s", error)
 
 
-def _share(extension: Extension, share: float) -> Cost:
+def _share(extension: Extension, share: float, *, repeats: bool) -> Cost:
     """A part's share of a merged call, by its size (exact for a call of one part)."""
+    rows = round(extension.rows_evaluated * share)
     return Cost(
         model_calls=1 if extension.rows_evaluated else 0,
-        rows=round(extension.rows_evaluated * share),
-        rows_repeated=round(extension.rows_repeated * share),
+        rows=rows,
+        rows_repeated=rows if repeats else round(extension.rows_repeated * share),
         rows_padded=round(extension.rows_padded * share),
         decode_s=extension.decode_s * share,
     )
