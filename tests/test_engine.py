@@ -144,3 +144,17 @@ def test_checks_are_kept_by_model_offload_rows_and_version(tmp_path):
     assert kept.get("b") == NOTHING_IS_CLOSE
     (tmp_path / "selectrie" / "selfcheck.json").write_text("{")
     assert kept.get("a") is None
+
+
+def test_healed_bytes_of_no_probability_leave_none_to_any_choice():
+    """Where the model excludes the prompt's own last bytes, every logp is -inf, and the first choice wins a tie."""
+    n = len(HashModel(1).vocabulary.pieces)
+    only_bos = np.full(n, -np.inf, dtype=np.float32)
+    only_bos[0] = 0.0
+    with Engine(HashModel(1), check=NOTHING_IS_CLOSE) as engine:
+        context = [token for token, _ in engine.tokens("a c", ["at", "a"]).context]
+    with Engine(HashModel(1, planted={tuple(context): only_bos}), check=NOTHING_IS_CLOSE) as engine:
+        result = engine.select("a c", ["at", "a"])
+    assert result.healed == b" c"
+    assert [choice.logp for choice in result.choices] == [-np.inf, -np.inf]
+    assert (result.index, result.is_tie) == (0, True)

@@ -66,8 +66,10 @@ def prefix_logp(trie: TokenTrie, evaluation: TrieEvaluation) -> FloatArray:
 def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, log_heal: float = 0.0) -> PathScores:
     """Score every path of a trie from what was evaluated of it.
 
-    log_heal: log-probability of the healed bytes, taken off every logp (0 = nothing was healed).
+    log_heal: log-probability of the healed bytes, taken off every logp (0 = nothing was healed); where it is -inf no path
+    has any probability, and stays at -inf.
     """
+    log_heal = 0.0 if log_heal == -np.inf else log_heal
     ends = trie.path_node
     prefix = prefix_logp(trie, evaluation)[ends]
     ends_known = np.isfinite(prefix) & ~_unknown_above(trie, evaluation)[ends]
