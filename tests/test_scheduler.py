@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.errors import CancelledError, CapacityError, ClosedError, DecodeError, NodeError, NonFiniteLogitsError
+from selectrie.errors import (
+    CancelledError,
+    CapacityError,
+    ClosedError,
+    DecodeError,
+    NodeError,
+    NonFiniteLogitsError,
+    ProtocolError,
+)
 from selectrie.model import Rows
 from selectrie.scheduler import Job, RowCache, Scheduler
+from selectrie.scoring import row_needs
 from selectrie.tasks import Ask, run
+from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
-from selectrie.types import IntArray, ModelKind, Room
+from selectrie.trie import TokenTrie
+from selectrie.types import IntArray, Limits, ModelKind, Room
 
 N_TOKENS = len(HashModel(0).vocabulary.pieces)
 
@@ -106,22 +118,227 @@ def prompts(rng: np.random.Generator, n: int) -> list[list[int]]:
 KINDS = [ModelKind.ATTENTION, ModelKind.RECURRENT]
 
 
+def make_task(rng: np.random.Generator, prompt: list[int]) -> Walk | ScoreTask:
+    """A walk that keeps everything, or the scoring of a random trie with long shared beginnings."""
+    if rng.random() < 0.4:
+        return Walk(int(rng.integers(10_000)), prompt)
+    paths = [rng.integers(1, 5, size=rng.integers(1, 7)).tolist() for _ in range(rng.integers(2, 20))]
+    return score_task(prompt, paths)
+
+
+def score_task(prompt: list[int], paths: list[list[int]]) -> ScoreTask:
+    """Exhaustive scoring of token paths."""
+    offsets = np.concatenate([[0], np.cumsum([len(path) for path in paths])])
+    trie = TokenTrie.from_flat(np.array([token for path in paths for token in path], dtype=np.int32), offsets)
+    return ScoreTask(np.array(prompt, dtype=np.int32), trie, row_needs(trie, "none"))
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """The same log of a walk, or the same bits of an evaluation."""
+    if isinstance(one, list):
+        return bool(one == other)
+    names = ("edge_logp", "rest_logp", "eog_logp")
+    return all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in names)
+
+
+class Boastful(HashModel):
+    """A model that says it has more room than it has, so that the scheduler takes in more than fits."""
+
+    extra = 0
+
+    def room(self) -> Room:
+        room = super().room()
+        return Room(room.rows, room.nodes + self.extra, room.branches + self.extra)
+
+
+def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[list[int]], make: Any) -> list[Job]:
+    """Three rounds of up to five tasks on prompts of the pool, each told what it would be told alone; nothing leaks."""
+    model = scheduler.model
+    kind = model.limits.kind
+    finished = []
+    for _ in range(3):  # from the second on, rows of prompts are cached and some of their nodes gone
+        starts = [(int(rng.integers(1 << 30)), pool[rng.integers(len(pool))]) for _ in range(rng.integers(1, 6))]
+        jobs = [Job(make(np.random.default_rng(seed), prompt)) for seed, prompt in starts]
+        for job in jobs:
+            scheduler.submit(job)
+        work(scheduler)
+        for job, (seed, prompt) in zip(jobs, starts, strict=True):
+            alone = run(make(np.random.default_rng(seed), prompt), HashModel(1, limits=replace(WIDE, kind=kind)))
+            assert is_same(job.future.result(timeout=0), alone)
+        finished += jobs
+    scheduler.forget_all()
+    assert HashModel.room(model) == HashModel(1, limits=model.limits).room()
+    return finished
+
+
+@pytest.mark.parametrize("kind", ModelKind)
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 10_000),
+    limits=st.builds(
+        Limits,
+        nodes=st.integers(28, 60),
+        branches=st.integers(3, 30),
+        rows_per_call=st.integers(4, 20),
+        kind=st.none(),
+        idle_rows=st.sampled_from([1, 30, 4096]),
+    ),
+)
+def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, limits: Limits) -> None:
+    """What runs beside a task, how little room there is, and what is cached change nothing that it is told; nothing leaks."""
+    rng = np.random.default_rng(seed)
+    few = limits.branches if kind.forks else limits.branches + 10
+    limits = replace(limits, branches=few, kind=kind)
+    pool = [*prompts(rng, 3), rng.integers(N_TOKENS, size=rng.integers(2, 14)).tolist()]
+    check_all_alone(Scheduler(HashModel(1, limits=limits)), rng, pool, make_task)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@given(seed=st.integers(0, 10_000), n=st.integers(1, 7), nodes=st.integers(22, 60), rows=st.integers(4, 20))
-def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, n: int, nodes: int, rows: int) -> None:
-    """What runs beside a task, and how little room there is, changes nothing that it is told; nothing leaks."""
-    limits = replace(WIDE, nodes=nodes, rows_per_call=rows, branches=40, kind=kind)
-    starts = prompts(np.random.default_rng(seed), n)
-    alone = [run(Walk(seed + i, p), HashModel(seed, limits=replace(WIDE, kind=kind))) for i, p in enumerate(starts)]
-    model = HashModel(seed, limits=limits)
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), nodes=st.integers(28, 34), extra=st.integers(10, 60), branches=st.integers(3, 30))
+def test_evicted_tasks_go_on_where_they_were(kind: ModelKind, seed: int, nodes: int, extra: int, branches: int) -> None:
+    """Where more was taken in than fits, tasks give way to older ones and still are told the same, and all end."""
+    rng = np.random.default_rng(seed)
+    few = branches if kind.forks else branches + 13
+    model = Boastful(1, limits=Limits(nodes=nodes, branches=few, rows_per_call=20, kind=kind, idle_rows=4096))
+    model.extra = extra
+    pool = [*prompts(rng, 3), rng.integers(N_TOKENS, size=rng.integers(2, 14)).tolist()]
+    check_all_alone(Scheduler(model), rng, pool, lambda r, prompt: Walk(int(r.integers(10_000)), prompt))
+
+
+def test_the_oldest_is_never_evicted_and_the_youngest_pays() -> None:
+    """Three walks in the room of one: the first keeps its nodes to its end, the others' rows come again and are counted."""
+    model = Boastful(1, limits=replace(WIDE, nodes=22, rows_per_call=20))
+    model.extra = 60
     scheduler = Scheduler(model)
-    jobs = [Job(Walk(seed + i, p)) for i, p in enumerate(starts)]
+    starts = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
+    jobs = [Job(Walk(i, p, n_asks=12)) for i, p in enumerate(starts)]
+    for job in jobs:
+        scheduler.submit(job)
+    n_evicted = 0
+    for _ in range(500):
+        held = [job.prompt_node for job in jobs]
+        scheduler.step()
+        lost = [job for job, node in zip(jobs, held, strict=True) if node != -1 and job.prompt_node == -1]
+        evicted = [job for job in lost if not job.future.done()]
+        n_evicted += len(evicted)
+        assert next((job for job in jobs if not job.future.done()), None) not in evicted
+    assert n_evicted > 0
+    for i, job in enumerate(jobs):
+        assert job.future.result(timeout=0) == run(Walk(i, starts[i], n_asks=12), HashModel(1))
+    n_repeated = sum(n - 1 for n in model.evaluations.values())
+    assert jobs[0].cost.rows_repeated == 0
+    assert 0 < jobs[1].cost.rows_repeated + jobs[2].cost.rows_repeated <= n_repeated
+
+
+def test_an_ask_that_waits_behind_its_prompt_is_reserved() -> None:
+    """The prompt's row is cached, its nodes are gone: what is asked for before they are back is nobody else's."""
+    limits = replace(WIDE, nodes=22, branches=30, rows_per_call=5)
+    model = HashModel(1, limits=limits)
+    scheduler = Scheduler(model)
+    long_prompt = list(range(1, 13))
+    few = [[1, j, 6] for j in (4, 5)]
+    many = [[i, j, k] for i in (1, 2, 3) for j in (4, 5, 6) for k in (6, 7)]
+    scheduler.submit(Job(score_task(long_prompt, [[1]])))
+    work(scheduler)
+    model.trim(0)
+    jobs = [Job(score_task(long_prompt, few)), Job(score_task([9, 8], many))]
     for job in jobs:
         scheduler.submit(job)
     work(scheduler)
-    assert [job.future.result() for job in jobs] == alone
+    assert [job.future.exception(timeout=0) for job in jobs] == [None, None]
+    assert jobs[0].cost.rows_repeated == len(long_prompt)
+
+
+@pytest.mark.parametrize("kind", [ModelKind.RECURRENT, ModelKind.HYBRID])
+@pytest.mark.parametrize("states", [3, 4, 8])
+def test_a_deep_comb_runs_in_three_states(kind: ModelKind, states: int) -> None:
+    """Branches at every depth of a path that is longer than there are states: what does not fit is evaluated again."""
+    comb = [[1] * depth + [2, 3] for depth in range(20)]
+    limits = replace(WIDE, nodes=60, branches=states, rows_per_call=64, kind=kind)
+    model = HashModel(1, limits=limits)
+    scheduler = Scheduler(model)
+    job = Job(score_task([5, 6], comb))
+    scheduler.submit(job)
+    work(scheduler)
+    assert is_same(job.future.result(timeout=0), run(score_task([5, 6], comb), HashModel(1)))
+    assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values()) > 0
     scheduler.forget_all()
-    assert model.room() == HashModel(seed, limits=limits).room()
+    assert model.room() == HashModel(1, limits=limits).room()
+
+
+def test_a_comb_in_one_ask_keeps_no_state_longer_than_it_is_needed() -> None:
+    """Carriers go with their last child's run: no row comes twice where the ask fits, however few states there are."""
+    comb = [[1] * depth + [2, 3] for depth in range(6)]
+    model = HashModel(1, limits=replace(WIDE, branches=12, kind=ModelKind.RECURRENT))
+    scheduler = Scheduler(model)
+    job = Job(score_task([5, 6], comb))
+    scheduler.submit(job)
+    fewest = 12
+    for _ in range(100):
+        scheduler.step()
+        fewest = min(fewest, model.room().branches)
+    assert job.future.exception(timeout=0) is None
+    assert fewest >= 9  # the prompt and two more
+    assert max(model.evaluations.values()) == 1
+
+
+def test_what_does_not_fit_alone_fails_alone() -> None:
+    """Prompt, base and tip need three states: in two the deep task fails, named by its own error; the flat one is answered."""
+    model = HashModel(1, limits=replace(WIDE, branches=2, kind=ModelKind.RECURRENT))
+    scheduler = Scheduler(model)
+    deep = Job(score_task([5, 6], [[1] * depth + [2, 3] for depth in range(6)]))
+    flat = Job(score_task([5, 6], [[1], [2], [3]]))
+    for job in (deep, flat):
+        scheduler.submit(job)
+    work(scheduler)
+    assert isinstance(deep.future.exception(timeout=0), CapacityError)
+    assert is_same(flat.future.result(timeout=0), run(score_task([5, 6], [[1], [2], [3]]), HashModel(1)))
+
+
+class Rude(Walk):
+    """A walk whose second ask is not what it may be."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(1, [1, 2])
+        self._asks = [self._first(), ask]
+
+    def _first(self) -> Ask:
+        chain, all_true = np.array([0, ~0], dtype=np.int32), np.ones(2, dtype=np.bool_)
+        return Ask(chain, np.array([3, 4], dtype=np.int32), all_true, all_true)
+
+    def ask(self, room: Room) -> Ask | None:
+        return self._asks.pop(0)
+
+    def tell(self, rows: Rows) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("parents", "release", "words"),
+    [([0], [1], "others hang from"), ([7], [], "never asked for"), ([1], [1, 2], "released"), ([0] * 9, [], "offered")],
+)
+def test_an_ask_that_breaks_the_contract_ends_its_own_job(parents: list[int], release: list[int], words: str) -> None:
+    """A parent that is not held, a released row that carries others, more rows than offered; nothing leaks."""
+    n = len(parents)
+    ask = Ask(
+        np.array(parents, dtype=np.int32),
+        np.arange(n, dtype=np.int32),
+        np.ones(n, dtype=np.bool_),
+        np.ones(n, dtype=np.bool_),
+        np.array(release, dtype=np.int32),
+    )
+    model = HashModel(1, limits=replace(WIDE, rows_per_call=8))
+    scheduler = Scheduler(model)
+    rude, fine = Job(Rude(ask)), Job(Walk(1, [3, 4]))
+    for job in (rude, fine):
+        scheduler.submit(job)
+    work(scheduler)
+    with pytest.raises(ProtocolError, match=words):
+        rude.future.result(timeout=0)
+    assert fine.future.result(timeout=0) == run(Walk(1, [3, 4]), HashModel(1))
+    scheduler.forget_all()
+    assert model.room() == HashModel(1, limits=model.limits).room()
 
 
 @given(seed=st.integers(0, 10_000), failing=st.integers(0, 3), at=st.integers(0, 4))
