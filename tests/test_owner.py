@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
@@ -19,7 +20,8 @@ import pytest
 
 from selectrie import Engine, Search, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.errors import CancelledError, ClosedError
+from selectrie.backends.llama_cpp.context import Context
+from selectrie.errors import CancelledError, ClosedError, OptionError
 
 PROMPT = "Once upon a time there was a little girl who"
 SAME = 1e-4
@@ -117,7 +119,7 @@ def test_a_caller_that_fails_harms_no_other(engine):
 class Interrupter:
     """Sends SIGINT to the thread that made it, out of a graph node of a decode that then waits to be told to stop.
 
-    after: which graph node, counted from when `n_jobs` tasks are under way.
+    after: which graph node, counted from 1 when `n_jobs` tasks are under way; 0 for none.
     """
 
     def __init__(self, engine: Engine, after: int, n_jobs: int = 1) -> None:
@@ -156,13 +158,98 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 LONG = (PROMPT + " lived" * 60, [" in a house", " in a big red box", " in the sea"])
 
 
-@pytest.mark.parametrize("after", [1, 40, 200])
-def test_ctrl_c_stops_the_running_decode_and_the_engine_goes_on(engine, after):
+@final
+class SoloDecodes:
+    """Counts the decodes of `solo` models of an engine, and does something before some of them.
+
+    do: by number, counted from 1; what it returns is not looked at.
+    """
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, do: dict[int, Callable[[], object]]) -> None:
+        self.n = 0
+        decode, own = Context.decode, engine._model._context
+
+        def counted(context: Context, *args: object, **options: object) -> object:
+            if context is not own and context.stop is own.stop:
+                self.n += 1
+                do.get(self.n, lambda: None)()
+            return decode(context, *args, **options)
+
+        monkeypatch.setattr(Context, "decode", counted)
+
+
+def interrupt_the_thread(target: int) -> None:
+    """Send SIGINT to a thread that waits."""
+    wait_until(lambda: sys._current_frames()[target].f_code.co_name == "wait")
+    threading.Event().wait(0.02)
+    signal.pthread_kill(target, signal.SIGINT)
+
+
+def near_tie(engine: Engine) -> Selection:
+    choices = [" a big dog", " the red box"]
+    alone = engine.select(PROMPT, choices).choices.logp
+    tied = engine.select(PROMPT, choices, prior=np.exp(alone.min() - alone).tolist())
+    assert tied.certificate.n_settled == 2
+    return tied
+
+
+LONG_CALLS: dict[str, Callable[[Engine], object]] = {
+    "its self-check": lambda engine: engine.tolerance,
+    "settling": near_tie,
+}
+
+
+@pytest.mark.parametrize("work", LONG_CALLS)
+@pytest.mark.parametrize("at", ["in a decode", "between two"])
+def test_ctrl_c_stops_work_on_solo_models(any_model, monkeypatch, work, at):
+    """Told in its second decode, or between that and the third, whose start forgets it: the third is not finished."""
+    with Engine(open_model(any_model, LlamaOptions(n_threads=1, n_ctx=256))) as engine:
+        if work == "settling":
+            assert engine.tolerance
+        target, flag = threading.get_ident(), engine._model._context.stop
+        stopped: list[bool] = []
+
+        def second() -> None:
+            interrupt_the_thread(target)
+            wait_until(lambda: flag.is_set)
+            if at == "between two":
+                flag.clear()
+
+        def third() -> None:
+            stopped.append(wait_until(lambda: flag.is_set))
+
+        decodes = SoloDecodes(engine, monkeypatch, {2: second, 3: third})
+        with pytest.raises(KeyboardInterrupt):
+            LONG_CALLS[work](engine)
+        engine._owner.call(lambda: None)
+        assert decodes.n <= 3
+        assert all(stopped)
+        monkeypatch.undo()
+        LONG_CALLS[work](engine)
+
+
+def test_a_stray_interrupt_costs_a_call_nothing_but_time(engine, monkeypatch):
+    """What another caller's Ctrl-C hits by a hair is done again: settling and its answer are as ever."""
+    expected = near_tie(engine)
+    decodes = SoloDecodes(engine, monkeypatch, {2: engine._model.interrupt})
+    answer = near_tie(engine)
+    assert answer.choices == expected.choices
+    monkeypatch.undo()
+    plain = SoloDecodes(engine, monkeypatch, {})
+    near_tie(engine)
+    assert decodes.n == plain.n + 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.95])
+def test_ctrl_c_stops_the_running_decode_and_the_engine_goes_on(engine, share):
     """KeyboardInterrupt reaches the caller, the decode under way is told to stop, later answers are those of before."""
     asked = requests(4)
     expected = [ask(engine, request) for request in asked]
     engine.trim()
-    with Interrupter(engine, after) as interrupter, pytest.raises(KeyboardInterrupt):
+    with Interrupter(engine, 0) as counter:
+        ask(engine, LONG)
+    engine.trim()
+    with Interrupter(engine, 1 + int(-counter.left * share)) as interrupter, pytest.raises(KeyboardInterrupt):
         ask(engine, LONG)
     assert interrupter.was_stopped
     assert_same([ask(engine, request) for request in asked], expected)
@@ -177,7 +264,7 @@ def test_ctrl_c_of_one_caller_stops_no_other(engine):
     with Interrupter(engine, 5, n_jobs=4) as interrupter, ThreadPoolExecutor(5) as pool:
         pool.submit(lambda: owner.call(lambda: gate.wait(LONG_S)))
         others = [pool.submit(ask, engine, request) for request in asked]
-        pool.submit(lambda: wait_until(lambda: len(owner._jobs) == 4) and gate.set())
+        pool.submit(lambda: wait_until(lambda: owner._inbox.qsize() == 4) and gate.set())
         with pytest.raises(KeyboardInterrupt):
             ask(engine, LONG)
         assert_same([other.result(LONG_S) for other in others], expected)
@@ -233,11 +320,86 @@ def test_closing_ends_what_is_under_way(any_model):
     engine.close()
 
 
-def near_tie(engine: Engine) -> None:
-    choices = [" a", " the"]
-    alone = engine.select(PROMPT, choices).choices.logp
-    tied = engine.select(PROMPT, choices, prior=np.exp(alone.min() - alone).tolist())
-    assert tied.certificate.n_settled == 2
+@pytest.mark.parametrize("work", LONG_CALLS)
+def test_closing_does_not_wait_for_work_on_solo_models(any_model, monkeypatch, work):
+    """A self-check or a settling under way ends in the decode in which the engine is closed; its caller hears of it."""
+    engine = Engine(open_model(any_model, LlamaOptions(n_threads=1, n_ctx=256)))
+    if work == "settling":
+        assert engine.tolerance
+    flag, started = engine._model._context.stop, threading.Event()
+
+    def second() -> None:
+        started.set()
+        assert wait_until(lambda: flag.is_set)
+
+    decodes = SoloDecodes(engine, monkeypatch, {2: second})
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(LONG_CALLS[work], engine)
+        assert started.wait(LONG_S)
+        engine.close()
+        with pytest.raises(ClosedError, match="engine is closed"):
+            waiting.result(LONG_S)
+    assert decodes.n == 2
+    assert not engine._owner._thread.is_alive()
+
+
+def close_by_signal(engine: Engine) -> None:
+    """A handler closes the engine while this thread waits for an answer."""
+    target, flag = threading.get_ident(), threading.Event()
+
+    def handle(*_: object) -> None:
+        engine.close()
+        flag.set()
+
+    def tell(*_: object) -> None:
+        wait_until(lambda: sys._current_frames()[target].f_code.co_name == "wait")
+        threading.Event().wait(0.02)
+        signal.pthread_kill(target, signal.SIGUSR1)
+        assert flag.wait(LONG_S)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        engine.select(PROMPT, [" a dog", " the dog"], search=Search(on_progress=tell))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def close_in_use(engine: Engine) -> None:
+    with engine._owner.using():
+        engine.close()
+        assert engine._model._context.is_open
+
+
+CLOSED_FROM: dict[str, Callable[[Engine], object]] = {
+    "a rule": lambda engine: engine.select(PROMPT, [" a", " the"], rule=lambda _: engine.close() or 0.0),
+    "a progress callback": lambda engine: engine.select(
+        PROMPT, [" a dog", " the dog"], search=Search(on_progress=lambda *_: engine.close())
+    ),
+    "a signal handler": close_by_signal,
+    "a block that keeps the model": close_in_use,
+}
+
+
+@pytest.mark.parametrize("place", CLOSED_FROM)
+def test_closing_from_within_a_request_ends_it_without_a_hang(any_model, place):
+    """Where the closing thread is one that the model's thread waits for, the close is complete when the request is."""
+    engine = load(any_model, n_threads=1, n_ctx=256)
+    with suppress(ClosedError):
+        CLOSED_FROM[place](engine)
+    with pytest.raises(ClosedError):
+        engine.select(PROMPT, [" a"])
+    gc.collect()
+    engine._owner._thread.join(LONG_S)
+    assert not engine._owner._thread.is_alive()
+    assert not engine._model._context.is_open
+
+
+def test_asking_the_engine_from_its_own_thread_is_refused(engine):
+    """A progress callback runs on the model's thread: it would wait for itself."""
+    for ask_more in (engine.trim, lambda: ask(engine, requests(1)[0])):
+        with pytest.raises(OptionError, match="on_progress"):
+            engine.select(PROMPT, [" a dog", " the"], search=Search(on_progress=lambda *_, use=ask_more: use()))
+    ask(engine, requests(1)[0])
 
 
 LAST_USES = {
@@ -264,6 +426,37 @@ def test_a_forgotten_engine_ends_its_thread(tiny_model, monkeypatch, last):
     assert not thread.is_alive()
 
 
+EXITS = {
+    "an answer": "engine.select('Once upon', [' a', ' the dog'])",
+    "nothing": "",
+    "an engine forgotten in a cycle": "me = [engine]; me.append(me); del engine",
+    "an uncaught error": "engine.select('Once upon', [' a']); raise SystemExit(5)",
+    "a request under way on another thread": """
+import threading
+started, never = threading.Event(), threading.Event()
+def wait(*_):
+    started.set()
+    never.wait(0.2)
+def ask():
+    try:
+        engine.select('Once upon a time', [' a dog', ' the dog'], search=selectrie.Search(on_progress=wait))
+    except selectrie.errors.ClosedError:
+        pass
+threading.Thread(target=ask, daemon=True).start()
+started.wait()
+""",
+    "an engine closed by a rule": "engine.select('Once upon', [' a', ' the'], rule=lambda _: engine.close() or 0.0)",
+}
+
+
+@pytest.mark.parametrize("last", EXITS)
+def test_a_process_ends_cleanly_with_an_open_engine(any_model, last):
+    """No close: exit code as it should be, nothing on stderr, no hang."""
+    opening = "import sys, selectrie; engine = selectrie.load(sys.argv[1], n_threads=1, n_ctx=64)"
+    ran = run(f"{opening}\n{EXITS[last]}", any_model)
+    assert (ran.returncode, ran.stderr) == (5 if "SystemExit" in EXITS[last] else 0, "")
+
+
 FORK = """
 import os, sys, selectrie
 engine = selectrie.load(sys.argv[1], n_threads=1, n_ctx=64)
@@ -279,16 +472,33 @@ if child == 0:
     sys.exit(7)
 _, status = os.waitpid(child, 0)
 again = engine.select("Once upon", [" a", " the dog"])
-print(os.waitstatus_to_exitcode(status), again.choices == before.choices)
+print(os.waitstatus_to_exitcode(status), again.choices == before.choices, flush=True)
+
+def fork_within(_):
+    if os.fork() == 0:
+        return 1.0
+    _, status = os.wait()
+    print(os.waitstatus_to_exitcode(status), flush=True)
+    return 0.0
+
+parent = os.getpid()
+try:
+    engine.select("Once upon", [" a"], rule=fork_within)
+    if os.getpid() != parent:
+        engine.trim()
+except selectrie.errors.ForkedError as error:
+    print(error.code, flush=True)
+    sys.exit(8)
 engine.close()
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_is_refused_and_leaves_its_parent_alone(any_model):
-    """The child hears `ForkedError` each time and ends; the parent's engine gives the same bits as before."""
+    """The child hears `ForkedError` each time and ends, also one that was forked in the middle of a request; the parent's
+    engine gives the same bits as before."""
     ran = run(FORK, any_model)
-    assert ran.stdout.split() == ["forked", "forked", "forked", "7", "True"], ran.stderr
+    assert ran.stdout.split() == ["forked", "forked", "forked", "7", "True", "forked", "8"], ran.stderr
 
 
 CTRL_C = """

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from selectrie.errors import ClosedError, ForkedError
+from selectrie.errors import CancelledError, ClosedError, DecodeInterrupted, ForkedError, OptionError
+from selectrie.jobs import Job
 from selectrie.model import Model
-from selectrie.scheduler import Job, Scheduler
+from selectrie.scheduler import Scheduler
 from selectrie.tasks import Task
 from selectrie.types import Cost
 
 R = TypeVar("R")
+
+_AGAIN_S = 0.005
+"""Seconds between two interrupts of work that goes on: a model forgets one that comes between two of its decodes."""
 
 
 class Handle(Generic[R]):
@@ -48,17 +52,29 @@ class Handle(Generic[R]):
         return self._job.cost
 
 
+class _Call:
+    """A function for the model's thread. is_stopped: nobody waits for it any more."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.future: Future[Any] = Future()
+        self.is_stopped = False
+
+
 class Owner:
-    """Runs a scheduler on a thread of its own, which alone touches the model."""
+    """Runs a scheduler on a thread of its own, which alone touches the model.
+
+    Threads meet at a `SimpleQueue` and at single assignments, without a lock: a signal handler, a finalizer or a forked
+    child may come at any point, and would wait for ever for a lock that is held there.
+    """
 
     def __init__(self, model: Model) -> None:
         self.scheduler = Scheduler(model)
         self._model = model
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._jobs: deque[Job] = deque()
-        self._wake = threading.Condition()
+        self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
+        self._running: _Call | Scheduler | None = None
+        self._users: dict[int, int] = {}
         self._closing = False
-        self._users = 0
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
@@ -79,54 +95,92 @@ class Owner:
 
     def queue(self, job: Job) -> None:
         """Let the model's thread work at a job. Raises `ClosedError` or `ForkedError`."""
-        with self._wake:
-            self._check()
-            self._jobs.append(job)
-            self._wake.notify_all()
+        with self.using():
+            self._put(job)
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread, between two steps, and return what it returns."""
-        future: Future[R] = Future()
-        with self._wake:
-            self._check()
-            self._calls.append((function, future))
-            self._wake.notify_all()
-        return future.result()
+        """Run a function on the model's thread, between two steps, and return what it returns.
 
-    @contextmanager
-    def using(self) -> Iterator[None]:
-        """Keep the model's memory until the block ends: its tokenizer reads it on the caller's thread.
-
-        Raises `ClosedError` or `ForkedError`. A `close` meanwhile ends waits in the block with `ClosedError`.
+        It must be one that can be done again: a stray interrupt starts it anew. Ctrl-C stops it, in the middle of a decode
+        too, its own or that of a `solo` model, and is raised again when it has ended.
         """
-        with self._wake:
-            self._check()
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._wake:
-                self._users -= 1
-                self._wake.notify_all()
+        call = _Call(function)
+        with self.using():
+            try:
+                self._put(call)
+                answer: R = call.future.result()
+            except KeyboardInterrupt:
+                self._stop(call)
+                raise
+            return answer
+
+    def _put(self, item: _Call | Job) -> None:
+        if threading.current_thread() is self._thread:
+            expected = "a function that asks nothing of the engine: it runs on the thread that would have to answer"
+            raise OptionError("on_progress", "a call of the engine", expected)
+        self._inbox.put(item)
+
+    def _stop(self, call: _Call) -> None:
+        """Take a call back where it is queued; else interrupt it until it has ended."""
+        call.is_stopped = True
+        while not (call.future.cancel() or call.future.done()):
+            self._interrupt(call)
+            wait([call.future], _AGAIN_S)
 
     def cancel(self, job: Job) -> None:
         """Mark a job as cancelled and stop the decode that may be running for it."""
         job.cancelled = True
         if self._process == os.getpid():
+            self._interrupt(self.scheduler)
+
+    def _interrupt(self, work: _Call | Scheduler) -> None:
+        """Stop the decode of this work. One of other work that starts at this very moment may be hit: it is done again."""
+        if self._running is work:
             self._model.interrupt()
-            with self._wake:
-                self._wake.notify_all()
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Keep the model's memory until the block ends: its tokenizer reads it on the caller's thread.
+
+        Raises `ClosedError` or `ForkedError`. A `close` meanwhile ends waits in the block with `ClosedError`. One that
+        comes from within the block, out of a callback or a signal handler, is complete when the block has ended.
+        """
+        self._check()
+        thread = threading.get_ident()
+        self._users[thread] = self._users.get(thread, 0) + 1  # nobody else touches this entry
+        try:
+            self._check()  # again: a close that came before sees the entry, or is seen here
+            yield
+        finally:
+            self._users[thread] -= 1
+            if not self._users[thread]:
+                self._leave(thread)
+
+    def _leave(self, thread: int) -> None:
+        del self._users[thread]
+        if self._closing and self._process == os.getpid():
+            self._inbox.put(None)
+            if not self._users:
+                self._join()
 
     def close(self) -> None:
-        """End all work with `ClosedError`, close the model, end the thread. Closing twice is fine."""
+        """End all work with `ClosedError`, close the model, end the thread. Closing twice is fine.
+
+        Waits for that, but where the thread would wait for the caller: on itself, and within `using`.
+        """
         if self._process != os.getpid():
             return
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
-        self._model.interrupt()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._closing = True
+        self._inbox.put(None)
+        if threading.get_ident() not in self._users:
+            self._join()
+
+    def _join(self) -> None:
+        if threading.current_thread() is self._thread:
+            return
+        while self._thread.is_alive():
+            self._model.interrupt()
+            self._thread.join(_AGAIN_S)
 
     @property
     def closed(self) -> bool:
@@ -138,50 +192,70 @@ class Owner:
         if self._closing:
             raise ClosedError("the engine")
 
+    # On the model's thread
+
     def _loop(self) -> None:
         while self._turn():
             pass
         self._shut()
 
     def _turn(self) -> bool:
-        """Wait for work and do one step of it; False = closing. Waits with nothing in its frame: what a caller asked for
-        last may hold the engine, which would never be forgotten."""
-        with self._wake:
-            while not (self._closing or self._calls or self._jobs or not self.scheduler.idle):
-                self._wake.wait()
-            if self._closing:
-                return False
-            calls, self._calls = self._calls, deque()
-            jobs, self._jobs = self._jobs, deque()
-        for function, future in calls:
-            _fulfil(future, function)
-        for job in jobs:
-            self.scheduler.submit(job)
+        """Wait for work and do one step of it; False = closing."""
+        for item in self._received(block=self.scheduler.idle):
+            if isinstance(item, Job):
+                self.scheduler.submit(item)
+            elif item is not None:
+                self._run(item)
+        if self._closing:
+            return False
         self._step()
         return True
 
+    def _received(self, *, block: bool) -> list[_Call | Job | None]:
+        """What came in since; waits for the first of it where told to. It waits with nothing in its frame or its
+        caller's: what somebody asked for last may hold the engine, which would never be forgotten."""
+        items = [self._inbox.get()] if block else []
+        return items + [self._inbox.get() for _ in range(self._inbox.qsize())]
+
+    def _run(self, call: _Call) -> None:
+        if not call.future.set_running_or_notify_cancel():
+            return
+        self._running = call
+        try:
+            call.future.set_result(self._until_done(call))
+        except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for it
+            call.future.set_exception(error)
+        finally:
+            self._running = None
+
+    def _until_done(self, call: _Call) -> Any:
+        """What the function returns; it is called again after an interrupt that was meant for others."""
+        while not self._closing:
+            try:
+                return call.function()
+            except (DecodeInterrupted, CancelledError):  # noqa: PERF203 - the body is many decodes
+                if call.is_stopped:
+                    raise
+        raise ClosedError("the engine")
+
     def _step(self) -> None:
         """One step; an error nobody foresaw ends the jobs under way instead of the thread."""
+        self._running = self.scheduler
         try:
             if not self.scheduler.idle:
                 self.scheduler.step()
         except Exception as error:  # noqa: BLE001 - the thread must live on and every waiting caller must hear of it
             self.scheduler.fail_all(error)
+        finally:
+            self._running = None
 
     def _shut(self) -> None:
         error = ClosedError("the engine")
         self.scheduler.fail_all(error)
-        for job in self._jobs:
-            job.future.set_exception(error)
-        for _, future in self._calls:
-            future.set_exception(error)
-        with self._wake:
-            self._wake.wait_for(lambda: self._users == 0)
+        is_used = True
+        while is_used:
+            is_used = bool(self._users)  # asked before the inbox: who has left puts nothing into it any more
+            for item in self._received(block=is_used):
+                if item is not None and item.future.set_running_or_notify_cancel():
+                    item.future.set_exception(error)
         self._model.close()
-
-
-def _fulfil(future: Future[Any], function: Callable[[], Any]) -> None:
-    try:
-        future.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for it
-        future.set_exception(error)

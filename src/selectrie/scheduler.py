@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Runs jobs on one model. `submit`, then `step` until `idle`."""
+    """Runs jobs on one model. `submit`, then `step` until `idle`. n_interrupted: calls that will be made again."""
 
     def __init__(self, model: Model, row_cache_bytes: int = ROW_CACHE_BYTES) -> None:
         self.model = model
@@ -45,7 +45,7 @@ class Scheduler:
         self._active: deque[Job] = deque()
         self._refused: list[tuple[Part, CapacityError]] = []
         self._moved = False
-        self._n_submitted = 0
+        self._n_submitted = self.n_interrupted = 0
 
     @property
     def idle(self) -> bool:
@@ -276,6 +276,7 @@ class Scheduler:
             extension = self._call(parts)
         except DecodeInterrupted:
             self._moved = True  # it would have been
+            self.n_interrupted += 1
             return
         except SelectrieError as error:
             if len(parts) > 1:

@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from selectrie import scoring
+from selectrie.jobs import Job
 from selectrie.model import Model
-from selectrie.scheduler import Job, Scheduler
+from selectrie.scheduler import Scheduler
 from selectrie.selecting import Question
 from selectrie.tasks import Task
 from selectrie.tasks.score import ScoreTask
@@ -88,9 +89,11 @@ def _log_heal(scheduler: Scheduler, question: Question, context: IntArray) -> tu
 
 
 def _work(scheduler: Scheduler, task: Task[R]) -> tuple[R, Cost]:
+    """The task's answer and what it took. Raises `CancelledError` after an interrupt, where a scheduler would try again."""
     job = Job(task)
     scheduler.submit(job)
     while not job.future.done():
         scheduler.step()
+        job.cancelled = scheduler.n_interrupted > 0
     answer: R = job.future.result()
     return answer, job.cost
