@@ -26,7 +26,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # 1: text, tokens, trees, the port
     ("grammar", "template", "results"),  # 2: compiled inputs; the records users hold
     ("scoring", "tasks", "report"),  # 3: rules, searches, and how records are shown
-    ("jobs", "scheduler", "owner", "selecting", "selfcheck", "settle", "engine", "render"),  # 4: who calls the model
+    (
+        "jobs",
+        "parts",
+        "scheduler",
+        "owner",
+        "selecting",
+        "selfcheck",
+        "settle",
+        "engine",
+        "render",
+    ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
     ("loading", "inputs", "cli", "server"),  # 6: arguments and files
     ("__init__",),  # 7: the promised names

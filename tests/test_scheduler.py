@@ -19,7 +19,7 @@ from selectrie.errors import (
     NonFiniteLogitsError,
     ProtocolError,
 )
-from selectrie.model import Rows
+from selectrie.model import Extension, Rows
 from selectrie.scheduler import Job, RowCache, Scheduler
 from selectrie.scoring import row_needs
 from selectrie.tasks import Ask, run
@@ -27,7 +27,7 @@ from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from selectrie.trie import TokenTrie
-from selectrie.types import IntArray, Limits, ModelKind, Room
+from selectrie.types import BoolArray, IntArray, Limits, ModelKind, Room
 
 N_TOKENS = len(HashModel(0).vocabulary.pieces)
 
@@ -231,10 +231,22 @@ def test_the_oldest_is_never_evicted_and_the_youngest_pays() -> None:
     assert 0 < jobs[1].cost.rows_repeated + jobs[2].cost.rows_repeated <= n_repeated
 
 
+class Counting(HashModel):
+    """A model that counts the calls that did not fit."""
+
+    n_refused = 0
+
+    def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
+        try:
+            return super().extend(parents, tokens, wanted, keep)
+        except CapacityError:
+            self.n_refused += 1
+            raise
+
+
 def test_an_ask_that_waits_behind_its_prompt_is_reserved() -> None:
     """The prompt's row is cached, its nodes are gone: what is asked for before they are back is nobody else's."""
-    limits = replace(WIDE, nodes=22, branches=30, rows_per_call=5)
-    model = HashModel(1, limits=limits)
+    model = Counting(1, limits=replace(WIDE, nodes=22, branches=30, rows_per_call=5))
     scheduler = Scheduler(model)
     long_prompt = list(range(1, 13))
     few = [[1, j, 6] for j in (4, 5)]
@@ -247,7 +259,19 @@ def test_an_ask_that_waits_behind_its_prompt_is_reserved() -> None:
         scheduler.submit(job)
     work(scheduler)
     assert [job.future.exception(timeout=0) for job in jobs] == [None, None]
-    assert jobs[0].cost.rows_repeated == len(long_prompt)
+    assert [job.cost.rows_repeated for job in jobs] == [len(long_prompt), 0]
+    assert model.n_refused == 0
+
+
+def test_parts_share_rows_only_where_they_are_the_same_tree() -> None:
+    """A chain and a star of the same tokens below one prompt are five rows, not three: they do not fit a call of four."""
+    model = Counting(1, limits=replace(WIDE, rows_per_call=4))
+    scheduler = Scheduler(model)
+    for parents in ([0, ~0, ~1], [0, 0, 0]):
+        scheduler.submit(Job(Stubborn(ask_for(parents))))
+    work(scheduler)
+    assert model.n_refused == 0
+    assert scheduler.idle
 
 
 @pytest.mark.parametrize("kind", [ModelKind.RECURRENT, ModelKind.HYBRID])
@@ -296,19 +320,23 @@ def test_what_does_not_fit_alone_fails_alone() -> None:
     assert is_same(flat.future.result(timeout=0), run(score_task([5, 6], [[1], [2], [3]]), HashModel(1)))
 
 
-class Rude(Walk):
-    """A walk whose second ask is not what it may be."""
+def ask_for(parents: list[int], release: list[int] | None = None) -> Ask:
+    """Tokens 3, 4, ... below these parents."""
+    n = len(parents)
+    all_true = np.ones(n, dtype=np.bool_)
+    tokens = np.arange(3, 3 + n, dtype=np.int32)
+    return Ask(np.array(parents, dtype=np.int32), tokens, all_true, all_true, np.array(release or [], dtype=np.int32))
 
-    def __init__(self, ask: Ask) -> None:
+
+class Stubborn(Walk):
+    """A task that asks for what it was given, whatever room there is."""
+
+    def __init__(self, *asks: Ask) -> None:
         super().__init__(1, [1, 2])
-        self._asks = [self._first(), ask]
-
-    def _first(self) -> Ask:
-        chain, all_true = np.array([0, ~0], dtype=np.int32), np.ones(2, dtype=np.bool_)
-        return Ask(chain, np.array([3, 4], dtype=np.int32), all_true, all_true)
+        self._asks = list(asks)
 
     def ask(self, room: Room) -> Ask | None:
-        return self._asks.pop(0)
+        return self._asks.pop(0) if self._asks else None
 
     def tell(self, rows: Rows) -> None:
         pass
@@ -320,17 +348,9 @@ class Rude(Walk):
 )
 def test_an_ask_that_breaks_the_contract_ends_its_own_job(parents: list[int], release: list[int], words: str) -> None:
     """A parent that is not held, a released row that carries others, more rows than offered; nothing leaks."""
-    n = len(parents)
-    ask = Ask(
-        np.array(parents, dtype=np.int32),
-        np.arange(n, dtype=np.int32),
-        np.ones(n, dtype=np.bool_),
-        np.ones(n, dtype=np.bool_),
-        np.array(release, dtype=np.int32),
-    )
     model = HashModel(1, limits=replace(WIDE, rows_per_call=8))
     scheduler = Scheduler(model)
-    rude, fine = Job(Rude(ask)), Job(Walk(1, [3, 4]))
+    rude, fine = Job(Stubborn(ask_for([0, ~0]), ask_for(parents, release))), Job(Walk(1, [3, 4]))
     for job in (rude, fine):
         scheduler.submit(job)
     work(scheduler)

@@ -27,7 +27,8 @@ from selectrie.errors import (
 )
 from selectrie.jobs import ROW_CACHE_BYTES, Job, Part, RowCache
 from selectrie.model import Extension, Model, Rows
-from selectrie.types import NO_NODE, BoolArray, Cost, IntArray, Room
+from selectrie.parts import ask_part, attach, prefill_part
+from selectrie.types import NO_NODE, Cost, Room
 
 __all__ = ["ROW_CACHE_BYTES", "Job", "RowCache", "Scheduler"]
 
@@ -164,15 +165,15 @@ class Scheduler:
         if not job.told:
             row = self.row_cache.get(job.key)
             if row is None:
-                return self._prefill_part(job, room, want_row=True)
+                return prefill_part(self.model, self.row_cache, job, room.rows, want_row=True)
             job.task.tell(Rows(row[None]))
             job.told = True
         if job.ask is None and not self._ask(job, room):
             self._end(job, result=job.task.result())
             return None
-        if job.prompt_node == NO_NODE and not self._attach(job):
-            return self._prefill_part(job, room, want_row=False)
-        return self._ask_part(job, room)
+        if job.prompt_node == NO_NODE and not attach(self.model, job):
+            return prefill_part(self.model, self.row_cache, job, room.rows, want_row=False)
+        return ask_part(self.model, job, room)
 
     def _ask(self, job: Job, room: Room) -> bool:
         """Ask the task within what it holds and what is free, and give back what it releases; False = it has finished."""
@@ -184,91 +185,6 @@ class Scheduler:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         self.model.release(job.begin(ask, forks=self._forks), forget=True)
         return True
-
-    def _attach(self, job: Job) -> bool:
-        """Find the prompt's node in the cache."""
-        node, depth = self.model.find(job.prompt)
-        if depth < len(job.prompt):
-            self.model.release(np.array([node], dtype=np.int32))
-            return False
-        job.rows.node[0] = node
-        return True
-
-    def _prefill_part(self, job: Job, room: Room, *, want_row: bool) -> Part | None:
-        """The next chunk of the prompt, below the deepest node that is there already."""
-        if job.cursor != NO_NODE:
-            self.model.release(np.array([job.cursor], dtype=np.int32))
-        job.cursor, job.depth = self.model.find(job.prompt[:-1])
-        n = min(room.rows, len(job.prompt) - job.depth)
-        tokens = job.prompt[job.depth : job.depth + n]
-        parents = ~np.arange(-1, n - 1, dtype=np.int32)
-        parents[0] = job.cursor
-        keep = np.zeros(n, dtype=bool)
-        keep[-1] = True
-        wanted = keep & (want_row and job.depth + n == len(job.prompt))
-
-        def take(nodes: IntArray, rows: Rows) -> None:
-            self.model.release(np.append(nodes[:-1], job.cursor).astype(np.int32))
-            job.depth += n
-            if job.depth < len(job.prompt):
-                job.cursor = int(nodes[-1])
-                return
-            job.cursor = NO_NODE
-            job.rows.node[0] = nodes[-1]
-            if want_row:
-                job.task.tell(rows)
-                job.told = True
-                self.row_cache.put(job.key, rows.logits(0))
-
-        nothing = np.empty(0, dtype=np.int32)
-        return Part(job, parents, tokens, wanted, keep, take, base=nothing, repeats=not want_row)
-
-    def _ask_part(self, job: Job, room: Room) -> Part:
-        """What is left of the ask, or as much of it as a forking model takes at once; what it hangs from goes first."""
-        rows, runs = job.rows, job.runs
-        if runs is None:
-            lost = rows.lost()
-            if len(lost):
-                return self._again_part(job, lost[: room.rows], keep=np.ones(len(lost[: room.rows]), dtype=np.bool_))
-            return self._new_part(job, rows.pending, keep=rows.keep[rows.pending])
-        places = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.branches))
-        if len(places) or not len(rows.pending):
-            return self._new_part(job, places, keep=rows.keep[places] | runs.carriers(places))
-        way = rows.way_to(runs.to_restore(rows), room.rows)
-        return self._again_part(job, way, keep=np.arange(len(way)) == len(way) - 1)
-
-    def _new_part(self, job: Job, places: IntArray, *, keep: BoolArray) -> Part:
-        """Rows of the ask that were never evaluated."""
-        rows, ask, gathered = job.rows, job.ask, job.gathered
-        if ask is None or gathered is None:
-            raise ProtocolError("nothing was asked for")
-        elements = places - rows.asked_from
-
-        def take(nodes: IntArray, told: Rows) -> None:
-            rows.done[places] = True
-            rows.node[places] = nodes
-            if self._forks:  # holding a node is holding its state
-                spent = ~rows.keep & ~rows.waited_for()
-                self.model.release(rows.take_away(spent), forget=True)
-            everything = gathered.add(elements, told)
-            if everything is not None:
-                job.ask = None
-                job.task.tell(everything)
-
-        base = rows.up[places]
-        return Part(job, rows.parents_of(places), rows.token[places], ask.wanted[elements], keep, take, base)
-
-    def _again_part(self, job: Job, places: IntArray, *, keep: BoolArray) -> Part:
-        """Rows that were evaluated before and taken away, by their path."""
-        rows = job.rows
-
-        def take(nodes: IntArray, _told: Rows) -> None:
-            rows.node[places[keep]] = nodes[keep]
-            self.model.release(nodes[~keep], forget=True)
-
-        wanted = np.zeros(len(places), dtype=np.bool_)
-        base = rows.up[places]
-        return Part(job, rows.parents_of(places), rows.token[places], wanted, keep, take, base, repeats=True)
 
     def _extend(self, parts: list[Part]) -> None:
         """One call for all parts. What does not fit together is tried with fewer; what fails alone fails its own job."""
