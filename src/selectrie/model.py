@@ -196,7 +196,8 @@ class Model(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Make the decode that is running now fail with `DecodeInterrupted`; from any thread, no effect when idle."""
+        """Make the decode that is running now, here or on a `solo` model, fail with `DecodeInterrupted`; from any thread,
+        no effect when idle."""
         ...
 
     def close(self) -> None:
