@@ -249,7 +249,7 @@ def test_an_ask_that_waits_behind_its_prompt_is_reserved() -> None:
     model = Counting(1, limits=replace(WIDE, nodes=22, branches=30, rows_per_call=5))
     scheduler = Scheduler(model)
     long_prompt = list(range(1, 13))
-    few = [[1, j, 6] for j in (4, 5)]
+    few = [[i, j, 6] for i in (1, 2) for j in (4, 5)]
     many = [[i, j, k] for i in (1, 2, 3) for j in (4, 5, 6) for k in (6, 7)]
     scheduler.submit(Job(score_task(long_prompt, [[1]])))
     work(scheduler)
