@@ -205,6 +205,13 @@ class Model(Protocol):
         ...
 
 
+def chain(parent: int, n: int) -> IntArray:
+    """int32[n]: parents of a run of n >= 1 elements below a node, each hanging from the one before it."""
+    parents: IntArray = ~np.arange(-1, n - 1, dtype=np.int32)
+    parents[0] = parent
+    return parents
+
+
 def rounds(parents: IntArray, keep: BoolArray) -> IntArray:
     """Cut one call into rounds that a forking model can take, each an `extend` of its own.
 

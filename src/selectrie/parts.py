@@ -6,7 +6,7 @@ import numpy as np
 
 from selectrie.errors import ProtocolError
 from selectrie.jobs import Job, Part, RowCache
-from selectrie.model import Model, Rows
+from selectrie.model import Model, Rows, chain
 from selectrie.types import NO_NODE, BoolArray, IntArray, Room
 
 
@@ -27,8 +27,7 @@ def prefill_part(model: Model, row_cache: RowCache, job: Job, most_rows: int, *,
     job.cursor, job.depth = model.find(job.prompt[:-1])
     n = min(most_rows, len(job.prompt) - job.depth)
     tokens = job.prompt[job.depth : job.depth + n]
-    parents = ~np.arange(-1, n - 1, dtype=np.int32)
-    parents[0] = job.cursor
+    parents = chain(job.cursor, n)
     keep = np.zeros(n, dtype=bool)
     keep[-1] = True
     wanted = keep & (want_row and job.depth + n == len(job.prompt))

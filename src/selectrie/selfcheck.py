@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.errors import InternalError
-from selectrie.model import Model
+from selectrie.model import Model, chain
 from selectrie.types import ROOT, FloatArray, IntArray
 
 MARGIN = 4.0
@@ -152,8 +152,7 @@ def _chain(model: Model, parent: int, tokens: IntArray) -> int:
     end, most = parent, model.limits.rows_per_call
     for start in range(0, len(tokens), most):
         n = len(tokens[start : start + most])
-        parents = ~np.arange(-1, n - 1, dtype=np.int32)
-        parents[0] = end
+        parents = chain(end, n)
         is_last = np.arange(n) == n - 1
         nodes = model.extend(parents, tokens[start : start + n], np.zeros(n, dtype=bool), is_last).nodes
         model.release(nodes[:-1])
@@ -194,8 +193,7 @@ def _run(model: Model, tokens: IntArray, rows_per_call: int) -> FloatArray:
     for start in range(0, len(tokens), rows_per_call):
         piece = tokens[start : start + rows_per_call]
         n = len(piece)
-        parents = ~np.arange(-1, n - 1, dtype=np.int32)
-        parents[0] = parent
+        parents = chain(parent, n)
         extension = model.extend(parents, piece, np.ones(n, dtype=bool), np.arange(n) == n - 1)
         held.append(extension.nodes)
         result += [extension.rows.logits(i).copy() for i in range(n)]

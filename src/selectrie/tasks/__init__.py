@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.errors import ProtocolError
-from selectrie.model import Model, Rows, rounds
+from selectrie.model import Model, Rows, chain, rounds
 from selectrie.types import NO_NODE, BoolArray, IntArray, Room
 
 R_co = TypeVar("R_co", covariant=True)
@@ -113,13 +113,13 @@ def extend_in_rounds(
     if not in_round.any():
         extension = model.extend(parents, tokens, wanted, keep)
         return extension.nodes, extension.rows
-    carries = carriers(parents, keep, in_round)
+    carries = _carriers(parents, keep, in_round)
     nodes = np.full(len(parents), NO_NODE, dtype=np.int32)
     parts, order = [], []
     try:
         for turn in range(int(in_round.max()) + 1):
             elements = np.flatnonzero(in_round == turn)
-            up = within_round(parents, elements, nodes)
+            up = _within_round(parents, elements, nodes)
             extension = model.extend(up, tokens[elements], wanted[elements], carries[elements])
             nodes[elements] = extension.nodes
             parts.append(extension.rows.copy())
@@ -130,7 +130,7 @@ def extend_in_rounds(
     return nodes, Rows.stack(parts).take(np.argsort(np.concatenate(order)))
 
 
-def carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
+def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
     """bool[B]: elements of a call that must be kept: those asked to be, and parents of elements of a later round."""
     inside = np.flatnonzero(parents < 0)
     result: BoolArray = keep.copy()
@@ -138,7 +138,7 @@ def carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArra
     return result
 
 
-def within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
+def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
     """Parents of some elements of a call: nodes where known by now, `~k` for the k-th of these elements otherwise."""
     up: IntArray = parents[elements].copy()
     inside = np.flatnonzero(up < 0)
@@ -171,8 +171,7 @@ def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
     try:
         for start in range(depth, len(prompt), rows_per_call):
             part = prompt[start : start + rows_per_call]
-            parents = ~np.arange(-1, len(part) - 1, dtype=np.int32)
-            parents[0] = held[-1]
+            parents = chain(held[-1], len(part))
             is_last = np.arange(len(part)) == len(part) - 1
             extension = model.extend(parents, part, is_last & (start + len(part) == len(prompt)), is_last)
             held.extend(extension.nodes.tolist())

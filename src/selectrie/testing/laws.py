@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.errors import CapacityError, DecodeError, NodeError, SelectrieError, TokenRangeError
-from selectrie.model import Model, Rows
+from selectrie.model import Model, Rows, chain
 from selectrie.tasks import extend_in_rounds
 from selectrie.types import ROOT, BoolArray, FloatArray, IntArray
 
@@ -199,8 +199,7 @@ class _Check:
         """Calls that cannot be done: they raise the right error and change nothing."""
         n = self._model.limits.rows_per_call + 1
         dead = max((node for node, _, _ in self._held), default=0) + 1_000_000
-        run = ~np.arange(-1, n - 1, dtype=np.int32)
-        run[0] = ROOT
+        run = chain(ROOT, n)
         one = np.array([self._start[0]], dtype=np.int32)
         cases: list[tuple[type[SelectrieError], IntArray, IntArray]] = [
             (CapacityError, run, np.full(n, one[0], dtype=np.int32)),
@@ -320,8 +319,7 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
     logp = np.empty(0)
     for start in range(0, len(path), step):
         part = np.array(path[start : start + step], dtype=np.int32)
-        parents = ~np.arange(-1, len(part) - 1, dtype=np.int32)
-        parents[0] = held[-1]
+        parents = chain(held[-1], len(part))
         is_last = np.arange(len(part)) == len(part) - 1
         extension = model.extend(parents, part, is_last, is_last)
         held += extension.nodes.tolist()
