@@ -126,8 +126,9 @@ class Question:
 def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: Asked) -> Question:
     """Check a request and cut it into tokens. Everything that can be refused without the model is refused here."""
     rule, texts = asked.named_rule(), check_texts(choices)
-    terminator = _terminator(asked, texts, vocabulary)
-    encoded = encode(vocabulary, limits, prompt, texts, asked)
+    written = _written(texts, asked.prompting.delimiter)
+    terminator = _terminator(asked, written, vocabulary)
+    encoded = encode(vocabulary, limits, prompt, written, asked)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
     lengths = scoring.Lengths.of(texts, trie, encoded.first_scored)
@@ -164,39 +165,38 @@ def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
     return texts
 
 
-def _terminator(asked: Asked, texts: tuple[str, ...], vocabulary: Vocabulary) -> str:
+def _terminator(asked: Asked, written: list[bytes], vocabulary: Vocabulary) -> str:
     one_of("terminator", asked.terminator, TERMINATORS)
     if asked.terminator == "text" and not asked.following:
         raise OptionError("following", asked.following, "the text after the choice, for terminator 'text'")
     if asked.following and asked.terminator not in ("auto", "text"):
         raise OptionError("following", asked.following, f"nothing with terminator {asked.terminator!r}")
-    choices = _choice_bytes(texts, asked.prompting.delimiter)
     following = to_bytes(asked.following, "following")
     auto = asked.terminator == "auto"
-    terminator = scoring.auto_terminator(choices, following) if auto else asked.terminator
-    scoring.check_choices(choices, terminator)
+    terminator = scoring.auto_terminator(written, following) if auto else asked.terminator
+    scoring.check_choices(written, terminator)
     if terminator == "eog" and not len(vocabulary.eog):
         raise OptionError("terminator", "eog", "another: this model has no end-of-generation token")
     return terminator
 
 
-def _choice_bytes(texts: Sequence[str], delimiter: str) -> list[bytes]:
+def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
+    """The choices as they stand behind the prompt: delimiter first, UTF-8."""
     start = to_bytes(delimiter, "delimiter")
     return [start + to_bytes(text, f"choice {index}") for index, text in enumerate(texts)]
 
 
 def encode(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, texts: Sequence[str], asked: Asked
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], asked: Asked
 ) -> EncodedChoices:
     """Tokens of prompt and choices; the prompt is cut from the left where it is too long and that is allowed."""
     how, following = asked.prompting, to_bytes(asked.following, "following")
-    choices = _choice_bytes(texts, how.delimiter)
     read = read_prompt(vocabulary, prompt, how)
-    encoded = encode_choices(vocabulary, read, choices, following, how.boundary)
+    encoded = encode_choices(vocabulary, read, written, following, how.boundary)
     excess = _excess(encoded, limits)
     while how.truncate == "left" and excess > 0 and len(encoded.prompt_tokens) > excess:
         read = truncate_left(vocabulary, read, len(encoded.prompt_tokens) - excess)
-        shorter = encode_choices(vocabulary, read, choices, following, how.boundary)
+        shorter = encode_choices(vocabulary, read, written, following, how.boundary)
         if len(shorter.prompt_tokens) >= len(encoded.prompt_tokens):
             break
         encoded, excess = shorter, _excess(shorter, limits)
@@ -238,14 +238,15 @@ def _premises(vocabulary: Vocabulary, rule: Rule, how: Prompting) -> tuple[IntAr
 def _method(question: Question, limits: Limits) -> str:
     """What "auto" stands for: best_first where exhaustive scoring takes more than one call and the rule has a bound."""
     search = question.search
+    large = question.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
+    searchable = large and search.stop != "all" and not question.premises
+    if search.method == "exhaustive" or (search.method == "auto" and not searchable):
+        return "exhaustive"
     zeros = np.zeros(len(question.texts))
     bounded = question.objective(zeros if question.premises or question.rule.name == "batch" else None, 0.0) is not None
     if search.method == "best_first" and not bounded:
         raise OptionError("method", search.method, "'exhaustive' or 'auto': this rule has no bound to search by")
-    if search.method != "auto":
-        return search.method
-    large = question.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
-    return "best_first" if bounded and large and search.stop != "all" and not question.premises else "exhaustive"
+    return "best_first" if bounded else "exhaustive"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
