@@ -79,18 +79,6 @@ def label(value: object) -> str:
     return value.stem if isinstance(value, Path) else str(value)[:40]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_core() -> Iterator[None]:
-    """One core, so that the engine takes one thread by default: llama.cpp's threads spin while others compute."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
-
-
 @pytest.fixture
 def workplace(tmp_path, monkeypatch, any_model, tiny_model):
     """A folder with the files that the documentation names: a model, one with a chat template, and some texts."""

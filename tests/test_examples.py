@@ -5,25 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_core() -> Iterator[None]:
-    """One core, so that the engine takes one thread by default: llama.cpp's threads spin while others compute."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
 
 
 def run(name: str, *arguments: object) -> str:
