@@ -112,9 +112,16 @@ class LocalRows:
         return int(np.count_nonzero(self._leaves()))
 
     @property
+    def missing(self) -> BoolArray:
+        """bool[n]: evaluated rows below row 0 that have no node."""
+        missing: BoolArray = self.done & (self.node == NO_NODE)
+        missing[0] = False
+        return missing
+
+    @property
     def n_lost_leaves(self) -> int:
         """Of these, evaluated ones that were taken away."""
-        return int(np.count_nonzero(self._leaves() & self.done & (self.node == NO_NODE)))
+        return int(np.count_nonzero(self._leaves() & self.missing))
 
     def waited_for(self) -> BoolArray:
         """bool[n]: rows that something pending hangs from."""
@@ -124,8 +131,7 @@ class LocalRows:
 
     def lost(self) -> IntArray:
         """Places of evaluated rows without node that pending ones hang from, at whatever distance."""
-        missing = self.done & (self.node == NO_NODE)
-        missing[0] = False
+        missing = self.missing
         if not missing.any():
             return np.empty(0, dtype=np.int32)
         needed: BoolArray = np.zeros(len(self.local), dtype=np.bool_)
@@ -277,24 +283,22 @@ class Job:
         rows, floor = self.rows, self.floor
         pending = int(np.count_nonzero(~rows.done))
         to_come = max(pending, floor.nodes - (rows.n_held - pending))
-        missing = rows.done & (rows.node == NO_NODE)
         if forks:
-            lost = min(int(np.count_nonzero(missing[1:] & rows.keep[1:])), floor.nodes)
+            lost = min(int(np.count_nonzero(rows.missing & rows.keep)), floor.nodes)
             return Room(floor.rows, self.rest + lost + to_come, to_come + 2 * (self.rest > 0) + min(lost, 2))
-        lost = int(np.count_nonzero(missing[1:]))
+        lost = int(np.count_nonzero(rows.missing))
         branches = max(pending, floor.branches + (not (rows.node[1:] != NO_NODE).any()))
         return Room(floor.rows, self.rest + lost + to_come, branches + rows.n_lost_leaves)
 
     def room_to_ask(self, room: Room, *, forks: bool) -> Room:
         """What its task may ask for, given what is free for it; never below its floor."""
         held, floor = self.rows.n_held, self.floor
-        missing = self.rows.done & (self.rows.node == NO_NODE)
         rows, nodes = room.rows, held + room.nodes - self.rest
         if forks:  # each row asked for may own a state
             states = room.branches - 2 * (self.rest > 0)
             rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
         else:
-            nodes -= int(np.count_nonzero(missing[1:]))
+            nodes -= int(np.count_nonzero(self.rows.missing))
             leaves = self.rows.n_leaves - self.rows.n_lost_leaves + room.branches
         return Room(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.branches, leaves))
 
