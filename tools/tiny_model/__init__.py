@@ -1,0 +1,1 @@
+"""The embedded model: corpus, training, export, evaluation."""

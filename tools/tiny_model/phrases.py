@@ -1,0 +1,70 @@
+"""What the corpus is made of: patterns with alternatives, facts that can be asked in many forms, held-out items."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+ALTERNATIVES = re.compile(r"\[([^\[\]]*)\]")
+T = TypeVar("T")
+
+FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something to know, ready to be asked in every form of `forms`.
+
+    question ends in a question mark or a full stop; statement is a sentence up to its answer, without the space before it; key is
+    a short heading ("Capital of France"), which the answer follows after a colon. wrong: answers of the same kind that are wrong.
+    """
+
+    question: str
+    statement: str
+    key: str
+    answer: str
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A question of the held-out set: which of `choices` continues `prompt`?
+
+    phrase: the part of the prompt that no document of the corpus contains. choices begin with the space that separates
+    them from the prompt, where there is one. following: what comes after a choice, where choices continue one another.
+    """
+
+    kind: str
+    prompt: str
+    choices: tuple[str, ...]
+    gold: int
+    phrase: str
+    following: str = ""
+
+
+def expand(pattern: str, rng: random.Random, fields: Mapping[str, str] | None = None) -> str:
+    """One text of a pattern: `[a|b]` takes one of the alternatives (which may be empty, and may nest), `{name}` a field."""
+    while match := ALTERNATIVES.search(pattern):
+        options = match[1].split("|")
+        pattern = pattern[: match.start()] + rng.choice(options) + pattern[match.end() :]
+    return FIELD.sub(lambda match: (fields or {})[match[1]], pattern)
+
+
+def rounds(values: Sequence[T], rng: random.Random) -> Iterator[T]:
+    """The values in random order, again and again: each comes equally often."""
+    while True:
+        yield from rng.sample(values, len(values))
+
+
+def wrong_answers(answer: str, pool: Sequence[str], rng: random.Random, n: int = 3) -> tuple[str, ...]:
+    """n others of a pool, in random order, without repeats."""
+    others = sorted(set(pool) - {answer})
+    return tuple(rng.sample(others, min(n, len(others))))
+
+
+def a(noun: str) -> str:
+    """The noun behind its indefinite article."""
+    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
