@@ -1,0 +1,173 @@
+"""Train the embedded model on the tokenised corpus; start it again after an interruption and it goes on.
+
+The order of the data is a function of the seed and the step, and nothing is drawn otherwise, so that a run which was interrupted
+gives the same weights as one which was not. The same seed, number of threads and build of PyTorch give the same bytes.
+Hidden matrices are trained with Muon (Jordan et al. 2024), the rest with AdamW.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tiny_model.files import CHECKPOINT, TOKENS
+from tiny_model.model import Config, Llama
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps on rows of one length."""
+
+    steps: int
+    rows: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the training goes. Learning rates rise for `warmup` steps and fall linearly over the last `decay` part."""
+
+    stages: tuple[Stage, ...] = (Stage(2200, 32, 256), Stage(300, 8, 1024))
+    seed: int = 1
+    n_threads: int = 2
+    muon_rate: float = 0.02
+    adam_rate: float = 3e-3
+    weight_decay: float = 0.02
+    warmup: int = 60
+    decay: float = 0.6
+    save_every: int = 100
+
+    @property
+    def steps(self) -> int:
+        """All steps."""
+        return sum(stage.steps for stage in self.stages)
+
+    def rate(self, step: int) -> float:
+        """Factor of the learning rates at a step."""
+        return min(1.0, (step + 1) / self.warmup, (self.steps - step) / (self.decay * self.steps))
+
+
+class Batches:
+    """Rows cut from the shuffled documents, put end to end; an epoch's order is drawn from the seed and its number."""
+
+    def __init__(self, tokens: NDArray[np.uint16], starts: NDArray[np.int64], plan: Plan) -> None:
+        self._tokens, self._starts, self._plan = tokens, starts, plan
+        self._epoch, self._stream = -1, tokens[:0]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        """int64 [rows, length + 1] for each step of the plan: inputs and, one to the right, targets."""
+        position = 0
+        for stage in self._plan.stages:
+            for _ in range(stage.steps):
+                n = stage.rows * (stage.length + 1)
+                batch = self._at(position, n).astype(np.int64)
+                position += n
+                yield torch.from_numpy(batch.reshape(stage.rows, stage.length + 1))
+
+    def _at(self, position: int, n: int) -> NDArray[np.uint16]:
+        """n tokens of the endless stream."""
+        epoch, offset = divmod(position, len(self._tokens))
+        first = self._shuffled(epoch)[offset : offset + n]
+        return first if len(first) == n else np.concatenate([first, self._shuffled(epoch + 1)[: n - len(first)]])
+
+    def _shuffled(self, epoch: int) -> NDArray[np.uint16]:
+        if epoch != self._epoch:
+            order = np.random.default_rng([self._plan.seed, epoch]).permutation(len(self._starts) - 1)
+            self._stream = np.concatenate([self._tokens[self._starts[i] : self._starts[i + 1]] for i in order])
+            self._epoch = epoch
+        return self._stream
+
+
+class Training:
+    """Model, optimisers and the step they are at."""
+
+    def __init__(self, plan: Plan, config: Config) -> None:
+        torch.manual_seed(plan.seed)
+        self.plan, self.step = plan, 0
+        self.model = Llama(config)
+        hidden = [p for p in self.model.blocks.parameters() if p.ndim == 2]
+        rest = [p for p in self.model.parameters() if p.ndim == 1] + [self.model.embedding.weight]
+        self._optimisers: list[tuple[torch.optim.Optimizer, float]] = [
+            (torch.optim.Muon(hidden, lr=plan.muon_rate, weight_decay=plan.weight_decay), plan.muon_rate),
+            (torch.optim.AdamW(rest, lr=plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0, fused=True), plan.adam_rate),
+        ]
+
+    def advance(self, batch: torch.Tensor) -> float:
+        """One step; the loss in nats a token before it."""
+        factor = self.plan.rate(self.step)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = self.model.loss(batch[:, :-1], batch[:, 1:])
+        loss.backward()
+        for optimiser, rate in self._optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate * factor
+            optimiser.step()
+        self.model.zero_grad()
+        self.step += 1
+        return loss.item()
+
+    def save(self, path: Path) -> None:
+        """Write everything a later run needs, all or nothing."""
+        state = {
+            "plan": repr(self.plan),
+            "config": repr(self.model.config),
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser, _ in self._optimisers],
+        }
+        torch.save(state, path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Go on where `save` left off; a checkpoint of another plan is refused."""
+        state = torch.load(path)
+        if (state["plan"], state["config"]) != (repr(self.plan), repr(self.model.config)):
+            raise ValueError(f"{path}: was made with {state['plan']} and {state['config']}; delete it to start anew")
+        self.step = state["step"]
+        self.model.load_state_dict(state["model"])
+        for (optimiser, _), saved in zip(self._optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+
+
+def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
+    """Run the plan to its end, from the checkpoint where there is one."""
+    torch.set_num_threads(plan.n_threads)
+    torch.use_deterministic_algorithms(mode=True)
+    training = Training(plan, config)
+    if checkpoint.exists():
+        training.resume(checkpoint)
+    tokens, starts = np.load(TOKENS), np.load(TOKENS.with_suffix(".starts.npy"))
+    before = training.step
+    began, losses = time.monotonic(), []
+    for step, batch in enumerate(Batches(tokens, starts, plan)):
+        if step < before:
+            continue
+        losses.append(training.advance(batch))
+        if training.step % plan.save_every == 0 or training.step == plan.steps:
+            training.save(checkpoint)
+            seconds = (time.monotonic() - began) / (training.step - before)
+            print(
+                f"step {training.step:,} of {plan.steps:,}: {np.mean(losses):.4f} nats a token, {seconds:.2f} s a step",
+                flush=True,
+            )
+            losses.clear()
+    return training
+
+
+def main() -> None:
+    """Entry point of the script."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    tokens_digest = TOKENS.stat().st_size
+    print(f"# {tokens_digest // 2:,} tokens a round")
+    train(Plan(), Config(), CHECKPOINT)
+
+
+if __name__ == "__main__":
+    main()
