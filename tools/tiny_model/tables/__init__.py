@@ -1,0 +1,1 @@
+"""Tables that are too long to stand in the module that reads them."""
