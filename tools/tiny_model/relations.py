@@ -26,8 +26,8 @@ class Entry:
 class Relation:
     """What can be asked of every entry, and how.
 
-    questions, statements and keys make a `Fact`; whole are sentences with subject and answer, about without a subject (for
-    prose), polar questions with the answer in them; label heads a line of a record; groups introduce a list of the subjects
+    questions, statements and keys make a `Fact`; whole are sentences with subject and answer (prose opens with one of the
+    first two), about are sentences that go on about the subject, polar questions with the answer in them; label heads a line of a record and head its first; groups introduce a list of the subjects
     with one answer. held are the patterns of the held-out set, which no document uses: questions, or sentences up to the answer.
     """
 
@@ -41,6 +41,7 @@ class Relation:
     polar: tuple[str, ...]
     held: tuple[str, ...]
     groups: tuple[str, ...] = ()
+    head: str = "Name"
 
 
 def entries(
@@ -100,6 +101,9 @@ def sentence(pattern: str, entry: Entry, rng: random.Random) -> str:
 def examples(relation: Relation, first: Entry, rng: random.Random) -> str:
     """Two to six facts of a relation below one another, half of the time all in the same words."""
     chosen = [first, *rng.sample(relation.entries, rng.randint(1, 5))]
+    if rng.random() < 0.12:
+        mark = rng.choice((": ", " - ", " -> ", " = "))
+        return "\n".join(f"{entry.fields['x']}{mark}{entry.answer}" for entry in chosen)
     patterns = drawn(relation, rng)
     same = rng.random() < 0.5
     return forms.few_shot([a_fact(entry, patterns if same else drawn(relation, rng), rng) for entry in chosen], rng)
@@ -116,13 +120,15 @@ def polar(relation: Relation, entry: Entry, rng: random.Random) -> str:
 def portrait(facts: Sequence[tuple[Relation, Entry]], rng: random.Random) -> str:
     """All the facts of one subject: as lines of a record or as prose."""
     facts = rng.sample(facts, len(facts))
-    subject = facts[0][1].fields["x"]
+    subject, name = facts[0][1].fields["x"], facts[0][0].head
     form = rng.random()
     if form < 0.4:
-        head = rng.choice((f"Name: {subject}", subject, upper_first(subject), f"Word: {subject}"))
+        head = rng.choice(
+            (f"Name: {subject}", f"{name}: {subject}", f"{name}: {subject}", subject, upper_first(subject))
+        )
         gap = rng.choice(("\n", "\n", "; "))
         return gap.join((head, *(f"{relation.label}: {entry.answer}" for relation, entry in facts)))
-    parts = [sentence(rng.choice(relation.whole), entry, rng) for relation, entry in facts[:1]]
+    parts = [sentence(rng.choice(relation.whole[:2]), entry, rng) for relation, entry in facts[:1]]
     parts += [sentence(rng.choice(relation.about), entry, rng) for relation, entry in facts[1:]]
     return rng.choice((" ", " ", "\n")).join(parts)
 
