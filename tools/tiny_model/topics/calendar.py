@@ -7,21 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from tiny_model.phrases import Item, expand, rounds
 from tiny_model.phrases import a as article
-from tiny_model.phrasings import Entry, Relation, asked, facts, items, mixed, reversed_statements
+from tiny_model.phrasings import Entry, Relation, asked, cells, facts, items, mixed, reversed_statements, words
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 LENGTHS = dict(
-    row.split()
-    for row in """January 31|February 28|March 31|April 30|May 31|June 30|July 31|August 31|September 30|October 31
-    |November 30|December 31""".split("|")
+    cells(
+        """January|31 February|28 March|31 April|30 May|31 June|30 July|31 August|31 September|30 October|31
+        November|30 December|31"""
+    )
 )
 MONTHS = tuple(LENGTHS)
 SEASONS = ("winter", "spring", "summer", "autumn")
 SEASON_OF = {month: SEASONS[(i + 1) % 12 // 3] for i, month in enumerate(MONTHS)}
-ORDINALS = tuple(
-    """first second third fourth fifth sixth
-    seventh eighth ninth tenth eleventh twelfth""".split()
-)
+ORDINALS = words("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
 COUNTS = """days|week|7  months|year|12  hours|day|24  minutes|hour|60  seconds|minute|60  seasons|year|4  weeks|year|52
     days|weekend|2  days|year|365  years|century|100  years|decade|10"""
 TIMES = """eat breakfast|morning  wake up|morning  get out of bed|morning  see the sun rise|morning
@@ -345,6 +343,7 @@ COUNT = Relation(
         "How long is {whole} in {parts}?",
         "What is the number of {parts} in {whole}?",
         "How many {parts} has {whole}?",
+        "Count the {parts} in {whole}: how many are there?",
         "Number of {parts} in {whole}?",
         "[Tell me|Say] how many {parts} {whole} has.",
         "How many {parts} are there in {whole}?",
@@ -366,10 +365,10 @@ COUNT = Relation(
         "{answer} {parts} make {whole}.",
     ),
     held_questions=(
-        "How many {parts} make {whole}?",
+        "How many {parts} do you count in {whole}?",
         "Tell me the number of {parts} in {whole}.",
         "What number of {parts} does {whole} have?",
-        "{whole} has how many {parts}?",
+        "{whole}: how many {parts} does it have?",
         "In {whole}, how many {parts} are there?",
     ),
     held_statements=("The number of {parts} that {whole} has is",),

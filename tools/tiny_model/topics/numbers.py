@@ -11,25 +11,28 @@ from tiny_model.phrasings import (
     Entry,
     Relation,
     asked,
+    cells,
     facts,
     items,
     mixed,
     reversed_statements,
     sentence,
     sloppy,
+    words,
 )
 
 NAMES = {
-    int(number): name
-    for row in """0 zero|1 one|2 two|3 three|4 four|5 five|6 six|7 seven|8 eight|9 nine|10 ten|11 eleven|12 twelve
-    |13 thirteen|14 fourteen|15 fifteen|16 sixteen|17 seventeen|18 eighteen|19 nineteen|20 twenty|30 thirty|40 forty
-    |50 fifty|60 sixty|70 seventy|80 eighty|90 ninety|100 one hundred""".split("|")
-    for number, name in [row.strip().split(" ", 1)]
+    int(number): name.replace("_", " ")
+    for number, name in cells(
+        """0|zero 1|one 2|two 3|three 4|four 5|five 6|six 7|seven 8|eight 9|nine 10|ten 11|eleven 12|twelve
+        13|thirteen 14|fourteen 15|fifteen 16|sixteen 17|seventeen 18|eighteen 19|nineteen 20|twenty 30|thirty
+        40|forty 50|fifty 60|sixty 70|seventy 80|eighty 90|ninety 100|one_hundred"""
+    )
 }
 CHILDREN = ("Anna", "Mia", "Lisa", "Emma", "Sara", "Tom", "Ben", "Max", "Leo", "Paul")  # the first five are girls
-THINGS = tuple(
+THINGS = words(
     """apple|apples pear|pears egg|eggs book|books ball|balls coin|coins cookie|cookies flower|flowers pencil|pencils
-    stone|stones cup|cups toy|toys""".split()
+    stone|stones cup|cups toy|toys"""
 )
 
 ADD = Relation(
@@ -505,21 +508,21 @@ RELATIONS = (
 HELD_COUNTS = (24, 24, 9, 9, 7, 7, 8, 12, 8, 8)
 
 
-def _counted(n: int, thing: str, *, words: bool) -> str:
+def _counted(n: int, thing: str, *, spelled: bool) -> str:
     """A number of things: "3 apples", "one apple"."""
     singular, plural = thing.split("|")
-    return f"{NAMES[n] if words else n} {singular if n == 1 else plural}"
+    return f"{NAMES[n] if spelled else n} {singular if n == 1 else plural}"
 
 
 def _problem(patterns: Sequence[str], a: int, b: int, result: int, rng: random.Random) -> tuple[str, Entry]:
     """A word problem about two children and some things, and its entry."""
-    thing, words = rng.choice(THINGS), rng.random() < 0.4
+    thing, spelled = rng.choice(THINGS), rng.random() < 0.4
     n, m = rng.sample(CHILDREN, 2)
     she = CHILDREN.index(n) < 5
     fields = {"n": n, "m": m, "p": "She" if she else "He", "p2": "she" if she else "he", "o": "her" if she else "him"}
-    fields |= {"a": _counted(a, thing, words=words), "things": thing.split("|")[1]}
-    fields["b"] = NAMES[b] if words else str(b)
-    show = NAMES.__getitem__ if words else str
+    fields |= {"a": _counted(a, thing, spelled=spelled), "things": thing.split("|")[1]}
+    fields["b"] = NAMES[b] if spelled else str(b)
+    show = NAMES.__getitem__ if spelled else str
     wrong = tuple(show(k) for k in {*_near(result), a, b} - {result})
     return sentence(rng.choice(patterns), rng, fields), Entry(fields, show(result), wrong)
 

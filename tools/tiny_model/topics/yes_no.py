@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiny_model.forms import chat, question_answer
-from tiny_model.phrases import Item, a, expand, rounds
-from tiny_model.phrasings import HELD_LAYOUTS, Asked, items, sentence, sloppy
+from tiny_model.phrases import Item, a, rounds
+from tiny_model.phrasings import HELD_LAYOUTS, Asked, cells, items, sentence, sloppy
 
 PLURALS = dict(
-    row.split("|")
-    for row in """fish|fish sheep|sheep mouse|mice goose|geese wolf|wolves butterfly|butterflies fly|flies bus|buses
-    fox|foxes baby|babies knife|knives child|children person|people leaf|leaves tooth|teeth box|boxes strawberry|strawberries
-    cherry|cherries potato|potatoes deer|deer bush|bushes daisy|daisies lily|lilies peach|peaches watch|watches
-    radish|radishes dress|dresses bench|benches ostrich|ostriches man|men woman|women nurse|nurses""".split()
+    cells(
+        """fish|fish sheep|sheep deer|deer mouse|mice goose|geese wolf|wolves knife|knives child|children leaf|leaves
+        potato|potatoes man|men woman|women"""
+    )
 )
 
 # What can it do? verb | yes | no
@@ -43,6 +42,11 @@ break|glass, cup, plate, window, egg, mirror|water-, air-, smoke-, sand-
 melt|ice-, snow-, butter-, chocolate-, candle|wood-, stone, paper-, sand-, tree, shirt
 carry people|bus, train, car, ship, plane, horse, bicycle, boat|spoon, cup, pencil, bee, mouse, book, shoe, frog
 tell the time|clock, watch|spoon, hat, shoe, apple, table, ball, sock, stone
+hold water|cup, glass, bucket, bottle, bowl, pot|table, tree, shoe, knife, book, pencil, dog
+give light|lamp, candle, the sun, star, fire-|stone, spoon, shoe, table, cow, chair, tree
+be opened|door, window, box, book, bottle, egg|stone, cow, spoon, ball, fire-, tree
+be thrown|stone, ball, shoe, spoon, apple, cup|house, mountain, castle, ship, city, the sea
+cut wood|saw, axe|spoon, cup, pillow, feather, flower
 sting|bee, wasp, mosquito|cow, horse, dog, sheep, duck, table, rabbit
 jump|frog, cat, rabbit, child, horse, dog, kangaroo|tree, house, stone, snail, worm, table, flower
 drive a car|man, woman, teacher, doctor|dog, baby, fish, cat, tree, horse, bird
@@ -61,12 +65,12 @@ eyes|dog, cat, child, horse, bird, cow, fish, owl|stone, tree, spoon, table, cup
 a door|house, car, bus, church, school|tree, apple, cow, spoon, cat, ball, shoe, pencil
 roots|tree, flower, bush, plant|dog, car, stone, house, cat, table, ship, cup
 teeth|dog, shark, lion, wolf, horse, crocodile|hen, worm, bee, tree, butterfly, table, eagle
-eight legs|spider, octopus|dog, cat, bird, horse, cow, fish, bee, duck
-pages|book|cup, apple, stone, dog, shoe, tree, table, spoon
+eight legs|spider, scorpion|dog, cat, bird, horse, cow, fish, bee, duck
+pages|book, magazine, newspaper|cup, apple, stone, dog, shoe, tree, table, spoon
 a window|house, car, bus, school, train, church|tree, dog, apple, spoon, cow, shoe, pencil
 a heart|dog, cat, child, horse, cow, lion, man|stone, table, spoon, car, house, tree, cup
-horns|goat, bull|dog, cat, fish, duck, horse, bee, frog, pig
-keys|piano|drum, cup, apple, dog, trumpet-less, tree
+horns|goat, bull, ram|dog, cat, fish, duck, horse, bee, frog, pig
+keys|piano, computer|drum, cup, apple, dog, ball, tree
 """
 # What is it like? adjective | yes | no ("-": no article)
 QUALITIES = """
@@ -77,7 +81,7 @@ light|feather, leaf, butterfly, straw, bee, button, ant, snowflake|elephant, tru
 hard|rock, stone, diamond, iron-, brick, steel-, hammer|pillow, cotton-, butter-, wool-, blanket, cream-, jelly-
 soft|pillow, cotton-, butter-, wool-, blanket, cream-, jelly-|rock, stone, diamond, iron-, brick, steel-, hammer
 sharp|knife, needle, thorn, sword, saw, razor|ball, pillow, spoon, egg, blanket, cloud, cup
-wet|rain-, water-, the sea, river, lake|sand in the desert-, desert, fire-, dust-
+wet|rain-, water-, the sea, river, lake|desert, fire-, dust-
 dry|desert, dust-, straw-|rain-, water-, the sea, river, lake
 round|ball, coin, wheel, ring, orange, the moon, the sun, plate|box, book, knife, brick, door, ladder, pencil
 sweet|sugar-, honey-, candy-, chocolate-, cake, jam-, cookie|salt-, lemon, vinegar-, stone, paper-, pepper-
@@ -136,6 +140,10 @@ UNCLEAR |= {
     ("color", "flower"),
     ("living thing", "job"),
     ("animal", "job"),
+    ("bird", "toy"),
+    ("animal", "toy"),
+    ("mammal", "toy"),
+    ("fruit", "vegetable"),
     ("plant", "building"),
     ("toy", "musical instrument"),
 }
@@ -151,7 +159,7 @@ SIZES = """
 ant, grain of sand, snowflake
 bee, coin, button, pea, ladybug
 mouse, egg, spoon, key, pencil, frog
-apple, cup, shoe, banana, bird, potato
+apple, cup, shoe, banana, pear, potato
 cat, football, rabbit, hen, hat, duck, book
 dog, chair, sheep, suitcase, goose, bucket
 lion, door, table, horse, cow, bed, bear, piano
@@ -199,6 +207,7 @@ CAN = Wording(
         "[Tell me|Please tell me]: can {x} {v}?",
         "{xs}: can they {v}?",
         "Is {x} something that can {v}?",
+        "[Say|Tell me] if {xs} can {v}.",
     ),
     claims=(
         "{x} can {v}.",
@@ -219,7 +228,6 @@ CAN = Wording(
         "{x} cannot {v}.",
         "{xs} cannot {v}.",
         "{x} is not able to {v}.",
-        "No {n} can {v}.",
         "{x} cannot {v}, but {y} can.",
         "Unlike {y}, {x} cannot {v}.",
     ),
@@ -246,6 +254,7 @@ HAS = Wording(
         "[Tell me|Please tell me]: does {x} have {v}?",
         "{xs}: do they have {v}?",
         "Can you say that {x} has {v}?",
+        "[Say|Tell me] if {xs} have {v}.",
     ),
     claims=("{x} has {v}.", "{xs} have {v}.", "{x} is something with {v}.", "You find {v} on {x}.", "{x} has got {v}."),
     yes=(
@@ -257,12 +266,11 @@ HAS = Wording(
         "Yes, {xs} have {v}.",
     ),
     no=(
-        "{x} has no {w}.",
-        "{xs} have no {w}.",
+        "{x} never has {v}.",
         "{x} does not have {v}.",
         "{xs} do not have {v}.",
         "{x} does not have {v}, but {y} does.",
-        "Unlike {y}, {x} has no {w}.",
+        "Unlike {y}, {x} does not have {v}.",
     ),
     held=(
         "Do you think {xs} have {v}?",
@@ -283,6 +291,7 @@ IS = Wording(
         "Is it right that {x} is {v}?",
         "Do you think {x} is {v}?",
         "Is {x} something {v}?",
+        "[Say|Tell me] if people call {x} {v}.",
         "Is {x} {v} or not?",
         "[Tell me|Please tell me]: is {x} {v}?",
         "{x}: is it {v}?",
@@ -358,7 +367,7 @@ KIND = Wording(
         "Unlike {y}, {x} is not {v}.",
         "Nobody calls {x} {v}.",
     ),
-    held=IS.held[:5] + ("{x}: is that a kind of {k}?", "Is {x} one kind of {k}?"),
+    held=(*IS.held[:5], "{x}: is that a kind of {k}?", "Is {x} one kind of {k}?"),
 )
 SIZE = Wording(
     questions=(
@@ -373,6 +382,8 @@ SIZE = Wording(
         "[Tell me|Please tell me]: is {x} {v} than {y}?",
         "{x} and {y}: is {x} {v}?",
         "Next to {y}, is {x} {v}?",
+        "If {x} stands next to {y}, is {x} {v}?",
+        "[Say|Tell me] if {x} or {y} is {v}: is it {x}?",
     ),
     claims=(
         "{x} is {v} than {y}.",
@@ -410,7 +421,11 @@ def _many(noun: str) -> str:
     """The plural, or the noun itself where it has none."""
     if noun.endswith("-") or noun.startswith("the "):
         return _the(noun)
-    return PLURALS.get(noun, f"{noun}s")
+    if noun in PLURALS:
+        return PLURALS[noun]
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeo" else f"{noun}s"
 
 
 def _rows(table: str) -> list[list[list[str]]]:
@@ -428,16 +443,8 @@ def _by_table(table: str) -> Callable[[random.Random], Iterator[Claim]]:
         streams = {(row[0][0], true): rounds(row[1] if true else row[2], rng) for row in rows for true in (True, False)}
         for row, true in rounds(weighted, rng):
             verb, noun = row[0][0], next(streams[row[0][0], true])
-            fields = {
-                "x": _the(noun),
-                "xs": _many(noun),
-                "n": noun.rstrip("-"),
-                "v": verb,
-                "w": verb.removeprefix("a "),
-            }
-            if _the(noun) in {noun[:-1], noun}:
-                fields["n"] = f"{noun.rstrip('-')} ever"
-            fields["y"] = _the(rng.choice([other for other in row[1] if other != noun] or row[1]))
+            fields = {"x": _the(noun), "xs": _many(noun), "v": verb}
+            fields["y"] = _the(rng.choice([other for other in row[1] if other != noun]))
             yield Claim(fields, true)
 
     return claims
@@ -448,20 +455,17 @@ def _kinds(rng: random.Random) -> Iterator[Claim]:
     members = {row[0][0]: row[1] for row in _rows(KINDS)}
     kind_of = {noun: kind for kind, nouns in members.items() for noun in nouns}
     wider = {row.split("|")[0]: row.split("|")[1].split() for row in WIDER.split(";")}
-    narrow = {kind: {kind, *(wide for wide, parts in wider.items() if kind in parts)} for kind in members}
+    narrow = {kind: [kind, *(wide for wide, parts in wider.items() if kind in parts)] for kind in members}
     unlike = {
-        kind: sorted(k for k in {*members, *wider} - narrow[kind] if (k, kind) not in UNCLEAR) for kind in members
+        kind: sorted(k for k in {*members, *wider} - set(narrow[kind]) if (k, kind) not in UNCLEAR) for kind in members
     }
     alike = {**members, **{wide: [noun for part in parts for noun in members[part]] for wide, parts in wider.items()}}
     for noun, true in rounds([(noun, true) for noun in kind_of for true in (True, False)], rng):
         own = kind_of[noun]
-        if true:
-            kind = own if rng.random() < 0.5 else rng.choice(sorted(narrow[own]))
-        else:
-            kind = rng.choice(unlike[own])
-        v = kind if kind in {"food", "metal", "clothing"} else a(kind)
-        v = "a metal" if kind == "metal" else v
-        yield Claim({"x": _the(noun), "v": v, "k": kind, "y": _the(rng.choice(alike[kind]))}, true)
+        kind = rng.choice([own, *narrow[own]] if true else unlike[own])
+        like = rng.choice([other for other in alike[kind] if other != noun])
+        fields = {"x": _the(noun), "v": kind if kind == "food" else a(kind), "k": kind.removeprefix("piece of ")}
+        yield Claim({**fields, "y": _the(like)}, true)
 
 
 def _sizes(rng: random.Random) -> Iterator[Claim]:
@@ -517,22 +521,25 @@ def _document(wording: Wording, claims: Iterator[Claim], rng: random.Random) -> 
     if form < 0.38:
         reason = _fact(wording, claim, rng).removeprefix("Yes, ").removeprefix("No, ")
         return question_answer(_question(wording, claim, rng), f"{answer}, {reason[0].lower()}{reason[1:]}", rng)
-    if form < 0.50:
-        return chat([(_question(wording, claim, rng), answer + rng.choice(("", "", ".")))], rng)
-    if form < 0.64:
+    if form < 0.52:
         return " ".join(
             _fact(wording, each, rng) for each in [claim, *(next(claims) for _ in range(rng.randint(0, 3)))]
         )
-    if form < 0.76:
+    if form < 0.66:
         layout, yes, no = rng.choice(CLAIM_LAYOUTS)
         text = sentence(rng.choice(wording.claims), rng, claim.fields)
         return layout.replace("<c>", text) + (yes if claim.true else no)
     several = [claim, *(next(claims) for _ in range(rng.randint(1, 5)))]
-    if form < 0.94:
-        layout = question_answer("<q>", "<a>", rng)
-        pairs = ((_question(wording, each, rng), "Yes" if each.true else "No") for each in several)
-        return rng.choice(("\n", "\n\n")).join(layout.replace("<q>", q).replace("<a>", answer) for q, answer in pairs)
-    return chat([(_question(wording, each, rng), "Yes" if each.true else "No") for each in several], rng)
+    pairs = [(_question(wording, each, rng), "Yes" if each.true else "No") for each in several]
+    if form > 0.84:
+        return chat(pairs[: rng.choice((1, 1, len(pairs)))], rng)
+    return _below_each_other(pairs, rng)
+
+
+def _below_each_other(pairs: Sequence[tuple[str, str]], rng: random.Random) -> str:
+    """Questions with their answers in one layout."""
+    layout = question_answer("<q>", "<a>", rng)
+    return rng.choice(("\n", "\n\n")).join(layout.replace("<q>", q).replace("<a>", answer) for q, answer in pairs)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
@@ -544,7 +551,7 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def _held_of(wording: Wording, claims: Iterator[Claim], n: int, rng: random.Random) -> Iterator[Asked]:
-    """n questions, as many with Yes as with No, over different claims."""
+    """Ask n questions, as many with Yes as with No, over different claims."""
     wanted = {True: n // 2, False: n - n // 2}
     seen: set[tuple[str, str]] = set()
     i = 0
