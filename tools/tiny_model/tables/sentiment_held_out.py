@@ -184,7 +184,7 @@ It is a standard kettle and it does what it has to do.
 I bought the book yesterday and have not read it yet.
 The trip was all right, about what I expected for the price.
 The shoes are as described, average quality, normal size.
-I have mixed feelings about this course.
+I have mixed feelings about the new course and its teacher.
 The app is acceptable, but there are others like it.
 My brother bought the drill in May, I have not tried it yet.
 The box came with a manual and two cables.
