@@ -246,7 +246,7 @@ ANY_QUESTION = (
     "What is the {label}?",
     "What is the {label} of {who}?",
     "What {label} is given?",
-    "Which {label} [does it say|is written there|is in the text|is in the record]?",
+    "Which {label} [does it say|does the message give|is named|is written there|is in the text|is meant]?",
     "[Tell me|Give me|Name|Find|Write|Copy] the {label}.",
     "[Tell me|Give me|Find] the {label} of {who}.",
     "{label}[?|]",
@@ -300,6 +300,7 @@ OPENING = {kind: table.strip().splitlines() for kind, table in OPENINGS.items()}
 STATEMENT = {kind: keyed(table) for kind, table in STATEMENTS.items()}
 QUESTION = {kind: keyed(table) for kind, table in QUESTIONS.items()}
 SUBJECT = {"person": "name", "order": "customer", "character": "name", "event": "who"}
+FIRST_PERSON = ("Hello", "Hi,", "My name", "I am")
 PLAIN_KEY = {f"a_{key}": key for key in ("job", "item", "class", "race", "weapon", "event", "trait", "color")}
 
 
@@ -325,6 +326,8 @@ def prose(thing: Entity, rng: random.Random, more: int = 2) -> tuple[str, list[s
     first, keys = opening(thing, rng)
     sentences.append(first)
     others = [key for key in STATEMENT[thing.kind] if key not in keys]
+    if first.startswith(FIRST_PERSON):
+        more = 0
     for key in rng.sample(others, min(rng.randint(0, more), len(others))):
         subject = thing.words["He"] if thing.kind in {"person", "character"} else thing.words[SUBJECT[thing.kind]]
         sentences.append(statement(thing, key, rng, subject))
@@ -352,7 +355,7 @@ def question(thing: Entity, key: str, rng: random.Random) -> str:
     """A question that the value of the key answers."""
     subject = thing.words[SUBJECT[thing.kind]]
     words = {**thing.words, "who": rng.choice((subject, thing.words["first"])), "label": LABELS.get(key, key)}
-    generic = rng.random() < 0.25 or key not in QUESTION[thing.kind]
+    generic = (rng.random() < 0.25 and key != "items") or key not in QUESTION[thing.kind]
     if key == SUBJECT[thing.kind] and generic:
         return expand("[What is the {label}?|Which {label} is it?|Give the {label}.|Tell me the {label}.]", rng, words)
     if generic and thing.kind in {"order", "event"}:

@@ -193,6 +193,7 @@ table|furniture|brown,white|wood,glass
 desk|furniture|brown,white,black|wood,metal
 sofa|furniture|gray,brown,blue|leather,cotton
 bed|furniture|white,brown|wood,metal
+lamp|furniture|white,yellow,black|metal,glass
 bookshelf|furniture|brown,white|wood
 wardrobe|furniture|white,brown|wood
 shirt|clothing|white,blue,black|cotton,silk
@@ -274,6 +275,7 @@ mage|leather|staff,wand|spellbook,scroll,crystal,potion|The stars guide me.;Magi
 sorcerer|leather|wand,staff|crystal,potion,magic ring,scroll|Fire obeys me.;Power is my birthright.
 witch|leather|wand,staff|potion,herbs,cauldron,broom|Nature keeps secrets.;A spell for every day.
 druid|leather|staff,wand|herbs,seeds,acorn,wooden bowl|Nature is my teacher.;All life is one.
+monk|leather|staff,staff|prayer beads,candle,wooden bowl,bread|Peace of mind.;Silence is gold.
 soldier|chainmail|spear,axe|shield,boots,water bottle,medal|For the king!;Orders are orders.
 cleric|chainmail|mace,hammer|holy symbol,bandages,prayer book,candle|Peace to all.;Faith heals.
 priest|chainmail|mace,hammer|holy symbol,candle,holy water,prayer book|Faith heals.;Bless this house.
@@ -283,7 +285,7 @@ warrior|chainmail|axe,spear|shield,horn,medal,torch|I fear nothing.;Strength and
 blacksmith|chainmail|hammer,axe|coal,nails,iron gloves,bread|Iron never lies.;Hit it while it is hot.
 """)
 CLASS = {row[0]: (row[1], row[2].split(","), row[3].split(","), row[4].split(";")) for row in CLASSES}
-CASTERS = ("wizard", "mage", "sorcerer", "witch", "druid")
+CASTERS = ("wizard", "mage", "sorcerer", "witch", "druid", "monk")
 RACES = listed("human|elf|dwarf|halfling|gnome|orc", "|")
 USUAL_RACE = {
     "fighter": "dwarf",

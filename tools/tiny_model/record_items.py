@@ -17,6 +17,7 @@ from tiny_model.entities import (
     MAKERS,
     WEAPONS,
     Entity,
+    Value,
     character,
     order,
     person,

@@ -166,7 +166,8 @@ def asked_record(rng: random.Random) -> str:
         return forms.chat([(f"{body}\n{asked[0]}", asked[1]), *rest], rng)
     layout = expand(rng.choice(forms.QUESTION_ANSWER), rng)
     joint = rng.choice(("\n", "\n", "\n\n"))
-    return joint.join([body, *(layout.replace("<q>", asked).replace("<a>", right) for asked, right in pairs)])
+    shown = (layout.replace("<q>", asked).replace("<a>", right).replace("..", ".") for asked, right in pairs)
+    return joint.join([body, *shown])
 
 
 def told_record(rng: random.Random) -> str:
