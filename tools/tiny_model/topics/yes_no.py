@@ -232,11 +232,11 @@ CAN = Wording(
         "Unlike {y}, {x} cannot {v}.",
     ),
     held=(
-        "Do you think {xs} can {v}?",
+        "Do you think that {xs} can {v}?",
         "Is it possible that {x} can {v}?",
         "Tell me, is {x} able to {v}?",
         "Would you say that {x} can {v}?",
-        "Could {xs} {v}?",
+        "Tell me, could {xs} {v}?",
         "{x}: can it {v}?",
     ),
 )
