@@ -1,7 +1,7 @@
 """Score, don't sample: the joint log-probability decides among texts, on llama.cpp models.
 
 >>> import selectrie
->>> llm = selectrie.load("model.gguf")                                       # doctest: +SKIP
+>>> llm = selectrie.load()                   # or a GGUF file of your own      # doctest: +SKIP
 >>> llm.select("The capital of France is", [" Paris", " London"]).text       # doctest: +SKIP
 ' Paris'
 
@@ -18,13 +18,15 @@ from selectrie.version import __version__
 if TYPE_CHECKING:
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
+    from selectrie.history import models
     from selectrie.loading import load
     from selectrie.options import Prompting, Rule, Search
-    from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
+    from selectrie.results import ChoiceScore, ModelRecord, Selection, TextScore, TokenPlan
 
 __all__ = [
     "ChoiceScore",
     "Engine",
+    "ModelRecord",
     "Prompting",
     "Rule",
     "Search",
@@ -34,11 +36,13 @@ __all__ = [
     "TokenPlan",
     "__version__",
     "load",
+    "models",
 ]
 
 _HOME = {
     "ChoiceScore": "results",
     "Engine": "engine",
+    "ModelRecord": "results",
     "Prompting": "options",
     "Rule": "options",
     "Search": "options",
@@ -47,6 +51,7 @@ _HOME = {
     "TextScore": "results",
     "TokenPlan": "results",
     "load": "loading",
+    "models": "history",
 }
 
 

@@ -18,9 +18,7 @@ Prompt = str | list[int] | list[dict[str, object]]
 
 
 def open_engine(group: ModelGroup) -> Engine:
-    """Load the model; the caller closes it."""
-    if group.model is None:
-        raise OptionError("model", None, "a GGUF file (-m model.gguf), or hf:owner/repo/file.gguf")
+    """Load the model, the embedded one where none is named; the caller closes it."""
     from selectrie import loading  # the engine and numpy: not needed for --help
 
     return loading.load(
@@ -32,6 +30,15 @@ def open_engine(group: ModelGroup) -> Engine:
         precision=group.precision,
         verbose=group.verbose,
     )
+
+
+def unnamed_model(group: ModelGroup) -> str | None:
+    """The name of the model that answers where the caller named none."""
+    if group.model is not None:
+        return None
+    from selectrie import embedded
+
+    return embedded.NAME
 
 
 def read_prompt(group: PromptGroup) -> Prompt:

@@ -6,6 +6,7 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 
 from __future__ import annotations
 
+from selectrie.results.models import ModelRecord
 from selectrie.results.records import (
     FORMAT_VERSION,
     Certificate,
@@ -23,6 +24,7 @@ __all__ = [
     "Certificate",
     "ChoiceScore",
     "ChoiceTable",
+    "ModelRecord",
     "Selection",
     "Signature",
     "TextScore",
