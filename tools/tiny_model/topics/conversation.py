@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tiny_model.forms import ASSISTANT, END, SYSTEM, USER, chat
 from tiny_model.phrases import Item, a, expand, rounds, wrong_answers
 from tiny_model.topics.stories import (
+    ARTICLES,
     BOYS,
     GIRLS,
     HOW_TO_LIST,
@@ -453,7 +454,7 @@ def with_options(pattern: str, fields: dict[str, str], options: list[str], rng: 
     s = listed(options)
     fields = fields | {"s": s, "s_cap": s[0].upper() + s[1:], "c": ", ".join(options)}
     text = expand(pattern, rng, fields)
-    return text if text[:1].islower() else tidy(text)
+    return ARTICLES.sub(r"\1n ", text) if text[:1].islower() else tidy(text)
 
 
 def small_talk(rng: random.Random, row: list[str]) -> tuple[str, str]:
@@ -644,15 +645,15 @@ def chat_item(turns: list[tuple[str, str]], request: str, choices: tuple[str, ..
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Requests with allowed answers, and questions about what was said before, in words that `documents` does not combine."""
     made = 0
-    for row in rng.sample(ONE_OF_ROWS, 24):
-        question, answer, wrong = row
-        options = rng.sample([answer, *wrong.split(";")], 4)
+    for question, answer, others in rng.sample(ONE_OF_ROWS, 24):
+        wrong = others.split(";")
+        options = rng.sample([answer, *wrong], 4)
         request = with_options(HELD_CHOOSE[made % len(HELD_CHOOSE)], {"q": question}, options, rng)
-        yield chat_item([], request, (answer, *wrong.split(";")), request, made)
+        yield chat_item([], request, (answer, *wrong), request, made)
         made += 1
     for row in rng.sample(KIND_ROWS, 16):
-        answer, others = rng.choice(row[2]), rng.sample(strangers(row[0]), 3)
-        wrong = [rng.choice(other[2]) for other in others]
+        answer = rng.choice(row[2])
+        wrong = [rng.choice(other[2]) for other in rng.sample(strangers(row[0]), 3)]
         options = rng.sample([answer, *wrong], 4)
         request = with_options(HELD_WHICH[made % len(HELD_WHICH)], {"k": row[0], "ks": row[1]}, options, rng)
         yield chat_item([], request, (answer, *wrong), request, made)

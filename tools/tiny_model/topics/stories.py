@@ -229,20 +229,20 @@ ALIKE = {
     "kitchen": ("restaurant", "bakery"), "bedroom": ("hotel", "hospital"), "bathroom": ("swimming pool", "barber", "hotel"),
     "bakery": ("market", "kitchen", "restaurant"), "market": ("farm", "bakery"), "farm": ("zoo", "market"), "zoo": ("farm",),
     "station": ("bus stop", "airport"), "airport": ("station",), "bus stop": ("station",), "swimming pool": ("beach", "school"),
-    "forest": ("park", "mountain"), "park": ("farm", "forest"), "beach": ("playground", "harbour"), "hospital": ("dentist",),
+    "forest": ("park", "mountain"), "park": ("farm", "forest"), "beach": ("playground", "harbour"), "hospital": ("dentist", "bedroom", "hotel"),
     "cinema": ("theatre",), "theatre": ("cinema",), "school": ("library",), "library": ("school",), "museum": ("castle",),
-    "castle": ("theatre", "museum"), "hotel": ("castle", "bedroom"), "pharmacy": ("hospital",), "restaurant": ("hotel",),
-    "stadium": ("cinema",), "dentist": ("hospital",), "harbour": ("beach",), "playground": ("park", "school"),
+    "mountain": ("castle", "forest"), "castle": ("theatre", "museum"), "hotel": ("castle", "bedroom"), "pharmacy": ("hospital",), "restaurant": ("hotel", "castle"),
+    "stadium": ("cinema",), "dentist": ("hospital",), "harbour": ("beach", "museum"), "playground": ("park", "school"),
     "scissors": ("knife", "axe", "saw"), "knife": ("saw", "scissors", "axe"), "saw": ("axe", "knife"), "axe": ("saw", "knife"),
     "spoon": ("fork",), "fork": ("spoon",), "key": ("hammer", "axe", "screwdriver"), "umbrella": ("coat",), "pen": ("brush",),
-    "broom": ("rake",), "rake": ("broom", "basket"), "blanket": ("coat", "pillow"), "coat": ("blanket",), "pillow": ("blanket",),
-    "lantern": ("match",), "match": ("lantern",), "boat": ("rope",), "bucket": ("watering can",), "watering can": ("bucket",),
+    "broom": ("rake", "brush"), "rake": ("broom", "basket"), "blanket": ("coat", "pillow"), "coat": ("blanket",), "pillow": ("blanket",),
+    "lantern": ("match", "camera"), "match": ("lantern",), "boat": ("rope",), "bucket": ("watering can", "kettle"), "watering can": ("bucket",),
     "map": ("lantern", "telephone"), "glasses": ("telescope", "mirror", "lantern"), "telescope": ("glasses", "camera"),
     "ladder": ("rope",), "basket": ("bucket", "net", "bicycle"), "mirror": ("camera", "telescope"), "comb": ("brush", "mirror"),
-    "camera": ("telephone", "telescope"), "towel": ("iron", "blanket"), "soap": ("brush", "towel"), "oven": ("match",),
+    "camera": ("telephone", "telescope"), "towel": ("iron", "blanket"), "soap": ("brush", "towel", "bucket", "watering can"), "oven": ("match",),
     "spade": ("bucket",), "bell": ("telephone",), "net": ("basket", "bucket"), "rope": ("net",), "ruler": ("pen",),
-    "eraser": ("pen",), "glue": ("plaster",), "plaster": ("towel", "glue"), "kettle": ("match",), "fridge": ("bucket",),
-    "hammer": ("axe",), "bicycle": ("map",), "needle": ("scissors",),
+    "eraser": ("pen",), "glue": ("plaster",), "plaster": ("towel", "glue"), "kettle": ("match", "oven"), "fridge": ("bucket",),
+    "hammer": ("axe", "screwdriver"), "bicycle": ("map",), "needle": ("scissors",),
 }  # fmt: skip
 CAPITALS = re.compile(r'(^|[.?!] "?|[.]" |: ")([a-z])')
 ARTICLES = re.compile(r"\b([Aa]) (?=[aeiou]|honest|hour)")
@@ -518,6 +518,6 @@ def held_out(rng: random.Random) -> Iterator[Item]:
             yield held_item(purpose(thing, wishes[0], [forms[made % len(forms)]], rng), thing, wrong, made, rng)
             made += 1
     for line in lines(HELD_CAUSES):
-        prompt, answer, *wrong = line.split("|")
-        yield held_item(tidy(expand(prompt, rng, world(rng, "child"))), answer, wrong, made, rng)
+        prompt, answer, *others = line.split("|")
+        yield held_item(tidy(expand(prompt, rng, world(rng, "child"))), answer, others, made, rng)
         made += 1
