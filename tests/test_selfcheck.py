@@ -41,7 +41,9 @@ def test_rounding_of_half_precision_is_seen(tiny_model):
     [
         (0, False, 800),
         (260_000, False, 800),
-        (3_885_888, False, 102),
+        (1_160_000, False, 301),
+        (3_885_888, False, 112),
+        (50_000_000, False, 112),
         (500_000_000, False, 80),
         (260_000, True, 10_000),
         (3_885_888, True, 2_573),

@@ -40,11 +40,11 @@ ROWS_TIMES_PARAMETERS = 10_000_000_000
 """Rows compared: on quantised models of up to a million weights `MOST_ROWS`, a tenth on one ten times as large; at least
 `LEAST_ROWS`."""
 
-MOST_ROWS_FLOAT = 800
-FLOAT_ROWS_TIMES_PARAMETERS = 400_000_000
-"""The same where weights are not quantised: from a million weights on every row moves a little, and few rows show by how
-much. Measured on f16 models of 0.26 to 3.6 million weights: `MARGIN` times the largest move of so many rows is at least
-1.5 times the largest of 8 000 and more."""
+LEAST_ROWS_FLOAT, MOST_ROWS_FLOAT = 112, 800
+FLOAT_ROWS_TIMES_PARAMETERS = 350_000_000
+"""At most so many rows where weights are not quantised: from a million weights on every row moves a little, and few rows
+show by how much. Measured on f16 models of 0.26 to 12 million weights: `MARGIN` times the largest move of so many rows is
+at least 1.5 times the largest of 4 000 to 16 000."""
 
 
 VERSION = 1
@@ -121,11 +121,11 @@ def _moved(model: Model) -> float:
 
 def _n_rows(model: Model) -> int:
     """Rows to compare."""
-    identity = model.identity
-    budget, most = ROWS_TIMES_PARAMETERS, MOST_ROWS
-    if not identity.quantised:
-        budget, most = FLOAT_ROWS_TIMES_PARAMETERS, MOST_ROWS_FLOAT
-    return min(max(budget // max(identity.n_parameters, 1), LEAST_ROWS), most)
+    n_parameters = max(model.identity.n_parameters, 1)
+    n_rows = max(ROWS_TIMES_PARAMETERS // n_parameters, LEAST_ROWS)
+    if model.identity.quantised:
+        return min(n_rows, MOST_ROWS)
+    return min(n_rows, max(FLOAT_ROWS_TIMES_PARAMETERS // n_parameters, LEAST_ROWS_FLOAT), MOST_ROWS_FLOAT)
 
 
 def _moved_in_round(plain: Model, crowd: Model, shape: tuple[int, int], seed: int) -> float:
