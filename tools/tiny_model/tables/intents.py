@@ -154,7 +154,7 @@ how long [do you need|does it take] to [send|ship|deliver] [things|a parcel|an o
 will it [arrive|be here|come] [in time for|before] [a birthday|Christmas|the weekend|the holidays] [if I order now|]?
 usual delivery time [to {city}|] ?
 # shipping cost|delivery|to know what delivery costs
-what do I [have to|must I] pay for the delivery of {a_product} [to {city}|]?
+[what do I have to|what must I] pay for the delivery of {a_product} [to {city}|]?
 [are there|is there] extra [fees|costs|cost] [for|if I order] [delivery to another country|express delivery|a heavy parcel]?
 how much [is|are|does] [the |][shipping|delivery|postage] [cost|]?
 how much [do you charge|do I pay|must I pay] for [shipping|delivery|postage]?
