@@ -117,7 +117,7 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def causal(tokens: Tensor, begin: int | None = None) -> Tensor:
-    """bool [rows or 1, 1, length, length]: what each position attends to: itself and what stands before it.
+    """Mask, bool [rows or 1, 1, length, length]: what each position attends to: itself and what stands before it.
 
     begin: the token that begins a document; given, nothing before its own document.
     """
