@@ -37,7 +37,7 @@ class Plan:
     """How the training goes. Learning rates rise for `warmup` steps and fall linearly over the last `decay` part."""
 
     stages: tuple[Stage, ...] = (
-        Stage(4300, 16, 256, isolated=True),
+        Stage(3500, 16, 256, isolated=True),
         Stage(300, 4, 1024, isolated=False),  # the far end of the context has been seen, too
     )
     seed: int = 1
