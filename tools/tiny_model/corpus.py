@@ -1,4 +1,4 @@
-"""Write the training corpus: documents of every topic in their shares, shuffled, one seed.
+"""Write the training corpus: two courses, each with documents of every topic in its shares, shuffled, from one seed.
 
 `python -m tiny_model.corpus` in `tools/`; documents are separated by a NUL character, which none contains.
 """
@@ -8,50 +8,84 @@ from __future__ import annotations
 import argparse
 import importlib
 import random
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from tiny_model.files import CORPUS
+from tiny_model.files import corpus_file
 from tiny_model.phrases import Item
 
-SEED = 20261121
-N_CHARACTERS = 32_000_000
 SEPARATOR = "\0"
 
-#: Share of the corpus's characters, in parts of the sum.
-SHARES = {
-    "countries": 17,
-    "animals": 8,
-    "words": 9,
-    "things": 10,
-    "numbers": 9,
-    "calendar": 3,
-    "yes_no": 7,
-    "sentiment": 9,
-    "intents": 9,
-    "records": 18,
-    "extraction": 12,
-    "categories": 13,
-    "stories": 13,
-    "conversation": 6,
-}
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Documents that are read in one go, in random order. shares: of its characters, in parts of their sum."""
+
+    seed: int
+    n_characters: int
+    shares: Mapping[str, int]
 
 
-def documents(seed: int = SEED, n_characters: int = N_CHARACTERS) -> list[str]:
-    """The corpus. The same arguments give the same documents."""
-    chosen = [document for topic in SHARES for document in _of_topic(topic, seed, n_characters)]
-    random.Random(f"{seed} order").shuffle(chosen)
+COURSES = (
+    Course(
+        20261121,
+        32_000_000,
+        {
+            "countries": 17,
+            "animals": 8,
+            "words": 9,
+            "things": 10,
+            "numbers": 9,
+            "calendar": 3,
+            "yes_no": 7,
+            "sentiment": 9,
+            "intents": 9,
+            "records": 18,
+            "extraction": 12,
+            "categories": 13,
+            "stories": 13,
+            "conversation": 6,
+        },
+    ),
+    Course(  # more of what takes longest to learn
+        20261122,
+        32_000_000,
+        {
+            "countries": 12,
+            "animals": 7,
+            "words": 8,
+            "things": 6,
+            "numbers": 15,
+            "calendar": 6,
+            "yes_no": 6,
+            "sentiment": 17,
+            "intents": 18,
+            "records": 16,
+            "extraction": 14,
+            "categories": 13,
+            "stories": 6,
+            "conversation": 6,
+        },
+    ),
+)
+TOPICS = tuple(COURSES[0].shares)
+
+
+def documents(course: Course) -> list[str]:
+    """The documents of a course. The same course gives the same documents."""
+    chosen = [document for topic in course.shares for document in _of_topic(topic, course)]
+    random.Random(f"{course.seed} order").shuffle(chosen)
     return chosen
 
 
-def held_out(topic: str, seed: int = SEED) -> list[Item]:
+def held_out(topic: str, seed: int = COURSES[0].seed) -> list[Item]:
     """The held-out questions of a topic."""
     return list(_module(topic).held_out(random.Random(f"{seed} held out {topic}")))
 
 
-def _of_topic(topic: str, seed: int, n_characters: int) -> Iterator[str]:
-    left = n_characters * SHARES[topic] // sum(SHARES.values())
-    for document in _module(topic).documents(random.Random(f"{seed} {topic}")):
+def _of_topic(topic: str, course: Course) -> Iterator[str]:
+    left = course.n_characters * course.shares[topic] // sum(course.shares.values())
+    for document in _module(topic).documents(random.Random(f"{course.seed} {topic}")):
         if left <= 0:
             return
         left -= len(document)
@@ -62,21 +96,19 @@ def _module(topic: str):  # noqa: ANN202 - a module with `documents` and `held_o
     return importlib.import_module(f"tiny_model.topics.{topic}")
 
 
-def read(path: Path = CORPUS) -> list[str]:
-    """The documents of a written corpus."""
-    return path.read_text(encoding="utf-8").split(SEPARATOR)
+def read(index: int) -> list[str]:
+    """The documents of a course as written."""
+    return corpus_file(index).read_text(encoding="utf-8").split(SEPARATOR)
 
 
 def main() -> None:
     """Entry point of the script."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", default=SEED, type=int)
-    parser.add_argument("--characters", default=N_CHARACTERS, type=int)
-    options = parser.parse_args()
-    chosen = documents(options.seed, options.characters)
-    CORPUS.parent.mkdir(parents=True, exist_ok=True)
-    CORPUS.write_text(SEPARATOR.join(chosen), encoding="utf-8")
-    print(f"{CORPUS}: {len(chosen):,} documents, {sum(map(len, chosen)):,} characters")
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    for index, course in enumerate(COURSES):
+        chosen, path = documents(course), corpus_file(index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SEPARATOR.join(chosen), encoding="utf-8")
+        print(f"{path}: {len(chosen):,} documents, {sum(map(len, chosen)):,} characters")
 
 
 if __name__ == "__main__":

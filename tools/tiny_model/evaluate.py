@@ -12,7 +12,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import selectrie
@@ -121,8 +121,9 @@ def perplexity(llm: selectrie.Engine, name: str, texts: Iterable[str]) -> Perple
 
 def unseen_documents(n: int = 400) -> list[str]:
     """Documents from the corpus's generators under another seed, none of which the corpus contains."""
-    seen = set(corpus.documents())
-    fresh = [text for text in corpus.documents(corpus.SEED + 1, 1_000_000) if text not in seen]
+    seen = {text for course in corpus.COURSES for text in corpus.documents(course)}
+    other = replace(corpus.COURSES[0], seed=corpus.COURSES[-1].seed + 1, n_characters=1_000_000)
+    fresh = [text for text in corpus.documents(other) if text not in seen]
     chosen = random.Random(1).sample(fresh, n)
     return [text for text in chosen if "<|" not in text]
 

@@ -17,7 +17,7 @@ def lines(topic: str) -> str:
 def main() -> None:
     """Entry point of the script."""
     HELD_OUT.mkdir(parents=True, exist_ok=True)
-    for topic in corpus.SHARES:
+    for topic in corpus.TOPICS:
         path = HELD_OUT / f"{topic}.jsonl"
         path.write_text(lines(topic), encoding="utf-8")
         print(f"{path}: {len(path.read_text(encoding='utf-8').splitlines())} questions")

@@ -10,7 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from tiny_model import corpus
 from tiny_model.config import BEGIN, END_OF_TEXT, SPECIAL, TURN_BEGIN, TURN_END, Config
-from tiny_model.files import TOKENIZER, TOKENS
+from tiny_model.files import TOKENIZER, starts_file, tokens_file
 
 
 def train(documents: list[str]) -> tokenizers.Tokenizer:
@@ -45,16 +45,16 @@ def encode(tokenizer: tokenizers.Tokenizer, documents: list[str]) -> tuple[np.nd
 def main() -> None:
     """Entry point of the script: reads the corpus, writes tokenizer and tokens."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    documents = corpus.read()
-    tokenizer = train(documents)
+    tokenizer = train(corpus.read(0))
     tokenizer.save(str(TOKENIZER))
-    tokens, starts = encode(tokenizer, documents)
-    np.save(TOKENS, tokens)
-    np.save(TOKENS.with_suffix(".starts.npy"), starts)
-    n_characters = sum(map(len, documents))
-    print(
-        f"{TOKENIZER}: {tokenizer.get_vocab_size():,} entries; {len(tokens):,} tokens, {n_characters / len(tokens):.2f} characters a token"
-    )
+    print(f"{TOKENIZER}: {tokenizer.get_vocab_size():,} entries")
+    for course in range(len(corpus.COURSES)):
+        documents = corpus.read(course)
+        tokens, starts = encode(tokenizer, documents)
+        np.save(tokens_file(course), tokens)
+        np.save(starts_file(course), starts)
+        per_token = sum(map(len, documents)) / len(tokens)
+        print(f"{tokens_file(course)}: {len(tokens):,} tokens, {per_token:.2f} characters a token")
 
 
 if __name__ == "__main__":

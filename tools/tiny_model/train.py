@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from tiny_model.config import Config
-from tiny_model.files import CHECKPOINT, TOKENS
+from tiny_model.corpus import COURSES
+from tiny_model.files import CHECKPOINT, starts_file, tokens_file
 from tiny_model.model import Llama, causal
 
 
@@ -34,10 +35,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the training goes. Learning rates rise for `warmup` steps and fall linearly over the last `decay` part."""
+    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall linearly: from `falls_from` on so that they would
+    reach 0 after `falls_for` steps, and from `slows_at` on, when the second course begins, so that they do at the end.
+    """
 
     stages: tuple[Stage, ...] = (
-        Stage(3500, 16, 256, isolated=True),
+        Stage(4300, 16, 256, isolated=True),
         Stage(300, 4, 1024, isolated=False),  # the far end of the context has been seen, too
     )
     seed: int = 1
@@ -46,7 +49,9 @@ class Plan:
     adam_rate: float = 3e-3
     weight_decay: float = 0.02
     warmup: int = 60
-    decay: float = 0.6
+    falls_from: int = 1520
+    falls_for: int = 2280
+    slows_at: int = 2300
     save_every: int = 100
 
     @property
@@ -56,16 +61,22 @@ class Plan:
 
     def rate(self, step: int) -> float:
         """Factor of the learning rates at a step."""
-        return min(1.0, (step + 1) / self.warmup, (self.steps - step) / (self.decay * self.steps))
+        falling = (self.falls_from + self.falls_for - min(step, self.slows_at)) / self.falls_for
+        slower = (self.steps - step) / (self.steps - self.slows_at) if step > self.slows_at else 1.0
+        return min(1.0, (step + 1) / self.warmup, falling * slower)
 
 
 class Batches:
-    """Rows cut from the shuffled documents, put end to end; an epoch's order is drawn from the seed and its number."""
+    """Rows cut from the documents of one course after the other, put end to end in an order drawn from the plan's seed and the
+    course's number. After the last course comes the first again.
 
-    def __init__(self, tokens: NDArray[np.uint16], starts: NDArray[np.int64], plan: Plan) -> None:
-        self._tokens, self._starts, self._plan = tokens, starts, plan
-        self._epoch, self._stream = -1, tokens[:0]
-        self._begin = int(tokens[0])
+    courses: (tokens, starts) of each, as `tokenizer.encode` gives them.
+    """
+
+    def __init__(self, courses: Sequence[tuple[NDArray[np.uint16], NDArray[np.int64]]], plan: Plan) -> None:
+        self._courses, self._plan = courses, plan
+        self._begin = int(courses[0][0][0])
+        self._turn, self._first, self._stream = -1, 0, courses[0][0][:0]
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For each step of the plan int64 [rows, length + 1], inputs and, one to the right, targets; and the mask."""
@@ -78,17 +89,22 @@ class Batches:
                 yield batch, causal(batch[:, :-1], self._begin if stage.isolated else None)
 
     def _at(self, position: int, n: int) -> NDArray[np.uint16]:
-        """Tokens of the endless stream, n of them."""
-        epoch, offset = divmod(position, len(self._tokens))
-        first = self._shuffled(epoch)[offset : offset + n]
-        return first if len(first) == n else np.concatenate([first, self._shuffled(epoch + 1)[: n - len(first)]])
+        """Tokens of the endless stream, n of them. Positions only grow from call to call."""
+        pieces = []
+        while n:
+            while position >= self._first + len(self._stream):
+                self._first += len(self._stream)
+                self._turn += 1
+                self._stream = self._shuffled(self._turn)
+            offset = position - self._first
+            pieces.append(self._stream[offset : offset + n])
+            position, n = position + len(pieces[-1]), n - len(pieces[-1])
+        return np.concatenate(pieces)
 
-    def _shuffled(self, epoch: int) -> NDArray[np.uint16]:
-        if epoch != self._epoch:
-            order = np.random.default_rng([self._plan.seed, epoch]).permutation(len(self._starts) - 1)
-            self._stream = np.concatenate([self._tokens[self._starts[i] : self._starts[i + 1]] for i in order])
-            self._epoch = epoch
-        return self._stream
+    def _shuffled(self, turn: int) -> NDArray[np.uint16]:
+        tokens, starts = self._courses[turn % len(self._courses)]
+        order = np.random.default_rng([self._plan.seed, turn]).permutation(len(starts) - 1)
+        return np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])
 
 
 class Training:
@@ -152,10 +168,10 @@ def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
     training = Training(plan, config)
     if checkpoint.exists():
         training.resume(checkpoint)
-    tokens, starts = np.load(TOKENS), np.load(TOKENS.with_suffix(".starts.npy"))
+    courses = [(np.load(tokens_file(i)), np.load(starts_file(i))) for i in range(len(COURSES))]
     before = training.step
     began, losses = time.monotonic(), []
-    for step, (batch, mask) in enumerate(Batches(tokens, starts, plan)):
+    for step, (batch, mask) in enumerate(Batches(courses, plan)):
         if step < before:
             continue
         losses.append(training.advance(batch, mask))

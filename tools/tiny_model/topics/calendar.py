@@ -138,7 +138,7 @@ TOMORROW = Relation(
     keys=("Today: {x}. {When}", "Today: {x}\n{When}"),
     reverse=("{When} {is} {answer} if today is {x}.", "{When} {is} {answer}, because today is {x}."),
     held_questions=(
-        "It is {x}. Which day {is} {when}?",
+        "Here it is {x}. Which day {is} {when}?",
         "Which day {is} {when} if it is {x} today?",
         "Tell me what day {is} {when} if today is {x}.",
         "We have {x} today. Which day {is} {when}?",
