@@ -123,7 +123,7 @@ def test_a_damaged_entry_costs_itself_alone(kept: History, tmp_path: Path, conte
 
 
 def test_a_field_of_another_type_damages_an_entry(kept: History, tmp_path: Path):
-    """`true` is no size, a number no time."""
+    """`true` is no size, a number no time; a name that no file can have is that of a missing one."""
     source = loaded(kept, tmp_path / "a.gguf")
     whole = read_object(kept._entry(source))
     for field, value in (("size_bytes", True), ("loaded", 1), ("embedded", 0), ("digest", None)):
@@ -131,6 +131,9 @@ def test_a_field_of_another_type_damages_an_entry(kept: History, tmp_path: Path)
         assert kept.records() == []
     write_object(kept._entry(source), whole)
     assert len(kept.records()) == 1
+    for path in ("a\0b", "\ud800"):
+        write_object(kept._entry(source), whole | {"path": path})
+        assert [record.file for record in kept.records()] == ["missing"]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path):
@@ -146,6 +149,32 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path):
     assert list((tmp_path / "models").glob("*.tmp")) == []
     kept.remember("gone", tmp_path / "gone.gguf", identity("gone.gguf", "d"))
     assert kept.records() == []
+
+
+def test_a_cache_that_cannot_be_read_is_an_empty_one(kept: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A folder of another user's hides its entries and is no error."""
+    loaded(kept, tmp_path / "a.gguf")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "glob", refuse)
+    assert kept.records() == []
+    loaded(kept, tmp_path / "b.gguf")
+
+
+def test_without_a_home_nothing_is_kept_and_everything_works(stand_in: Path, monkeypatch: pytest.MonkeyPatch):
+    """As a user without an account and without HOME, in some containers, one can load, ask and list."""
+
+    def homeless(_path: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", classmethod(homeless))
+    with selectrie.load(n_threads=1) as engine:
+        assert engine.select("He wears", [" leather", " plate"]).certificate.proved
+    (record,) = selectrie.models()
+    assert (record.source, record.loaded, record.file) == (str(stand_in), None, "present")
+    assert not cache_folder().exists()
 
 
 def test_many_writers_lose_nothing(tmp_path: Path):
@@ -279,7 +308,7 @@ def test_the_embedded_model_of_this_installation_answers(home: Path):
     assert embedded.PATH.stat().st_size <= 8_000_000
     with selectrie.load(n_threads=1) as engine:
         answer = engine.select("The capital of France is", [" Paris", " London"])
-    assert answer.signature.model == embedded.NAME
+    assert (answer.text, answer.signature.model) == (" Paris", embedded.NAME)
     assert json.loads(json.dumps(answer.to_dict()))["signature"]["model"] == embedded.NAME
 
 

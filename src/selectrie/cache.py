@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ logger = logging.getLogger(__name__)
 
 def cache_folder() -> Path:
     """`~/.cache/selectrie`, whether or not it exists."""
-    return Path.home() / ".cache" / "selectrie"
+    try:
+        home = Path.home()
+    except RuntimeError:  # no HOME and a user without an account, as in some containers
+        home = Path(os.devnull)  # below which nothing can be read or written
+    return home / ".cache" / "selectrie"
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -103,7 +103,11 @@ class History:
         return self._folder / f"{name}.json"
 
     def _entries(self) -> list[dict[str, Any]]:
-        return [read_object(path) for path in sorted(self._folder.glob("*.json"))]
+        try:
+            return [read_object(path) for path in sorted(self._folder.glob("*.json"))]
+        except OSError as error:
+            logger.debug("cannot list %s: %s", self._folder, error)
+            return []
 
     def _prune(self) -> None:
         """Drop the files written longest ago, damaged ones included."""
@@ -166,5 +170,5 @@ def _state(record: ModelRecord, modified_ns: object) -> str:
 
         # A shared `Llama` adds to the digest, after a "+", what it changes.
         return PRESENT if file_digest(path) == record.digest.split("+")[0] else CHANGED
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no file can have such a name
         return MISSING
