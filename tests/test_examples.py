@@ -1,4 +1,4 @@
-"""The examples run as a reader would run them, on generated weights and on trained ones."""
+"""The examples run as a reader would run them: on the embedded model, and on one that is named."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from selectrie.embedded import embedded_file
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
@@ -28,9 +30,10 @@ def test_example_runs(name, any_model):
     assert run(name, any_model)
 
 
-def test_example_runs_without_a_model():
-    """Without an argument the examples make a small model, and say that its weights are random."""
-    assert "random weights" in run("near_ties.py").splitlines()[0]
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_runs_without_a_model(name, any_model):
+    """Without an argument the embedded model answers, and not otherwise than where its file is the argument."""
+    assert run(name) == run(name, embedded_file()) != run(name, any_model)
 
 
 def test_every_ticket_that_fits_no_intent_goes_to_a_person(any_model):
