@@ -259,6 +259,17 @@ def test_an_embedded_model_of_another_version_is_read_anew(stand_in: Path, tiny_
     assert (record.file, record.digest) == ("present", file_digest(stand_in))
 
 
+@pytest.mark.parametrize("n_bytes", [0, 3, 40_000])
+def test_an_embedded_model_that_is_damaged_does_not_hide_the_others(stand_in: Path, tiny_model, n_bytes: int):
+    """It is listed as changed since it was installed, and what was loaded before follows."""
+    with selectrie.load(tiny_model("f32"), n_threads=1):
+        pass
+    stand_in.write_bytes(stand_in.read_bytes()[:n_bytes])
+    own, other = selectrie.models()
+    assert (own.file, own.embedded, own.size_bytes, own.digest) == ("changed", True, 0, "")
+    assert (other.path, other.file) == (str(tiny_model("f32")), "present")
+
+
 def test_load_without_a_source_is_the_embedded_model(stand_in: Path):
     """Its name stands in the signature, its self-check is made while it is loaded, and kept."""
     with selectrie.load(n_threads=1) as engine:

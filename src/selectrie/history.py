@@ -17,7 +17,7 @@ from typing import Any
 
 from selectrie import embedded
 from selectrie.cache import cache_folder, read_object, write_object
-from selectrie.errors import InputFileError, OptionError
+from selectrie.errors import InputFileError, ModelError, OptionError
 from selectrie.results.models import CHANGED, MISSING, PRESENT, ModelRecord
 from selectrie.types import ModelIdentity
 
@@ -143,8 +143,12 @@ def _embedded(before: ModelRecord | None) -> ModelRecord:
         return absent
     from selectrie.backends.llama_cpp import LlamaOptions, open_model
 
-    with open_model(embedded.PATH, LlamaOptions(n_ctx=8, n_batch=8)) as model:
-        identity = model.identity
+    try:
+        with open_model(embedded.PATH, LlamaOptions(n_ctx=8, n_batch=8)) as model:
+            identity = model.identity
+    except ModelError as error:
+        logger.debug("the embedded model cannot be opened: %s", error)
+        return replace(absent, file=CHANGED)
     size = embedded.PATH.stat().st_size
     return replace(absent, size_bytes=size, n_parameters=identity.n_parameters, digest=identity.digest, file=PRESENT)
 

@@ -17,7 +17,8 @@ class ModelRecord:
     the weights, as in a signature. loaded: when, UTC in ISO 8601; None for the embedded model where it was not loaded yet.
     file: "present", "changed" since it was loaded, or "missing". embedded: it came with this installation.
 
-    Of an embedded model that is missing nothing is known: size_bytes and n_parameters are 0 and the digest is "".
+    Of an embedded model that is missing, or damaged and so "changed" since it was installed, nothing is known: size_bytes
+    and n_parameters are 0 and the digest is "".
     """
 
     source: str
