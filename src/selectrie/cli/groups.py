@@ -34,7 +34,9 @@ class ModelGroup:
         Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, at most 8192]"),
     ] = None
     n_batch: Annotated[int, Option("--n-batch", metavar="N", help="Most rows a model call evaluates.")] = 512
-    threads: Annotated[int | None, Option(metavar="N", help="Threads. [default: one a core]")] = None
+    threads: Annotated[
+        int | None, Option(metavar="N", help="Threads. [default: one a core; one below 20 M weights]")
+    ] = None
     gpu_layers: Annotated[int, Option("--gpu-layers", metavar="N", help="Layers on the GPU, -1 for all.")] = 0
     verbose: Annotated[bool, Option("--verbose", help="llama.cpp's log and tracebacks on stderr.")] = False
 
