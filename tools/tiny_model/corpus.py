@@ -1,4 +1,4 @@
-"""Write the training corpus: two courses, each with documents of every topic in its shares, shuffled, from one seed.
+"""Write the training corpus: three courses, each with documents of every topic in its shares, shuffled, from one seed.
 
 `python -m tiny_model.corpus` in `tools/`; documents are separated by a NUL character, which none contains.
 """
@@ -47,7 +47,7 @@ COURSES = (
             "conversation": 6,
         },
     ),
-    Course(  # more of what takes longest to learn
+    Course(  # more of what takes long to learn, and then of what takes longest
         20261122,
         32_000_000,
         {
@@ -65,6 +65,26 @@ COURSES = (
             "categories": 13,
             "stories": 6,
             "conversation": 6,
+        },
+    ),
+    Course(
+        20261123,
+        32_000_000,
+        {
+            "countries": 5,
+            "animals": 3,
+            "words": 7,
+            "things": 3,
+            "numbers": 30,
+            "calendar": 8,
+            "yes_no": 3,
+            "sentiment": 26,
+            "intents": 14,
+            "records": 9,
+            "extraction": 5,
+            "categories": 4,
+            "stories": 3,
+            "conversation": 3,
         },
     ),
 )

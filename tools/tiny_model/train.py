@@ -35,23 +35,22 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall linearly: from `falls_from` on so that they would
-    reach 0 after `falls_for` steps, and from `slows_at` on, when the second course begins, so that they do at the end.
+    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall: each of `falls` is a step and the step at which a
+    straight line from there reaches 0; the line holds until the next one begins.
     """
 
     stages: tuple[Stage, ...] = (
-        Stage(4300, 16, 256, isolated=True),
+        Stage(4700, 16, 256, isolated=True),
         Stage(300, 4, 1024, isolated=False),  # the far end of the context has been seen, too
     )
+    most_tokens: tuple[int | None, ...] = (None, 2_664_733, None)  # of each course; None: all of it
     seed: int = 1
     n_threads: int = 2
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     weight_decay: float = 0.02
     warmup: int = 60
-    falls_from: int = 1520
-    falls_for: int = 2280
-    slows_at: int = 2300
+    falls: tuple[tuple[int, int], ...] = ((1520, 3800), (2300, 4600), (3000, 5000))  # slower with each course
     save_every: int = 100
 
     @property
@@ -61,9 +60,12 @@ class Plan:
 
     def rate(self, step: int) -> float:
         """Factor of the learning rates at a step."""
-        falling = (self.falls_from + self.falls_for - min(step, self.slows_at)) / self.falls_for
-        slower = (self.steps - step) / (self.steps - self.slows_at) if step > self.slows_at else 1.0
-        return min(1.0, (step + 1) / self.warmup, falling * slower)
+        factor = 1.0
+        ends = [*(at for at, _ in self.falls[1:]), self.steps]
+        for (at, zero), end in zip(self.falls, ends, strict=True):
+            if step > at:
+                factor *= (zero - min(step, end)) / (zero - at)
+        return min(1.0, (step + 1) / self.warmup, factor)
 
 
 class Batches:
@@ -102,9 +104,10 @@ class Batches:
         return np.concatenate(pieces)
 
     def _shuffled(self, turn: int) -> NDArray[np.uint16]:
-        tokens, starts = self._courses[turn % len(self._courses)]
+        course = turn % len(self._courses)
+        tokens, starts = self._courses[course]
         order = np.random.default_rng([self._plan.seed, turn]).permutation(len(starts) - 1)
-        return np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])
+        return np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])[: self._plan.most_tokens[course]]
 
 
 class Training:
