@@ -270,6 +270,7 @@ def test_requests_that_cannot_be_answered_are_refused(engine, untouched, name):
         ({"n_ctx": 0}, "n_ctx=0"),
         ({"n_batch": 7}, "n_batch=7"),
         ({"n_threads": True}, "n_threads=True"),
+        ({"n_threads": 513}, "n_threads=513: expected at most 512"),
         ({"n_gpu_layers": -2}, "n_gpu_layers=-2"),
     ],
 )

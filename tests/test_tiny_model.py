@@ -34,8 +34,12 @@ LEAST = {"sentiment": 0.90, "intents": 0.90, "records": 0.90}
 
 @pytest.fixture(scope="module")
 def documents() -> list[str]:
-    """The whole corpus, both courses."""
-    return [document for course in corpus.COURSES for document in corpus.documents(course)]
+    """The documents of every course that its generators make first: a quarter of the corpus."""
+    return [
+        document
+        for course in corpus.COURSES
+        for document in corpus.documents(replace(course, n_characters=course.n_characters // 4))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -51,40 +55,29 @@ def measured(items):
         return {row.kind: row for row in accuracies(llm, items)}
 
 
-def words_of(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())
-
-
-def contained(texts: list[str], documents: list[str]) -> list[str]:
-    """Those of the texts that stand in some document, whatever the case.
-
-    A text is looked for in the documents that have its rarest word, first and last one left out, which may be cut off.
-    """
-    frequency = Counter(word for document in documents for word in set(words_of(document)))
-    rarest = {text: min(words_of(text)[1:-1], key=frequency.__getitem__, default=None) for text in texts}
-    where: dict[str | None, list[str]] = {word: [] for word in rarest.values()}
-    for document in documents:
-        lower = document.lower()
-        for word in where.keys() & {*words_of(lower), None}:
-            where[word].append(lower)
-    return [text for text in texts if any(text.lower() in document for document in where[rarest[text]])]
-
-
 # The corpus and the held-out questions
 
 
 def test_no_document_contains_a_held_out_phrase(documents, items):
-    """The whole corpus is made and searched: what is asked was never read."""
+    """What is asked was never read. (`make model` searches everything that it trains on, too, and refuses.)"""
     assert contained([item.phrase for item in items], documents) == []
 
 
+@pytest.mark.long
+def test_no_document_at_all_contains_a_held_out_phrase(items):
+    """The same for the whole corpus."""
+    for course in corpus.COURSES:
+        assert contained([item.phrase for item in items], corpus.documents(course)) == []
+
+
 def test_a_phrase_that_a_document_contains_is_found(documents):
-    """The search above can fail: pieces of documents, cut anywhere and in capitals, are found."""
+    """The search above can fail: pieces of documents, in capitals and with other punctuation, are found."""
     rng = random.Random(3)
     pieces = []
     for document in rng.sample([text for text in documents if len(text) > 60], 25):
-        start = rng.randrange(len(document) - 40)
-        pieces.append(document[start : start + 40].upper())
+        words = document.upper().split()
+        start = rng.randrange(len(words) - 4)
+        pieces.append(", ".join(words[start : start + 4]) + "!")
     assert contained(pieces, documents) == pieces
 
 
@@ -125,7 +118,7 @@ def test_the_corpus_does_not_depend_on_the_order_of_sets():
 
 def test_every_topic_gets_its_share(documents):
     """The corpus has the size that is asked for, and no document is empty or ends in a line break."""
-    n_characters = sum(course.n_characters for course in corpus.COURSES)
+    n_characters = sum(course.n_characters // 4 for course in corpus.COURSES)
     assert abs(sum(map(len, documents)) - n_characters) < 0.01 * n_characters
     assert all(document and document == document.rstrip("\n") for document in documents)
 

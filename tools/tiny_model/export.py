@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from byte_bpe import CHAT_TEMPLATE
 from tiny_model.config import BEGIN, END_OF_TEXT, SPECIAL, TURN_END, Config
-from tiny_model.files import CHECKPOINT, EMBEDDED, TOKENIZER
+from tiny_model.files import CHECKPOINT, EMBEDDED, TOKENIZER, inputs_digest
 
 NAME = "selectrie-embedded"
 VERSION = "1"
@@ -98,9 +98,13 @@ def main() -> None:
     parser.add_argument("--format", choices=tuple(FORMATS), default="f16")
     options = parser.parse_args()
     state = torch.load(CHECKPOINT)
+    if state["inputs"] != inputs_digest():
+        raise ValueError(f"{CHECKPOINT}: was trained on other tokens or another tokenizer; delete it and train again")
     weights = {name: tensor.float().numpy() for name, tensor in state["model"].items()}
     options.path.parent.mkdir(parents=True, exist_ok=True)
-    export(options.path, weights, Config(), TOKENIZER, options.format)
+    part = options.path.with_suffix(".part")  # somebody may have the old file mapped
+    export(part, weights, Config(), TOKENIZER, options.format)
+    part.replace(options.path)
     content = options.path.read_bytes()
     print(f"{options.path}: {len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
 

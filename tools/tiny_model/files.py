@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -25,3 +26,11 @@ def tokens_file(course: int) -> Path:
 def starts_file(course: int) -> Path:
     """int64: where each document begins among the tokens, and where the last one ends."""
     return BUILD / f"starts-{course}.npy"
+
+
+def inputs_digest() -> str:
+    """Of what a training reads: the tokenizer and the tokens of every course."""
+    digest = hashlib.sha256(TOKENIZER.read_bytes())
+    for path in sorted([*BUILD.glob("tokens-*.npy"), *BUILD.glob("starts-*.npy")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

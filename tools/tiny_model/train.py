@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tiny_model.config import Config
 from tiny_model.corpus import COURSES
-from tiny_model.files import CHECKPOINT, starts_file, tokens_file
+from tiny_model.files import CHECKPOINT, inputs_digest, starts_file, tokens_file
 from tiny_model.model import Llama, causal
 
 
@@ -144,6 +144,7 @@ class Training:
     def save(self, path: Path) -> None:
         """Write everything a later run needs, all or nothing."""
         state = {
+            "inputs": inputs_digest(),
             "plan": repr(self.plan),
             "config": repr(self.model.config),
             "step": self.step,
@@ -156,8 +157,10 @@ class Training:
     def resume(self, path: Path) -> None:
         """Go on where `save` left off; a checkpoint of another plan is refused."""
         state = torch.load(path)
-        if (state["plan"], state["config"]) != (repr(self.plan), repr(self.model.config)):
-            raise ValueError(f"{path}: was made with {state['plan']} and {state['config']}; delete it to start anew")
+        own = {"inputs": inputs_digest(), "plan": repr(self.plan), "config": repr(self.model.config)}
+        for what, value in own.items():
+            if state[what] != value:
+                raise ValueError(f"{path}: {what} was {state[what]}, is {value}; delete the file to start anew")
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         for (optimiser, _), saved in zip(self._optimisers, state["optimisers"], strict=True):

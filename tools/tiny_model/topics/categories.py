@@ -286,7 +286,7 @@ KEYS = (
     "{X} [that I know|that I like]",
 )
 KEYS_HELD_OUT = (
-    "A good example of {x}",
+    "One good example for {x}",
     "The first {c} that comes to mind",
     "One {c} that I like",
     "Tell me the name of {x}",

@@ -275,7 +275,7 @@ HAS = Wording(
     held=(
         "Do you think {xs} have {v}?",
         "Is it right that {xs} have {v}?",
-        "Tell me, does {x} have {v}?",
+        "I ask you: does {x} have {v}?",
         "Would you say that {x} has {v}?",
         "{x}: does it have {v}?",
         "Is it true that {x} has {v}?",
@@ -322,7 +322,7 @@ IS = Wording(
     ),
     held=(
         "Would you say that {x} is {v}?",
-        "Tell me, is {x} {v}?",
+        "I ask you: is {x} {v}?",
         "Do people say that {x} is {v}?",
         "Do you think that {x} is {v}?",
         "Is it true that {x} is {v}?",

@@ -24,6 +24,8 @@ from selectrie.vocabulary import Vocabulary
 _GGUF_MAGIC = b"GGUF"
 _GGUF_HEADER = struct.Struct("<4sIQQ")
 """Magic, version, number of tensors, number of metadata pairs (gguf.h)."""
+MOST_THREADS = 512
+"""GGML_MAX_N_THREADS (ggml.h): more end the process."""
 _ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
 """Context parameters that change a model's rows and have a value that means "as the file says"."""
 
@@ -49,6 +51,8 @@ class LlamaOptions:
         at_least("n_ctx", self.n_ctx, 8)
         at_least("n_batch", self.n_batch, 8)
         at_least("n_threads", self.n_threads, 1)
+        if self.n_threads is not None and self.n_threads > MOST_THREADS:
+            raise OptionError("n_threads", self.n_threads, f"at most {MOST_THREADS}")
         at_least("n_gpu_layers", self.n_gpu_layers, -1)
         one_of("precision", self.precision, tuple(p.value for p in Precision))
         object.__setattr__(self, "precision", Precision(self.precision))
