@@ -22,7 +22,8 @@ from tiny_model import corpus, export, forms, held_out
 from tiny_model.config import END_OF_TEXT, SPECIAL, TURN_END, Config
 from tiny_model.country_tables import COUNTRIES
 from tiny_model.evaluate import FACTS, Accuracy, accuracies, answers, read_items, table, together
-from tiny_model.files import EMBEDDED, REPOSITORY
+from tiny_model.files import EMBEDDED, HELD_OUT, REPOSITORY
+from tiny_model.held_out import contained
 from tiny_model.phrases import Fact, Item, expand
 from tiny_model.topics import intents
 
@@ -84,7 +85,7 @@ def test_a_phrase_that_a_document_contains_is_found(documents):
 def test_the_held_out_files_are_what_the_script_writes():
     """Questions and generators have not drifted apart."""
     for topic in corpus.TOPICS:
-        assert (held_out.HELD_OUT / f"{topic}.jsonl").read_text(encoding="utf-8") == held_out.lines(topic), topic
+        assert (HELD_OUT / f"{topic}.jsonl").read_text(encoding="utf-8") == held_out.lines(topic), topic
 
 
 def test_the_corpus_is_a_function_of_its_seed():
