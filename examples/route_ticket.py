@@ -13,11 +13,11 @@ import sys
 
 import selectrie
 
-INTENTS = ["lost card", "wrong amount", "close account", "change address", "exchange rate"]
+INTENTS = ["track order", "refund", "reset password", "change address", "opening hours"]
 TICKETS = [
-    "I cannot find my card anywhere since yesterday.",
-    "I moved house last week. Where do I tell you?",
-    "Do you like cats?",
+    "My parcel has not come yet. Where is it now?",
+    "I moved house last week. Please send the chairs to my new address.",
+    "Once upon a time there was a little cat.",
 ]
 LEAST_COVERAGE = 0.01
 LEAST_MARGIN = 0.7  # nats: the winner twice as likely as the runner-up
@@ -25,7 +25,7 @@ LEAST_MARGIN = 0.7  # nats: the winner twice as likely as the runner-up
 
 def main() -> None:
     with selectrie.load(*sys.argv[1:2]) as llm:
-        requests = [(f"Ticket: {ticket}\nTopic:", INTENTS) for ticket in TICKETS]
+        requests = [(f"Message: {ticket}\nIntent:", INTENTS) for ticket in TICKETS]
         answers = llm.select_many(requests, following="\n", prompting=selectrie.Prompting(delimiter=" "))
     for ticket, answer in zip(TICKETS, answers, strict=True):
         sure = answer.coverage >= LEAST_COVERAGE and answer.margin >= LEAST_MARGIN
