@@ -25,7 +25,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "model",
     ),  # 1: text, tokens, trees, the port
     ("grammar", "template", "results"),  # 2: compiled inputs; the records users hold
-    ("scoring", "tasks", "report"),  # 3: rules, searches, and how records are shown
+    (
+        "automaton",
+        "closeness",
+        "sampling",
+        "scoring",
+        "stopping",
+        "tasks",
+        "report",
+    ),  # 3: rules, searches, samplers, and how records are shown
     (
         "jobs",
         "parts",

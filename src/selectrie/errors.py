@@ -9,6 +9,7 @@ SelectrieError
 │   ├── PromptError             empty without BOS, chat without template, malformed messages
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TokenRangeError         a token id that does not exist
+│   ├── DeadEndError            no token is both allowed and possible
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
 │   ├── ClosedError             used after close()
 │   └── ForkedError             used in a forked child process
@@ -110,6 +111,18 @@ class TokenRangeError(RequestError, ValueError):
     def __init__(self, token: int, n_vocabulary: int) -> None:
         self.token, self.n_vocabulary = token, n_vocabulary
         super().__init__(f"token {token} does not exist: ids run from 0 to {n_vocabulary - 1}")
+
+
+class DeadEndError(RequestError):
+    """No token is both allowed and possible."""
+
+    code = "dead_end"
+
+    def __init__(self, n_allowed: int) -> None:
+        self.n_allowed = n_allowed
+        super().__init__(
+            f"none of the {n_allowed} tokens allowed here is possible; allow more, or forbid less by `logit_bias`"
+        )
 
 
 class InputFileError(RequestError):
