@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "report",
     ),  # 3: rules, searches, samplers, and how records are shown
     (
+        "draft",
         "jobs",
         "parts",
         "scheduler",
