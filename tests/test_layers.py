@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("grammar", "template", "results"),  # 2: compiled inputs; the records users hold
     (
         "automaton",
+        "chain",
         "closeness",
         "sampling",
         "scoring",
