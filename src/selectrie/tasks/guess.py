@@ -15,7 +15,7 @@ class GuessTask:
     """Grows a tree level by level: each level holds the `branching` most probable continuations of the level before.
 
     The result is int32[n] parents (place of an earlier guess, -1 for the prompt's end) and int32[n] tokens, n <= most, no
-    deeper than `depth`. The last level is not evaluated, so it takes depth - 1 asks. `barred` tokens are not guessed.
+    deeper than `depth`. Proposal j is local row j + 1. The last level is not evaluated, so it takes depth - 1 asks. `barred` tokens are not guessed.
     """
 
     def __init__(self, prompt: IntArray, *, most: int, depth: int, branching: int, barred: IntArray) -> None:
@@ -28,6 +28,7 @@ class GuessTask:
         self._tokens: list[int] = []
         self._joint: list[float] = []
         self._frontier = [NO_NODE]
+        self._live: set[int] = set()
         self._n_levels = 0
         self._is_waiting = True
 
@@ -50,13 +51,19 @@ class GuessTask:
         if self._is_done:
             return None
         self._is_waiting = True
-        n = len(self._frontier)
-        everyone = np.ones(n, dtype=np.bool_)
+        everyone = np.ones(len(self._frontier), dtype=np.bool_)
+        carries = {self._parents[place] for place in self._frontier}
+        for place in range(len(self._parents) - 1, -1, -1):  # parents stand before their children
+            if place in carries:
+                carries.add(self._parents[place])
+        gone = self._live - carries
+        self._live = (self._live - gone) | set(self._frontier)
         return Ask(
             parents=np.array([self._parents[place] + 1 for place in self._frontier], dtype=np.int32),
             tokens=np.array([self._tokens[place] for place in self._frontier], dtype=np.int32),
             wanted=everyone,
             keep=everyone.copy(),
+            release=np.array(sorted(gone), dtype=np.int32) + np.int32(1),
         )
 
     def tell(self, rows: Rows) -> None:
