@@ -11,6 +11,8 @@ SelectrieError
 │   ├── TokenRangeError         a token id that does not exist
 │   ├── DeadEndError            no token is both allowed and possible
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
+│   ├── DeadlineError           the deadline passed before there was an answer
+│   ├── QueueFullError          more work waits than may wait
 │   ├── ClosedError             used after close()
 │   └── ForkedError             used in a forked child process
 ├── ModelError              the model or its back end: exit 3, HTTP 502
@@ -133,6 +135,26 @@ class InputFileError(RequestError):
     def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
         self.path, self.reason, self.line = path, reason, line
         super().__init__(f"{path}{'' if line is None else f':{line}'}: {reason}")
+
+
+class DeadlineError(RequestError):
+    """The deadline passed before there was an answer."""
+
+    code = "deadline"
+
+    def __init__(self, late_s: float) -> None:
+        self.late_s = late_s
+        super().__init__(f"the deadline passed {late_s:.3g} s ago without an answer; allow more time, or ask for less")
+
+
+class QueueFullError(RequestError):
+    """More work waits than may wait."""
+
+    code = "queue_full"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"{most} requests wait already; try again later, or allow more to wait")
 
 
 class ClosedError(RequestError):

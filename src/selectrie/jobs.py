@@ -241,8 +241,16 @@ class Job:
     to, while it is. narrow: its runs go one by one, since several did not fit.
     """
 
-    def __init__(self, task: Task[Any], on_step: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        task: Task[Any],
+        on_step: Callable[[], None] | None = None,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+    ) -> None:
         self.task, self.on_step = task, on_step
+        self.priority, self.deadline = priority, deadline
         self.future: Future[Any] = Future()
         self.cost = Cost()
         self.cancelled = self.told = self.narrow = False

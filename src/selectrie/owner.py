@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -68,7 +69,9 @@ class Owner:
     child may come at any point, and would wait for ever for a lock that is held there.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """clock: seconds, for deadlines."""
+        self._clock = clock
         self.scheduler = Scheduler(model)
         self._model = model
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
@@ -79,13 +82,34 @@ class Owner:
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
 
-    def handle(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """A task that is not queued yet; `on_step` is called on the model's thread after each of its model calls."""
-        return Handle(self, Job(task, on_step))
+    def handle(
+        self,
+        task: Task[R],
+        on_step: Callable[[], None] | None = None,
+        *,
+        priority: int = 0,
+        deadline_s: float | None = None,
+    ) -> Handle[R]:
+        """A task that is not queued yet. on_step: called on the model's thread after each of its model calls.
 
-    def submit(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task."""
-        handle = self.handle(task, on_step)
+        priority: higher goes first. deadline_s: seconds from now; a task that has none left ends with what it has where it
+        can (`jobs.Expiring`), else with `DeadlineError`.
+        """
+        if deadline_s is not None and not deadline_s > 0:
+            raise OptionError("deadline_s", deadline_s, "seconds above 0, or None for no deadline")
+        deadline = None if deadline_s is None else self._clock() + deadline_s
+        return Handle(self, Job(task, on_step, priority=priority, deadline=deadline))
+
+    def submit(
+        self,
+        task: Task[R],
+        on_step: Callable[[], None] | None = None,
+        *,
+        priority: int = 0,
+        deadline_s: float | None = None,
+    ) -> Handle[R]:
+        """Queue a task, as `handle` makes it."""
+        handle = self.handle(task, on_step, priority=priority, deadline_s=deadline_s)
         try:
             handle.start()
         except BaseException:
