@@ -47,6 +47,15 @@ class Handle(Generic[R]):
         """Stop the task; its nodes are given back. `result` raises `CancelledError`."""
         self._owner.cancel(self._job)
 
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call a function once when the task has ended, on the model's thread; at once where it has."""
+        self._job.future.add_done_callback(lambda _: callback())
+
+    @property
+    def is_done(self) -> bool:
+        """Has it ended, one way or another?"""
+        return self._job.future.done()
+
     @property
     def cost(self) -> Cost:
         """What it has cost so far."""

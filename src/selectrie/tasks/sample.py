@@ -157,6 +157,10 @@ class SampleTask:
         """The text emitted since the last call: whole characters that no stop string can take back."""
         return self._text.new()
 
+    def drawn(self, start: int = 0) -> tuple[TokenScore, ...]:
+        """The tokens drawn from step `start` on, each with its log-probability under the full softmax."""
+        return self._tokens.scored(start)
+
     def expire(self) -> None:
         """End it now with what is there; what is told later is ignored. No effect where it has ended."""
         if self._finish is None:
@@ -317,6 +321,10 @@ class _Tokens:
             self._context = np.concatenate([self._context, np.zeros(max(64, self._n), dtype=np.int32)])
         self._context[self._n] = token
         self._n += 1
+
+    def scored(self, start: int) -> tuple[TokenScore, ...]:
+        """The tokens from step `start` on with their log-probabilities."""
+        return tuple(map(self._scored, self.drawn[start:].tolist(), self.logp[start:]))
 
     def _scored(self, token: int, logp: float) -> TokenScore:
         piece = self._pieces[token]
