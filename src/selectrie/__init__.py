@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from selectrie.errors import SelectrieError
     from selectrie.loading import load
     from selectrie.options import Prompting, Rule, Search
+    from selectrie.registry import Models
     from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
 
 __all__ = [
     "ChoiceScore",
     "Engine",
+    "Models",
     "Prompting",
     "Rule",
     "Search",
@@ -39,6 +41,7 @@ __all__ = [
 _HOME = {
     "ChoiceScore": "results",
     "Engine": "engine",
+    "Models": "registry",
     "Prompting": "options",
     "Rule": "options",
     "Search": "options",

@@ -79,6 +79,11 @@ class Engine:
         self._finalizer()
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._owner.closed
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """The model's vocabulary."""
         return self._model.vocabulary

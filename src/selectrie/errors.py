@@ -20,6 +20,7 @@ SelectrieError
 │   ├── UnsupportedModelError   a model that cannot score text, or an object that cannot be shared
 │   ├── MissingExtraError       an optional package is not installed
 │   ├── CapacityError           one call or one task does not fit
+│   │   └── MemoryBudgetError       a model does not fit the budget of a registry
 │   ├── DecodeError             the back end failed; the tree is as it was
 │   │   └── DecodeInterrupted   the decode was told to stop
 │   └── NonFiniteLogitsError    NaN or +inf from the model
@@ -34,6 +35,7 @@ Every error has a stable `code`, its values as attributes, and a message that na
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -225,6 +227,25 @@ class CapacityError(ModelError):
         super().__init__(f"needs {needed} {what}, {available} available")
 
 
+class MemoryBudgetError(CapacityError):
+    """A model that does not fit the memory budget of a registry; nothing was loaded or unloaded.
+
+    needed, available: bytes it takes, and bytes that are free or held by models nobody uses. held: bytes by the name of
+    each model in use.
+    """
+
+    code = "memory_budget"
+
+    def __init__(self, name: str, *, needed: int, available: int, budget: int, held: Mapping[str, int]) -> None:
+        super().__init__("bytes of memory", needed=needed, available=available)
+        self.name, self.budget, self.held = name, budget, dict(held)
+        holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
+        reason = f"{_mib(available)} are available, the rest is in use by {holders}; leave one of them, or wait for it"
+        if not self.held:
+            reason = "more than all of it; raise the budget, or lower n_ctx or n_batch"
+        self.args = (f"the model {name!r} needs {_mib(needed)} of a budget of {_mib(budget)}: {reason}",)
+
+
 class DecodeError(ModelError):
     """The back end failed; the tree is as it was."""
 
@@ -283,6 +304,10 @@ class ProtocolError(InternalError):
     """Ask and tell out of step."""
 
     code = "protocol"
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / (1 << 20):.1f} MiB"
 
 
 def _clip(text: str, limit: int = 60) -> str:
