@@ -28,6 +28,8 @@ from selectrie.types import BoolArray, FloatArray, IntArray, Room
 __all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_SEED_BITS = 128
+"""Of the key of the random numbers."""
 _LONGEST_BEGINNING = 3
 """Bytes of the longest UTF-8 character, less one."""
 
@@ -57,11 +59,14 @@ class SampleSpec:
     def __post_init__(self) -> None:
         if len(self.prompt) == 0:
             raise ProtocolError("a sequence needs a prompt of at least one token")
-        for ids in (self.prompt, self.eog, np.asarray(self.stopping.stop_tokens, dtype=np.int64)):
+        named = [*self.stopping.stop_tokens, *self.sampling.logit_bias]
+        for ids in (self.prompt, self.eog, np.array(named, dtype=np.int64)):
             wrong = ids[(ids < 0) | (ids >= len(self.pieces))]
             if len(wrong):
                 raise TokenRangeError(int(wrong[0]), len(self.pieces))
         at_least("seed", self.seed, 0, optional=False)
+        if self.seed >> _SEED_BITS:
+            raise OptionError("seed", self.seed, f"a whole number below 2**{_SEED_BITS}")
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
         if not 0 <= self.tolerance < np.inf:
             raise OptionError("tolerance", self.tolerance, "nats, not below 0")
@@ -142,6 +147,11 @@ class SampleTask:
     @property
     def floor(self) -> Room:
         return self._floor
+
+    @property
+    def states(self) -> int:
+        """States that a forking model holds for it at once, guesses not counted: of the tip and of the token below."""
+        return 2
 
     @property
     def finish(self) -> str | None:
