@@ -83,7 +83,7 @@ def _check_finite(peak: float, row: int) -> None:
 def top_k(logits: LogitArray, k: int, allowed: BoolArray | IntArray | None = None) -> IntArray:
     """Ids of the k largest finite logits, largest first, ties by smaller id; fewer where fewer are allowed."""
     if allowed is None:
-        n_groups = _GROUPS if _GROUPS * 8 <= len(logits) else 0
+        n_groups = _GROUPS if len(logits) >= _GROUPS * 8 else 0
         ids = np.flatnonzero(logits >= _kth_bound(logits, k, n_groups)) if 0 < k <= n_groups else np.arange(len(logits))
     elif allowed.dtype == np.bool_:
         ids = np.flatnonzero(allowed)

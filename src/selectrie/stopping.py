@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Sequence
 
 from selectrie.errors import OptionError, ProtocolError
+
+_LENGTHS = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
+"""Bytes of a character by the upper half of its first."""
+_SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
+"""Where the second byte of a character has a narrower range than 80..BF (Unicode 15, table 3-7)."""
 
 
 class TextEmitter:
@@ -30,7 +34,6 @@ class TextEmitter:
             raise OptionError("stop", b"", "stop strings that are not empty")
         self._beginnings = frozenset(s[:n] for s in self._stops for n in range(1, len(s)))
         self._longest = max(map(len, self._stops), default=1) - 1
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._data = bytearray()
         self._n_passed = 0
         self._finished = False
@@ -84,7 +87,24 @@ class TextEmitter:
         return 0
 
     def _pass_on(self, end: int) -> str:
-        """Text of the bytes up to `end` that were not passed on before; the decoder keeps an incomplete character."""
+        """Text of the bytes up to `end` that were not passed on before, less an incomplete character."""
         new = bytes(self._data[self._n_passed : end])
-        self._n_passed = end
-        return self._decoder.decode(new)
+        new = new[: len(new) - _n_incomplete(new)]
+        self._n_passed += len(new)
+        return new.decode("utf-8", "replace")
+
+
+def _n_incomplete(data: bytes) -> int:
+    """Bytes at the end that begin a character and lack at least one byte of it.
+
+    Python's incremental decoder would also keep the beginning of a surrogate, which can become no character.
+    """
+    for n in range(1, min(3, len(data)) + 1):
+        lead = data[-n]
+        if lead >= 0xC0:
+            lacks = n < (_LENGTHS[lead >> 4] if 0xC2 <= lead <= 0xF4 else 0)
+            low, high = _SECOND.get(lead, (0x80, 0xBF))
+            return n if lacks and (n == 1 or low <= data[1 - n] <= high) else 0
+        if lead < 0x80:
+            return 0
+    return 0
