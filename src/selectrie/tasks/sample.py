@@ -7,7 +7,6 @@ token was guessed, and leaves the tree at the first one that was not. So a guess
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,19 +18,16 @@ from selectrie.model import Rows
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least
 from selectrie.results import TokenScore
 from selectrie.sampling import Sampler, uniform
-from selectrie.stopping import TextEmitter
 from selectrie.tasks import Ask, check_count
 from selectrie.tasks.draft_tree import Drafter, DraftRoom, DraftTree
+from selectrie.tasks.drawn import AllowedTokens, DrawnText, DrawnTokens
 from selectrie.tasks.score import check_room
-from selectrie.types import BoolArray, FloatArray, IntArray, Room
+from selectrie.types import FloatArray, IntArray, Room
 
 __all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]
 
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SEED_BITS = 128
 """Of the key of the random numbers."""
-_LONGEST_BEGINNING = 3
-"""Bytes of the longest UTF-8 character, less one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,10 +122,10 @@ class SampleTask:
         self._spec = spec
         self._most = spec.stopping.max_tokens
         self._floor = Room(rows=1, nodes=self._most - 1, branches=1)
-        self._tokens = _Tokens(spec)
-        self._text = _Text(spec)
+        self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
+        self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop)
         self._sampler = Sampler(spec.sampling, spec.prompt)
-        self._choice = _Allowed(spec)
+        self._choice = AllowedTokens(len(spec.pieces), spec.eog, spec.automaton, ignore_eog=spec.stopping.ignore_eog)
         self._ends = frozenset(spec.eog.tolist()) | frozenset(spec.stopping.stop_tokens)
         self._finish: str | None = None
         self._asked: _Asked | None = _Asked(0, DraftTree())
@@ -287,150 +283,3 @@ class SampleTask:
     def _end(self, finish: str) -> None:
         self._text.end()
         self._finish = finish
-
-
-class _Tokens:
-    """What was drawn: token by token its log-probability, alternatives, and whether the draw was close."""
-
-    def __init__(self, spec: SampleSpec) -> None:
-        self._pieces, self._texts, self._n_alternatives = spec.pieces, spec.texts, spec.n_alternatives
-        self._n_prompt = self._n = len(spec.prompt)
-        self._context: IntArray = np.array(spec.prompt, dtype=np.int32)
-        self.logp: list[float] = []
-        self.alternatives: list[tuple[TokenScore, ...]] = []
-        self.close_steps: list[int] = []
-
-    def __len__(self) -> int:
-        return self._n - self._n_prompt
-
-    @property
-    def context(self) -> IntArray:
-        """int32[T]: prompt and tokens drawn so far; a read-only view."""
-        view = self._context[: self._n]
-        view.flags.writeable = False
-        return view
-
-    @property
-    def drawn(self) -> IntArray:
-        """int32[n]: without the prompt; a view."""
-        return self._context[self._n_prompt : self._n]
-
-    @property
-    def last(self) -> int:
-        return int(self._context[self._n - 1])
-
-    def add(self, rows: Rows, i: int, token: int, *, close: bool) -> None:
-        """Note the token drawn from row i."""
-        if close:
-            self.close_steps.append(len(self))
-        self.logp.append(float(rows.logp(i, token)))
-        if self._n_alternatives:
-            ids, logp = rows.top(i, self._n_alternatives)
-            self.alternatives.append(tuple(map(self._scored, ids.tolist(), logp.tolist())))
-        if self._n == len(self._context):
-            self._context = np.concatenate([self._context, np.zeros(max(64, self._n), dtype=np.int32)])
-        self._context[self._n] = token
-        self._n += 1
-
-    def scored(self, start: int) -> tuple[TokenScore, ...]:
-        """The tokens from step `start` on with their log-probabilities."""
-        return tuple(map(self._scored, self.drawn[start:].tolist(), self.logp[start:]))
-
-    def _scored(self, token: int, logp: float) -> TokenScore:
-        piece = self._pieces[token]
-        return TokenScore(token, piece, logp, "" if piece or not self._texts else self._texts[token])
-
-
-class _Text:
-    """The text of a sequence. A character that the prompt began is read to its end with the bytes of the prompt."""
-
-    def __init__(self, spec: SampleSpec) -> None:
-        self._pieces = spec.pieces
-        self._begun = _begun_character(spec.prompt, spec.pieces)
-        self._emitter = TextEmitter([text.encode() for text in spec.stopping.stop])
-        self._emitter.feed(self._begun)
-        self._is_inside = len(self._begun) > 0
-        self.text = ""
-        self._n_read = 0
-
-    @property
-    def data(self) -> bytes:
-        """Bytes drawn, up to a stop string."""
-        return self._emitter.data[len(self._begun) :]
-
-    @property
-    def stop(self) -> str | None:
-        """The stop string that was found."""
-        return None if self._emitter.stopped is None else self._emitter.stopped.decode()
-
-    def feed(self, token: int) -> bool:
-        """Take a token's bytes in; True = a stop string has come."""
-        self._add(self._emitter.feed(self._pieces[token]))
-        return self._emitter.stopped is not None
-
-    def end(self) -> None:
-        """Emit what was held back."""
-        self._add(self._emitter.finish())
-
-    def new(self) -> str:
-        """The text since the last call."""
-        new, self._n_read = self.text[self._n_read :], len(self.text)
-        return new
-
-    def _add(self, text: str) -> None:
-        """A character of the prompt that was broken off is not this text's."""
-        if self._is_inside and text:
-            self._is_inside = False
-            if text.startswith(_REPLACEMENT) and not self._emitter.data.startswith(_REPLACEMENT.encode()):
-                text = text[1:]
-        self.text += text
-
-
-def _begun_character(prompt: IntArray, pieces: Sequence[bytes]) -> bytes:
-    """The bytes of an incomplete UTF-8 character at the end of a prompt; b"" for a control token's end."""
-    tail = b""
-    for token in reversed(prompt.tolist()):
-        piece = pieces[token]
-        tail = piece + tail
-        if not piece or len(tail) >= _LONGEST_BEGINNING:
-            break
-    decoder = getincrementaldecoder("utf-8")("replace")
-    decoder.decode(tail[-_LONGEST_BEGINNING:])
-    return decoder.getstate()[0]
-
-
-class _Allowed:
-    """Which tokens may be drawn next: what the automaton says, the end of generation where it can end, or all but that."""
-
-    def __init__(self, spec: SampleSpec) -> None:
-        self._automaton, self._eog = spec.automaton, np.unique(spec.eog).astype(np.int32)
-        self._ignores_eog = spec.stopping.ignore_eog
-        self._no_eog: BoolArray = np.ones(len(spec.pieces), dtype=np.bool_)
-        self._no_eog[self._eog] = False
-        self._state = 0
-        if self._automaton is not None:
-            self._state = self._automaton.start()
-        self._look()
-
-    def advance(self, token: int) -> None:
-        """Go on by a token that was allowed."""
-        if self._automaton is not None:
-            self._state = self._automaton.advance(self._state, token)
-            self._look()
-
-    def _look(self) -> None:
-        """allowed: bool[V], int32[] ids, or None for all. is_over: the sequence ends here."""
-        self.is_over = False
-        self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
-        if self._automaton is None:
-            return
-        found, can_end = self._automaton.allowed(self._state), self._automaton.can_end(self._state)
-        is_row = found.dtype == np.bool_
-        if self._ignores_eog:
-            found = found & self._no_eog if is_row else found[self._no_eog[found]]
-        self.is_over = not (found.any() if is_row else len(found))
-        if self.is_over and not can_end:
-            raise ProtocolError(f"the automaton allows nothing in state {self._state} and cannot end there")
-        if can_end and not self._ignores_eog:
-            found = found | ~self._no_eog if is_row else np.union1d(found, self._eog).astype(np.int32)
-        self.allowed = found
