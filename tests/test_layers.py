@@ -44,6 +44,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "selecting",
         "selfcheck",
         "settle",
+        "errand",
+        "answering",
+        "generating",
+        "streaming",
+        "asynchronous",
         "engine",
         "render",
     ),  # 4: who calls the model

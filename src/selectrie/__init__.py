@@ -16,22 +16,34 @@ from typing import TYPE_CHECKING, Any
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
+    from selectrie.draft import EngineDrafter, LookupDrafter
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
+    from selectrie.generating import Generating
     from selectrie.loading import load
-    from selectrie.options import Prompting, Rule, Search
+    from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
     from selectrie.registry import Models
-    from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
+    from selectrie.results import ChoiceScore, Chunk, Completion, Generation, Selection, TextScore, TokenPlan
+    from selectrie.streaming import Stream
 
 __all__ = [
     "ChoiceScore",
+    "Chunk",
+    "Completion",
     "Engine",
+    "EngineDrafter",
+    "Generating",
+    "Generation",
+    "LookupDrafter",
     "Models",
     "Prompting",
     "Rule",
+    "Sampling",
     "Search",
     "Selection",
     "SelectrieError",
+    "Stopping",
+    "Stream",
     "TextScore",
     "TokenPlan",
     "__version__",
@@ -40,13 +52,22 @@ __all__ = [
 
 _HOME = {
     "ChoiceScore": "results",
+    "Chunk": "results",
+    "Completion": "results",
     "Engine": "engine",
+    "EngineDrafter": "draft",
+    "Generating": "generating",
+    "Generation": "results",
+    "LookupDrafter": "draft",
     "Models": "registry",
     "Prompting": "options",
     "Rule": "options",
+    "Sampling": "options",
     "Search": "options",
     "Selection": "results",
     "SelectrieError": "errors",
+    "Stopping": "options",
+    "Stream": "streaming",
     "TextScore": "results",
     "TokenPlan": "results",
     "load": "loading",

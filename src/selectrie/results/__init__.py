@@ -6,6 +6,7 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 
 from __future__ import annotations
 
+from selectrie.results.generation import Chunk, Completion, Generation
 from selectrie.results.records import (
     FORMAT_VERSION,
     Certificate,
@@ -23,6 +24,9 @@ __all__ = [
     "Certificate",
     "ChoiceScore",
     "ChoiceTable",
+    "Chunk",
+    "Completion",
+    "Generation",
     "Selection",
     "Signature",
     "TextScore",
