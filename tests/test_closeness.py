@@ -74,15 +74,16 @@ def test_a_draw_that_is_not_close_stays(logits, sampling, history, tolerance, se
     ids=repr,
 )
 def test_wide_rows_of_many_uncertain_tokens(sampling):
-    """With 60 tokens, some at every filter's edge: not close is safe, and neither answer is given always."""
+    """With 60 tokens, some at every filter's edge: not close is safe, close is not said of every draw, nor in vain."""
     sampler, rng = Sampler(sampling, range(0, 60, 3)), np.random.default_rng(11)
     answers = []
     for step in range(25):
         row = (rng.gumbel(size=60) * 1.5).astype(np.float32)
         found, others = drawn_after(row, sampler, uniform(5, step), 0.04, rng)
         assert found.close or others == {found.token}
-        answers.append(found.close)
-    assert 0 < sum(answers) < 18
+        answers.append((found.close, others != {found.token}))
+    assert (True, True) in answers  # the perturbations find what there is to find
+    assert sum(close for close, _ in answers) < 18
 
 
 @pytest.mark.parametrize(("tolerance", "most"), [(1e-4, 0.05), (1e-2, 0.35)])
