@@ -48,14 +48,18 @@ def _cell_bytes(header: Header, options: LlamaOptions) -> int:
 
 
 def _score_bytes(header: Header, options: LlamaOptions) -> int:
-    """Of one row and one cell: an attention score a head, in `fast` precision none; the mask, twice where a window slides."""
-    scores = _of(header, "attention.head_count") if options.precision is Precision.EXACT else 0
-    return 4 * scores + (8 if _of(header, "attention.sliding_window") else 4) * (1 if scores else 2)
+    """Of one row and one cell: an attention score a head, none where flash attention sums them up (`fast`), and the mask
+    in the same precision, twice where a window slides."""
+    masks = 2 if _of(header, "attention.sliding_window") else 1
+    if options.precision is Precision.EXACT:
+        return 4 * (_of(header, "attention.head_count") + masks)
+    return 2 * masks
 
 
 def _activations(header: Header) -> int:
-    """Numbers that one row needs beside its scores and logits: twice the widest layer, and queries, keys, values, sums."""
-    inner = 2 * max(_of(header, "feed_forward_length"), _of(header, "ssm.inner_size"))
+    """Numbers that one row needs beside its scores and logits: the widest layer twice, in a state-space layer the three
+    streams of its scan before and after it; queries, keys, values, sums."""
+    inner = max(2 * _of(header, "feed_forward_length"), 6 * _of(header, "ssm.inner_size"))
     return inner + 8 * _of(header, "embedding_length")
 
 
