@@ -37,8 +37,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # 3: rules, searches, samplers, and how records are shown
     (
         "draft",
+        "local_rows",
         "jobs",
         "parts",
+        "prefill",
+        "calls",
         "scheduler",
         "owner",
         "selecting",
