@@ -12,6 +12,7 @@ import typer
 
 from selectrie.cli import requests
 from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
+from selectrie.cli.text import shown, tagged
 from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from selectrie.results import Chunk, Completion, Generation
 
 LOOKUP = "lookup"
-
-_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
-_CONTROLS |= dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}")
-"""What a terminal would obey, as something to look at (U+2400, control pictures)."""
 
 
 def check(
@@ -94,7 +91,7 @@ def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: 
         typer.echo(formats.to_json(generation.to_openai(chat=chat)))
     else:
         for completion in generation:
-            _echo_whole(completion, many=many)
+            typer.echo(_whole(completion, many=many))
 
 
 def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) -> None:
@@ -104,11 +101,11 @@ def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) 
         elif sys.stdout.isatty():
             from selectrie.cli.live import watch
 
-            watch(chunks, lambda completion: _echo_whole(completion, many=True))
+            watch(chunks, lambda completion: _whole(completion, many=True))
         else:
             for chunk in chunks:
                 if chunk.completion is not None:
-                    _echo_whole(chunk.completion, many=True)
+                    typer.echo(_whole(chunk.completion, many=True))
                     sys.stdout.flush()
 
 
@@ -129,17 +126,6 @@ def _flow(chunks: Iterable[Chunk]) -> None:
         typer.echo()
 
 
-def _echo_whole(completion: Completion, *, many: bool) -> None:
+def _whole(completion: Completion, *, many: bool) -> str:
     text = shown(completion.text)
-    typer.echo(tagged(completion, text) if many else text.removesuffix("\n"))
-
-
-def tagged(completion: Completion | Chunk, text: str) -> str:
-    """Each line of a text behind its prompt's and its own number and a tab: `0.1<TAB>…`."""
-    tag = f"{completion.prompt_index}.{completion.index}\t"
-    return "\n".join(tag + line for line in text.removesuffix("\n").split("\n"))
-
-
-def shown(text: str) -> str:
-    """The text; for a terminal with its control characters made visible, but for line ends and tabs."""
-    return text.translate(_CONTROLS) if sys.stdout.isatty() else text
+    return tagged(completion.prompt_index, completion.index, text) if many else text.removesuffix("\n")

@@ -10,6 +10,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from selectrie.cli.text import tag, visible
+
 if TYPE_CHECKING:
     from selectrie.results import Chunk, Completion
 
@@ -40,21 +42,20 @@ class Growing:
 
     def _line(self, place: tuple[int, int], text: str) -> str:
         """The end of a text on one line: what does not fit goes from its beginning."""
-        tag = f"{place[0]}.{place[1]}  "
-        free = max(8, self._console.size.width - cell_len(tag) - 1)
-        line = " ".join(text[-4 * free :].split())
+        begin = tag(*place) + "  "
+        free = max(8, self._console.size.width - cell_len(begin) - 1)
+        line = visible(" ".join(text[-4 * free :].split()))
         if cell_len(line) > free:
             line = "…" + set_cell_size(line[::-1], free - 1)[::-1]
-        return tag + line
+        return begin + line
 
 
-def watch(chunks: Iterable[Chunk], finished: Callable[[Completion], None], console: Console | None = None) -> None:
-    """Show sequences as they grow; each that has ended is handed to `finished`, which writes it for good above the rest."""
+def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
+    """Show sequences as they grow; each that has ended is written for good above the rest, as `whole` gives it."""
     console = console or Console(highlight=False, markup=False, emoji=False)
     growing = Growing(console)
-    with Live(growing, console=console, transient=True, refresh_per_second=8) as live:
+    with Live(growing, console=console, transient=True, refresh_per_second=8):
         for chunk in chunks:
             growing.add(chunk)
             if chunk.completion is not None:
-                finished(chunk.completion)
-        live.refresh()
+                console.print(Text(whole(chunk.completion)), soft_wrap=True)
