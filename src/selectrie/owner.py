@@ -5,16 +5,26 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from queue import SimpleQueue
+from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from selectrie.errors import CancelledError, ClosedError, DecodeInterrupted, ForkedError, OptionError
+from selectrie.errors import (
+    CancelledError,
+    ClosedError,
+    DecodeInterrupted,
+    ForkedError,
+    OptionError,
+    QueueFullError,
+)
 from selectrie.jobs import Job
 from selectrie.model import Model
-from selectrie.scheduler import Scheduler
+from selectrie.options import at_least
+from selectrie.scheduler import Load, Scheduler
 from selectrie.tasks import Task
 from selectrie.types import Cost
 
@@ -25,10 +35,12 @@ _AGAIN_S = 0.005
 
 
 class Handle(Generic[R]):
-    """A task under way."""
+    """A task under way. Who forgets the handle cancels the task: it is kept as long as the answer is wanted."""
 
     def __init__(self, owner: Owner, job: Job) -> None:
         self._owner, self._job = owner, job
+        # Of the job no more than a weak reference: its task or callback may hold, by way of the engine, this very handle.
+        weakref.finalize(self, _abandon, owner, weakref.ref(job)).atexit = False
 
     def start(self) -> None:
         """Queue the task. A handle made before it is queued can be cancelled whenever Ctrl-C comes."""
@@ -62,6 +74,13 @@ class Handle(Generic[R]):
         return self._job.cost
 
 
+def _abandon(owner: Owner, job: weakref.ref[Job]) -> None:
+    """Cancel a job whose handle is gone. Runs wherever the garbage collector does, so it takes no lock."""
+    under_way = job()
+    if under_way is not None and not under_way.answered:
+        owner.cancel(under_way)
+
+
 class _Call:
     """A function for the model's thread. is_stopped: nobody waits for it any more."""
 
@@ -78,10 +97,17 @@ class Owner:
     child may come at any point, and would wait for ever for a lock that is held there.
     """
 
-    def __init__(self, model: Model, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """clock: seconds, for deadlines."""
+    def __init__(
+        self, model: Model, *, max_waiting: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """max_waiting: tasks that may wait to begin; None: any number. clock: seconds, for deadlines."""
+        at_least("max_waiting", max_waiting, 1)
         self._clock = clock
-        self.scheduler = Scheduler(model)
+        self._max_waiting = max_waiting
+        self._places: SimpleQueue[None] = SimpleQueue()  # one item for each task that may still come to wait
+        for _ in range(max_waiting or 0):
+            self._places.put(None)
+        self.scheduler = Scheduler(model, clock=clock)
         self._model = model
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
@@ -127,9 +153,27 @@ class Owner:
         return handle
 
     def queue(self, job: Job) -> None:
-        """Let the model's thread work at a job. Raises `ClosedError` or `ForkedError`."""
+        """Let the model's thread work at a job. Raises `QueueFullError`, `ClosedError` or `ForkedError`."""
         with self.using():
-            self._put(job)
+            if self._max_waiting is not None:
+                self._take_place(job, self._max_waiting)
+            try:
+                self._put(job)
+            except BaseException:
+                job.leave_queue()
+                raise
+
+    def _take_place(self, job: Job, most: int) -> None:
+        try:
+            self._places.get_nowait()
+        except Empty:
+            raise QueueFullError(most) from None
+        job.on_queued_no_more = lambda: self._places.put(None)
+
+    def load(self) -> Load:
+        """How busy the model is, as of its last call; tasks that came in since count as waiting."""
+        load = self.scheduler.load
+        return replace(load, n_waiting=load.n_waiting + self._inbox.qsize())
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread, between two steps, and return what it returns.
@@ -161,9 +205,9 @@ class Owner:
             wait([call.future], _AGAIN_S)
 
     def cancel(self, job: Job) -> None:
-        """Mark a job as cancelled and stop the decode that may be running for it."""
+        """Mark a job as cancelled; the decode that is running is stopped unless somebody else waits for it."""
         job.cancelled = True
-        if self._process == os.getpid():
+        if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
             self._interrupt(self.scheduler)
 
     def _interrupt(self, work: _Call | Scheduler) -> None:
@@ -289,6 +333,8 @@ class Owner:
         while is_used:
             is_used = bool(self._users)  # asked before the inbox: who has left puts nothing into it any more
             for item in self._received(block=is_used):
-                if item is not None and item.future.set_running_or_notify_cancel():
+                if isinstance(item, Job):
+                    item.answer(None, error)
+                elif item is not None and item.future.set_running_or_notify_cancel():
                     item.future.set_exception(error)
         self._model.close()

@@ -28,21 +28,51 @@ def share_out(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Jo
     Of equal prompts one is evaluated; the others will find it.
     """
     leaders = list({job.key: job for job in reversed(jobs)}.values())[::-1]
-    result: list[tuple[Job, int]] = []
-    begun: dict[int, list[IntArray]] = {}
+    chunks: list[_Chunk] = []
     for _, group in groupby(leaders, key=lambda job: job.priority):
-        taking = list(group)[: max(1, budget // _LEAST_CHUNK)] if budget > 0 else []
-        taking.sort(key=lambda job: job.rest)
+        taking = _worth_taking(list(group), budget)
         for i, job in enumerate(taking):
-            to_come = job.prompt[job.depth :]
-            others = [] if forks else begun.setdefault(job.cursor, [])
-            n_shared = max((_common_prefix(to_come, other) for other in others), default=0)
-            n = min(len(to_come), n_shared + budget // (len(taking) - i))
-            if n > 0:
-                result.append((job, n))
-                others.append(to_come[:n])
-                budget -= n - n_shared
-    return result
+            chunk = _Chunk(job)
+            n_shared = 0 if forks else chunk.shared(chunks)
+            chunk.n = min(job.rest, n_shared + budget // (len(taking) - i))
+            chunks.append(chunk)
+            budget -= chunk.n - n_shared
+    if not forks:  # who came early may go on along those that came later, and into what these left
+        for chunk in chunks:
+            n_shared = max(chunk.n, chunk.shared([other for other in chunks if other is not chunk]))
+            chunk.n = min(chunk.job.rest, n_shared + budget)
+            budget -= chunk.n - n_shared
+    return [(chunk.job, chunk.n) for chunk in chunks if chunk.n > 0]
+
+
+def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
+    """The first of these jobs, as many as can have a chunk that is worth making; shortest first."""
+    taking: list[Job] = []
+    for job in jobs:
+        budget -= min(job.rest, _LEAST_CHUNK)
+        if taking and budget < 0:
+            break
+        taking.append(job)
+    return sorted(taking, key=lambda job: job.rest)
+
+
+class _Chunk:
+    """The next n tokens of a job's prompt."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.n = job, 0
+        self._to_come = job.prompt[job.depth :]
+
+    def shared(self, others: Sequence[_Chunk]) -> int:
+        """How many of the next tokens another chunk has too."""
+        return max(
+            (
+                _common_prefix(self._to_come, other._to_come[: other.n])
+                for other in others
+                if other.job.cursor == self.job.cursor
+            ),
+            default=0,
+        )
 
 
 def _common_prefix(one: IntArray, other: IntArray) -> int:

@@ -252,13 +252,16 @@ class Scheduler:
             used = self.model.limits.rows_per_call - rows
             whole = -(-(used + self._prefill_rows) // self.model.granule) * self.model.granule  # padding is no use
             rows = min(rows, whole - used)
-        for job in jobs:
-            try:
-                find_cursor(self.model, job)
-            except NodeError as error:  # the model lost every node in a failure
-                self._end(job, error=error)
-        chunks = share_out([job for job in jobs if not job.answered], rows, forks=self._forks)
+        chunks = share_out([job for job in jobs if self._is_placed(job)], rows, forks=self._forks)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
+
+    def _is_placed(self, job: Job) -> bool:
+        """Find where the job's prompt goes on; what it held may be lost, after a failure."""
+        try:
+            find_cursor(self.model, job)
+        except NodeError as error:
+            self._end(job, error=error)
+        return not job.answered
 
     def _ask(self, job: Job, room: Room) -> bool:
         """Ask the task within what it holds and what is free, and give back what it releases; False = it has finished."""
