@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from selectrie.closeness import Band, _mean_bounds
 from selectrie.model import Rows
+from selectrie.numerics import softmax
 from selectrie.options import Sampling
-from selectrie.sampling import Sampler, uniform
+from selectrie.sampling import Sampler, candidates, uniform
 from test_sampling import as_row, chains, rows
 
 ALL = Sampling.UNCHANGED
@@ -46,17 +49,51 @@ def drawn_after(row, sampler, u, tolerance, rng):
     return found, {draw(changed).token for changed in perturbations(row, found.token, tolerance, rng)}
 
 
-@given(rows, chains, st.lists(st.integers(0, 7), max_size=4), tolerances, st.integers(0, 2**32 - 1))
+def aimed(sampling: Sampling, row: np.ndarray, tolerance: float, rng: np.random.Generator) -> Sampling:
+    """The chain with each share it filters by moved next to one at which this row's filter has an edge."""
+    p = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+    far = np.abs(np.log(p) - p @ np.log(p))
+
+    def near(shares: np.ndarray) -> float:
+        return float(np.clip(rng.choice(shares) * (1 + tolerance * rng.uniform(-1, 1)), 0.01, 0.99))
+
+    if sampling.top_p < 1:
+        sampling = replace(sampling, top_p=near(np.cumsum(np.sort(p)[::-1])))
+    if sampling.min_p > 0:
+        sampling = replace(sampling, min_p=near(p / p.max()))
+    if sampling.typical_p < 1:
+        sampling = replace(sampling, typical_p=near(np.cumsum(p[np.argsort(far)])))
+    return sampling
+
+
+def where_they_differ(row, changed, sampling, counts) -> list[float]:
+    """Numbers that draw another token from the changed row than from the row: the middle of each such interval."""
+    edges, drawn = [0.0, 1.0], []
+    for logits in (row, changed):
+        ids, p = candidates(logits, sampling, counts=counts)
+        cumulative = np.cumsum(p) / p.sum()
+        edges += cumulative.tolist()
+        drawn.append((ids, cumulative))
+    middles = [(low + high) / 2 for low, high in pairwise(sorted(edges)) if high - low > 1e-7 and high <= 1]
+    return [u for u in middles if len({int(ids[np.searchsorted(c, u, side="right")]) for ids, c in drawn}) > 1]
+
+
+@given(chains, tolerances, st.integers(0, 2**32 - 1))
 @settings(max_examples=150, deadline=None)
-def test_a_draw_that_is_not_close_stays(logits, sampling, history, tolerance, seed):
-    """No perturbation within the tolerance draws another token, near the edges of intervals and filters too."""
-    biases = {i: b for i, b in sampling.logit_bias.items() if i < len(logits) and b > -math.inf}
-    sampling = replace(sampling, logit_bias=biases if len(biases) < len(logits) else {})
-    history = [token for token in history if token < len(logits)]
-    sampler, rng = Sampler(sampling, history), np.random.default_rng(seed)
-    for u in (0.0, *rng.random(2).tolist(), 1 - 2.0**-53):
-        found, others = drawn_after(as_row(logits), sampler, u, tolerance, rng)
-        assert found.close or others == {found.token}
+def test_whatever_can_change_a_draw_makes_it_close(sampling, tolerance, seed):
+    """Wherever a perturbed row draws another token the draw was called close: at edges of intervals, filters and ties."""
+    rng = np.random.default_rng(seed)
+    row = rng.choice([0.0, 1.0, -1.0, 3.0], size=rng.integers(2, 9)) + rng.uniform(-2, 2, size=1)
+    row = (row + tolerance * rng.uniform(-1.5, 1.5, size=len(row))).astype(np.float32)  # near ties
+    sampling = replace(sampling, logit_bias={}, top_k=sampling.top_k % len(row))
+    sampling = aimed(sampling, row, tolerance, rng)
+    history = rng.integers(0, len(row), size=2).tolist()
+    sampler, last_n = Sampler(sampling, history), sampling.penalty_last_n
+    counts = Counter(history if last_n < 0 else history[len(history) - min(last_n, len(history)) :])
+    changes = perturbations(row, int(rng.integers(len(row))), tolerance, rng)
+    for changed in (changes[i] for i in rng.choice(len(changes), size=12, replace=False)):
+        for u in where_they_differ(row, changed, sampling, counts):
+            assert sampler.draw(Rows(row[None]), 0, u, tolerance=tolerance).close
 
 
 @pytest.mark.parametrize(
@@ -77,13 +114,26 @@ def test_wide_rows_of_many_uncertain_tokens(sampling):
     """With 60 tokens, some at every filter's edge: not close is safe, close is not said of every draw, nor in vain."""
     sampler, rng = Sampler(sampling, range(0, 60, 3)), np.random.default_rng(11)
     answers = []
-    for step in range(25):
+    for step in range(15):
         row = (rng.gumbel(size=60) * 1.5).astype(np.float32)
         found, others = drawn_after(row, sampler, uniform(5, step), 0.04, rng)
         assert found.close or others == {found.token}
         answers.append((found.close, others != {found.token}))
     assert (True, True) in answers  # the perturbations find what there is to find
-    assert sum(close for close, _ in answers) < 18
+    assert sum(close for close, _ in answers) < 12
+
+
+@given(st.lists(st.tuples(st.floats(-4, 4), st.floats(0, 2)), min_size=1, max_size=5))
+def test_the_mean_logit_lies_within_its_bounds(tokens):
+    """Whichever corner of their bounds the logits lie in, and whichever of the unsure tokens are there."""
+    low = np.array([x for x, _ in tokens])
+    high, sure = low + [width for _, width in tokens], np.array([width < 1 for _, width in tokens])
+    least, most = _mean_bounds(Band(low, high, sure))
+    for corner in product((False, True), repeat=len(tokens)):
+        for kept in {tuple(sure), (True,) * len(tokens)} - {(False,) * len(tokens)}:
+            logits = np.where(corner, high, low)[list(kept)]
+            mean = softmax(logits) @ logits
+            assert least <= mean <= most
 
 
 @pytest.mark.parametrize(("tolerance", "most"), [(1e-4, 0.05), (1e-2, 0.35)])

@@ -114,6 +114,7 @@ def test_the_twin_tells_characters_apart():
         ([], [b"\xf0\x9f", b"\xa4", b"\x97!"], ["", "", "🤗!"], ""),
         ([], [b"\xf0\x9f", b"a"], ["", "�a"], ""),
         ([], [b"a\xe2\x82"], ["a"], ""),
+        ([], [b"a\xf4\x8f", b"\xf4\x90"], ["a", "���"], ""),
         (["é".encode()], [b"a\xc3", b"\xa8"], ["a", "è"], ""),
         ([b"bc", b"abcd"], [b"xabcd"], ["xa"], ""),
         ([b"bc", b"abc"], [b"xabc"], ["x"], ""),

@@ -174,7 +174,6 @@ def distribution(pool: Pool, sampling: Sampling) -> tuple[IntArray, FloatArray]:
     if sampling.typical_p < 1:
         kept = typical(logits, sampling.typical_p)
         positions, logits = positions[kept], logits[kept]
-        log_total = None
     if sampling.top_p < 1:
         kept = top_p(logits, sampling.top_p, numerics.logsumexp(logits) if log_total is None else log_total)
         positions, logits = positions[kept], logits[kept]
