@@ -368,7 +368,8 @@ def test_the_error_of_one_sequence_ends_the_request_and_no_other():
             engine.generate(["a", "b"], n=3, stopping=Stopping(when=fails, ignore_eog=True))
         with pytest.raises(DeadEndError):
             engine.generate("a", sampling=Sampling(logit_bias=dict.fromkeys(range(26), -np.inf)))
-        assert alone(beside.generation[0], "a cat", stopping=beside.generation.stopping) == beside.generation[0]
+        kept = beside.generation()
+        assert alone(kept[0], "a cat", stopping=kept.stopping) == kept[0]
 
 
 # Records

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -69,15 +70,16 @@ async def in_thread(function: Callable[[], R]) -> R:
     threading.Thread(target=work, name="selectrie-await", daemon=True).start()
     try:
         return await asyncio.wrap_future(outcome)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit):
         scope.cancel()
         raise
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
-    """Set the event from another thread; nobody waits where the loop is closed."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(arrived.set)
+    """Set the event from another thread, unless it is set: who clears it looks for chunks after that."""
+    if not arrived.is_set():
+        with suppress(RuntimeError):  # the loop was closed, so nobody waits
+            loop.call_soon_threadsafe(arrived.set)
 
 
 def _renamed(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:

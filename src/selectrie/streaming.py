@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
+from selectrie import generating
 from selectrie.errand import Errand
 from selectrie.errors import CancelledError
-from selectrie.generating import Plan, begin, completion, generation
+from selectrie.generating import Plan
 from selectrie.results import Chunk, Completion, Generation
 from selectrie.tasks.sample import SampleTask
 from selectrie.types import ModelIdentity
@@ -66,7 +67,7 @@ class Stream(Iterator[Chunk]):
         self._n_told = [0] * len(plan.specs)
         self._completions: dict[int, Completion] = {}
         self._is_closed = False
-        self._drawings = begin(errand, plan, tolerance, outlet.watch)
+        self._drawings = generating.begin(errand, plan, tolerance, outlet.watch)
         self._finalizer = weakref.finalize(self, errand.cancel)
         for drawing in self._drawings:
             drawing.handle.when_done(_teller(outlet, drawing.number))
@@ -97,14 +98,13 @@ class Stream(Iterator[Chunk]):
         """No chunk will come any more."""
         return self._is_closed or len(self._completions) == len(self._drawings)
 
-    @property
     def generation(self) -> Generation:
-        """All sequences. Reads the rest of the stream first; `CancelledError` where that was closed before its end."""
+        """All sequences, as `Engine.generate` gives them. Reads the rest of the stream first; `CancelledError` where that was closed before its end."""
         for _ in self:
             pass
         if len(self._completions) < len(self._drawings):
             raise CancelledError
-        return generation(
+        return generating.generation(
             self._plan,
             [self._completions[number] for number in range(len(self._drawings))],
             self._identity,
@@ -136,7 +136,7 @@ class Stream(Iterator[Chunk]):
             self._n_told[item.prompt_index * self._plan.wanted.n_drawn + item.index] += len(item.tokens)
             return item
         drawing = self._drawings[item]
-        whole = completion(drawing, self._tolerance)
+        whole = generating.completion(drawing, self._tolerance)
         self._completions[item] = whole
         return Chunk(
             drawing.prompt_index, drawing.index, drawing.task.new_text(), whole.tokens[self._n_told[item] :], whole
