@@ -101,7 +101,9 @@ def test_every_option_reaches_the_engine(engine: Remembering):
     words = "--temperature 0.5 --top-k 7 --top-p 0.9 --min-p 0.1 --typical-p 0.8 --repeat-penalty 1.1"
     words += " --presence-penalty 0.2 --frequency-penalty 0.3 --penalty-last-n 9 --logit-bias 3=-inf --logit-bias 4=1.5"
     words += r" --max-tokens 5 --stop \n\n --stop END --stop-token 6 --stop-token 7 --ignore-eog"
-    words += " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --truncate left -c a -c b --delimiter t --logprobs 2"
+    words += (
+        " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --truncate left -c a -c b --delimiter t --logprobs 2"
+    )
     result = run("-p", "a", *words.split(), "--json", "--precision", "exact")
     assert (result.exit_code, result.stderr) == (0, "")
     options = engine.asked[0][2]
@@ -133,7 +135,10 @@ def test_every_option_reaches_the_engine(engine: Remembering):
 
 def test_a_draft_is_a_second_model(engine: Remembering):
     """It is opened as the model is, under its own name, and closed with it."""
-    assert run("-m", "big.gguf", "--threads", "1", "-p", "a", "--draft", "small.gguf", "--seed", "1").exit_code in (0, 2)
+    assert run("-m", "big.gguf", "--threads", "1", "-p", "a", "--draft", "small.gguf", "--seed", "1").exit_code in (
+        0,
+        2,
+    )
     assert [(group.model, group.threads) for group in engine.opened] == [("big.gguf", 1), ("small.gguf", 1)]
     assert engine.closed == 2
 
@@ -141,13 +146,23 @@ def test_a_draft_is_a_second_model(engine: Remembering):
 def test_many_prompts_come_from_a_file(engine: Remembering, tmp_path: Path):
     """A JSON value a line: text, ids, messages; the answer is in the order of lines."""
     path = tmp_path / "p.jsonl"
-    lines = ['"a cat\\n"', '{"prompt": "b"}\r', '{"prompt": [5, 6]}', '{"messages": [{"role": "user", "content": "é"}]}']
+    lines = [
+        '"a cat\\n"',
+        '{"prompt": "b"}\r',
+        '{"prompt": [5, 6]}',
+        '{"messages": [{"role": "user", "content": "é"}]}',
+    ]
     path.write_bytes("\n".join(lines).encode() + b"\n")
     assert inputs.read_prompts(str(path)) == ["a cat\n", "b", [5, 6], [{"role": "user", "content": "é"}]]
     result = run("--prompts-file", "-", "-n", "2", "--max-tokens", "3", "--json", stdin='"a"\n"b"\n')
     assert engine.asked[-1][1] == ["a", "b"]
-    assert [(c["prompt"], c["index"]) for c in json.loads(result.stdout)["completions"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    run("--prompts-file", "-", stdin="[1]".join(['{"prompt": ', "}"]))
+    assert [(c["prompt"], c["index"]) for c in json.loads(result.stdout)["completions"]] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
+    run("--prompts-file", "-", stdin='{"prompt": [1]}')
     assert engine.asked[-1][1] == [1]
 
 

@@ -165,12 +165,19 @@ def test_a_model_larger_than_the_budget_is_refused_before_anything_happens(shop)
     """It is not loaded, and nothing is unloaded for it; waiting would be in vain."""
     models = shop.models(3)
     visit(models, "c")
-    with pytest.raises(MemoryBudgetError, match="more than all of it") as caught, models.use("d", wait_s=1e6):
-        pass
-    assert (caught.value.held, shop.log) == ({}, ["+c"])
+
+    def refused() -> MemoryBudgetError:
+        with pytest.raises(MemoryBudgetError, match="more than all of it") as caught, models.use("d", wait_s=1e6):
+            pass
+        return caught.value
+
+    assert refused().held == {}
+    with models.use("c"):  # who holds what does not matter: it would not fit without them either
+        assert refused().held == {}
+    assert shop.log == ["+c"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     budget=st.integers(1, 10),
     steps=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=40),
@@ -242,6 +249,19 @@ def test_two_threads_that_ask_for_one_model_load_it_once(shop):
     assert all(ended(thread) for thread in (first, *others))
     assert len(engines) == 5
     assert len({id(engine) for engine in engines}) == 1
+    assert shop.log == ["+a"]
+
+
+def test_two_threads_that_find_it_missing_at_once_load_it_once(shop, monkeypatch):
+    """Both see that it is not there and reckon what it takes; the second to come back finds it being loaded, and waits."""
+    models, both, go = shop.models(6), threading.Barrier(2), threading.Event()
+    monkeypatch.setattr(registry, "memory_needed", lambda *_: (both.wait(LONG_S), 1)[1])
+    wait = models._changed.wait
+    monkeypatch.setattr(models._changed, "wait", lambda *until: (go.set(), wait(*until)))
+    opened = []
+    shop.opening = lambda name: (opened.append(name), len(opened) > 1 and go.set(), go.wait(LONG_S))
+    threads = [running(lambda: visit(models, "a")) for _ in range(2)]
+    assert all(ended(thread) for thread in threads)
     assert shop.log == ["+a"]
 
 
@@ -556,7 +576,7 @@ def test_a_damaged_header_is_a_model_file_error(tmp_path, tiny_model, keep):
         memory_needed(path, LlamaOptions())
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(at=st.integers(24, 3000), value=st.binary(min_size=1, max_size=8))
 def test_garbage_in_a_header_never_escapes_the_tree(tiny_model, tmp_path_factory, at, value):
     """Whatever bytes are written over, the answer is a number or an error of the model's file."""
@@ -599,8 +619,8 @@ print(needed, resident() - before)
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 def test_the_reckoning_is_what_a_process_grows_by(tiny_model):
-    """A context of 4 000 tokens, filled: resident memory grows by what was reckoned, within a factor of two."""
-    command = [sys.executable, "-c", MEASURE, str(tiny_model("f32")), "4000"]
+    """A context of 1 500 tokens, filled: resident memory grows by what was reckoned, within a factor of two."""
+    command = [sys.executable, "-c", MEASURE, str(tiny_model("f32")), "1500"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     needed, grown = map(int, done.stdout.split())
