@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -20,6 +21,7 @@ from selectrie.errors import (
     OptionError,
     PromptError,
     PromptTooLongError,
+    QueueFullError,
     TextError,
     TokenRangeError,
     UnsupportedModelError,
@@ -370,6 +372,20 @@ def test_the_error_of_one_sequence_ends_the_request_and_no_other():
             engine.generate("a", sampling=Sampling(logit_bias=dict.fromkeys(range(26), -np.inf)))
         kept = beside.generation()
         assert alone(kept[0], "a cat", stopping=kept.stopping) == kept[0]
+
+
+def test_a_full_queue_is_said_at_once():
+    """What cannot wait is refused with all of its request, `load` tells beforehand, and the engine goes on."""
+    model, go_on = HashModel(1), threading.Event()
+    model.on_decode = lambda: go_on.wait(20)
+    with Engine(model, check=NOTHING_IS_CLOSE, max_waiting=3) as engine:
+        assert (engine.load.n_active, engine.load.n_waiting) == (0, 0)
+        with pytest.raises(QueueFullError):
+            engine.generate("a", n=40, stopping=Stopping(max_tokens=3))
+        go_on.set()
+        assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+        assert engine.select("a", ["at", " cat"]).text
+        assert engine.generate("a", n=2, seed=1, stopping=Stopping(max_tokens=3))
 
 
 # Records

@@ -27,6 +27,7 @@ from selectrie.options import (
 from selectrie.owner import Owner
 from selectrie.prompts import Prompt
 from selectrie.results import Generation, Selection, TextScore, TokenPlan
+from selectrie.scheduler import Load
 from selectrie.selecting import Asked, CustomRule
 from selectrie.selfcheck import SelfCheck, self_check
 from selectrie.streaming import Stream
@@ -42,16 +43,22 @@ class Engine:
     """
 
     def __init__(
-        self, model: Model, *, check: SelfCheck | None = None, on_check: Callable[[SelfCheck], None] | None = None
+        self,
+        model: Model,
+        *,
+        check: SelfCheck | None = None,
+        on_check: Callable[[SelfCheck], None] | None = None,
+        max_waiting: int | None = None,
     ) -> None:
         """check: a self-check made before on this model, build and processor; else it is made before the first answer
-        in `exact` precision, and handed to `on_check`."""
+        in `exact` precision, and handed to `on_check`. max_waiting: tasks that may wait to begin, beyond which a request
+        is refused with `QueueFullError`; None: any number."""
         self._model = model
         self._check = check
         self._on_check = on_check
         if check is not None and check.granule <= model.limits.rows_per_call:
             model.granule = check.granule
-        self._owner = Owner(model)
+        self._owner = Owner(model, max_waiting=max_waiting)
         self._finalizer = weakref.finalize(self, self._owner.close)
 
     def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -80,6 +87,11 @@ class Engine:
     def vocabulary(self) -> Vocabulary:
         """The model's vocabulary."""
         return self._model.vocabulary
+
+    @property
+    def load(self) -> Load:
+        """How much the model has to do."""
+        return self._owner.load()
 
     @property
     def tolerance(self) -> float | None:

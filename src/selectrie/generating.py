@@ -208,10 +208,10 @@ def begin(errand: Errand, plan: Plan, tolerance: float | None, watch: Watch | No
     """Queue every sequence."""
     tasks = [SampleTask(replace(spec, tolerance=tolerance or 0.0)) for spec in plan.specs]
     drawings = []
-    for number, task in enumerate(tasks):
-        prompt_index, index = divmod(number, plan.wanted.n_drawn)
+    for place, task in enumerate(tasks):
+        prompt_index, index = divmod(place, plan.wanted.n_drawn)
         on_step = None if watch is None else watch(prompt_index, index, task)
-        drawings.append(Drawing(number, prompt_index, index, task, errand.begin(task, on_step)))
+        drawings.append(Drawing(place, prompt_index, index, task, errand.begin(task, on_step)))
     return drawings
 
 
