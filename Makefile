@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 REAL := $(SELECTRIE_TEST_DATA)/weights/stories260K.gguf
-BENCHMARKS := select large_sets trie encode startup
+BENCHMARKS := select large_sets generation trie encode startup
 DEMO_MODEL := $(if $(and $(SELECTRIE_TEST_DATA),$(wildcard $(REAL))),$(REAL),build/random-wide.gguf)
 
 .DELETE_ON_ERROR:
