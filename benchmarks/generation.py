@@ -59,7 +59,7 @@ _PROMPTS = iter(range(1, 1_000_000))
 class Sizes:
     """How much of each: tokens of a sequence, sequences together, requests at once, tokens of prompts."""
 
-    n_tokens: int = 64
+    n_tokens: int = 32
     n_together: int = 8
     n_selects: int = 16
     n_choices: int = 16
@@ -248,8 +248,10 @@ def lasting_seed(bench: Bench, prompt: str, n: int) -> int:
         drawn = bench.llm.generate(prompt, n=n, seed=seed, stopping=bench.stopping())
         if any(each.finish != "length" for each in drawn):
             continue
+        if n > 1:
+            return seed
         theirs = bench.theirs.create_completion(prompt, max_tokens=bench.sizes.n_tokens, seed=seed, **SAMPLING)
-        if n > 1 or theirs["choices"][0]["finish_reason"] == "length":
+        if theirs["choices"][0]["finish_reason"] == "length":
             return seed
     raise SystemExit("no seed of 100 gives sequences that last: this model ends its texts early")
 

@@ -10,8 +10,7 @@ alone on an empty context; so the winner is the same in every set that holds the
 from __future__ import annotations
 
 import math
-
-from _model import model_path
+import sys
 
 import selectrie
 
@@ -20,7 +19,7 @@ CHOICES = [" bird", " plane", " cloud", " kite", " star"]
 
 
 def main() -> None:
-    with selectrie.load(model_path()) as llm:
+    with selectrie.load(*sys.argv[1:2]) as llm:
         answer = llm.select(PROMPT, CHOICES)
         rows = max(len(choice.tokens) for choice in answer.choices)
         print(f"tolerance {llm.tolerance:.1e} nats a row, so about {llm.tolerance * rows:.1e} nats for these choices")

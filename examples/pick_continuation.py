@@ -8,7 +8,7 @@ ends a choice: the text that follows, or that the choice is not continued to a l
 
 from __future__ import annotations
 
-from _model import model_path
+import sys
 
 import selectrie
 
@@ -23,7 +23,7 @@ def show(title: str, answer: selectrie.Selection) -> None:
 
 
 def main() -> None:
-    with selectrie.load(model_path()) as llm:
+    with selectrie.load(*sys.argv[1:2]) as llm:
         show("no end, the short one is favoured:", llm.select(PROMPT, CHOICES, terminator="none"))
         show("not continued to a longer choice (the default here):", llm.select(PROMPT, CHOICES))
         show("followed by a full stop:", llm.select(PROMPT, CHOICES, following="."))

@@ -9,7 +9,7 @@ from tickets whose answer you know.
 
 from __future__ import annotations
 
-from _model import model_path
+import sys
 
 import selectrie
 
@@ -24,7 +24,7 @@ LEAST_MARGIN = 0.7  # nats: the winner twice as likely as the runner-up
 
 
 def main() -> None:
-    with selectrie.load(model_path()) as llm:
+    with selectrie.load(*sys.argv[1:2]) as llm:
         requests = [(f"Ticket: {ticket}\nTopic:", INTENTS) for ticket in TICKETS]
         answers = llm.select_many(requests, following="\n", prompting=selectrie.Prompting(delimiter=" "))
     for ticket, answer in zip(TICKETS, answers, strict=True):

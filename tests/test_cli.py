@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import cli_docs
 from answers import ARMOUR, PROVED, armour, plan, text_score
-from selectrie import errors
+from selectrie import embedded, errors
 from selectrie.cli import app, requests
 from selectrie.cli import progress as progress_module
 from selectrie.options import Prompting, Rule, Search
@@ -226,11 +226,78 @@ def test_wrong_usage_exits_2(engine: Engine, args: str):
     assert "Error: " in result.stderr
 
 
-def test_a_model_must_be_named():
-    """Without -m the remedy is in the error."""
+def test_a_model_that_nobody_named_is_named_in_the_answer(engine: Engine):
+    """Without -m the report has a line more, which says whose model answered; with -m it has none."""
+    line = "model       embedded.gguf, which comes with selectrie; -m names another"
+    for command in (
+        ["select", *flags(CHOICES)],
+        ["rank", *flags(CHOICES)],
+        ["score", "-t", " blue"],
+        ["tokens", *flags(CHOICES)],
+    ):
+        unnamed, named = (run(*command, "-p", "p", *model).stdout.splitlines() for model in ([], ["-m", "x.gguf"]))
+        (said,) = [" ".join(text.split()) for text in unnamed if text.startswith("model ")]
+        assert said == " ".join(line.split())
+        assert [text for text in unnamed if not text.startswith("model ")] == named
+    assert [group.model for group in engine.opened] == [None, "x.gguf"] * 4
+
+
+def test_tokens_as_json_name_the_model_that_nobody_named(engine: Engine):
+    """A plan has no signature that would."""
+    unnamed, named = (
+        json.loads(run("tokens", "-p", "p", "-c", "a", "--json", *model).stdout) for model in ([], ["-m", "x.gguf"])
+    )
+    assert unnamed == named | {"model": "embedded.gguf"}
+
+
+def test_without_a_model_the_embedded_one_is_loaded(monkeypatch: pytest.MonkeyPatch):
+    """No -m is no source."""
+    from selectrie import loading
+    from selectrie.cli.groups import ModelGroup
+
+    seen: list[Any] = []
+    monkeypatch.setattr(loading, "load", lambda source, **_options: seen.append(source))
+    requests.open_engine(ModelGroup())
+    assert seen == [None]
+
+
+def test_a_missing_embedded_model_exits_3(at_home: Path, monkeypatch: pytest.MonkeyPatch):
+    """One line with the file and the remedy."""
+    monkeypatch.setattr(embedded, "PATH", at_home / "embedded.gguf")
     result = run("select", "-p", "p", "-c", "a")
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error[option]: model is not given; give a GGUF file (-m model.gguf)")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (3, "", 1)
+    assert result.stderr.startswith(f"error[model_file]: {at_home / 'embedded.gguf'}: the embedded model is missing")
+
+
+def test_models_are_listed_and_forgotten(at_home: Path, tiny_model, monkeypatch: pytest.MonkeyPatch):
+    """The embedded one first, then what was loaded: a table, an object, and two ways to shorten the list."""
+    monkeypatch.setattr(embedded, "PATH", at_home / "embedded.gguf")
+    for name in ("a.gguf", "b.gguf", "a long name of a model that goes on.gguf"):
+        (at_home / name).write_bytes(tiny_model().read_bytes())
+        assert run("tokens", "-m", str(at_home / name), "-p", "p", "-c", "c", "--threads", "1").exit_code == 0
+    (at_home / "a.gguf").unlink()
+    (at_home / "b.gguf").write_bytes(b"something else")
+    listed = json.loads(run("models", "--json").stdout)
+    assert listed["format"] == 1
+    assert [(m["name"], m["file"], m["embedded"]) for m in listed["models"]] == [
+        ("embedded.gguf", "missing", True),
+        ("a long name of a model that goes on.gguf", "present", False),
+        ("b.gguf", "changed", False),
+        ("a.gguf", "missing", False),
+    ]
+    first = listed["models"][1]
+    rows = [line for line in run("models").stdout.splitlines() if not line.startswith("  ")]
+    assert [row.split()[0] for row in rows] == ["name", "embedded.gguf", "a", "b.gguf", "a.gguf"]
+    digest, when = first["digest"].partition(":")[2][:8], first["loaded"][:16].replace("T", " ")
+    assert rows[2].startswith("a long name of a mode…  ")
+    assert rows[2].endswith(f"  {digest}  {when}  present")
+    assert max(map(len, rows)) <= 80
+    assert "a.gguf" not in run("models", "--forget-missing").stdout.split()
+    after = json.loads(run("models", "--forget", str(at_home / "b.gguf"), "--json").stdout)["models"]
+    assert [m["name"] for m in after] == ["embedded.gguf", first["name"]]
+    again = run("models", "--forget", str(at_home / "b.gguf"))
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "error[option]: forget=" in again.stderr
 
 
 def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):
@@ -346,10 +413,11 @@ def test_version_and_help():
     assert "Usage: selectrie" in run().output
 
 
-@pytest.mark.parametrize("command", ["select", "rank", "score", "tokens"])
+@pytest.mark.parametrize("command", ["select", "rank", "score", "tokens", "models"])
 def test_every_command_has_an_example(command: str):
     """The help shows a line to copy, unbroken."""
-    assert f"selectrie {command} -m model.gguf" in run(command, "--help").stdout
+    example = f"selectrie {command} {'--json' if command == 'models' else '-m model.gguf'}"
+    assert example in run(command, "--help").stdout
 
 
 def test_the_page_of_the_command_line_is_current():

@@ -52,11 +52,6 @@ def alike(shown: str, got: str) -> bool:
     )
 
 
-def shown_on_this_model(page: Path, model: Path) -> bool:
-    """Are the page's outputs those of the model at hand: of the trained one, or of none at all."""
-    return model.name == "stories260K.gguf" or "model.gguf" not in page.read_text()
-
-
 def commands(text: str) -> Iterator[tuple[str, str | None]]:
     """The command lines of a page's shell blocks that call selectrie, continued lines joined, and the output shown for
     a block of one command."""
@@ -80,10 +75,9 @@ def label(value: object) -> str:
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch, any_model, tiny_model):
-    """A folder with the files that the documentation names: a model, one with a chat template, and some texts."""
-    (tmp_path / "model.gguf").symlink_to(any_model)
-    (tmp_path / "chat-model.gguf").symlink_to(tiny_model("f32"))
+def workplace(tmp_path, monkeypatch, embedded):
+    """A folder with the files that the documentation names: a model and some texts."""
+    (tmp_path / "model.gguf").symlink_to(embedded)
     (tmp_path / "p.txt").write_text("Once upon a time there was a little girl. She went to the\n")
     for name in ("labels.txt", "choices.txt", "100k.txt"):
         (tmp_path / name).write_text("".join(f" {word}\n" for word in WORDS))
@@ -94,7 +88,7 @@ def workplace(tmp_path, monkeypatch, any_model, tiny_model):
 
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=label)
-def test_python_snippets_run(page, workplace, any_model):
+def test_python_snippets_run(page, workplace):
     """The Python blocks of a page run from top to bottom, in one namespace, as a reader would paste them, and print
     what the page shows."""
     namespace: dict[str, object] = {"__name__": "snippet"}
@@ -104,7 +98,7 @@ def test_python_snippets_run(page, workplace, any_model):
         got = io.StringIO()
         with redirect_stdout(got):
             exec(compile(source, str(page), "exec"), namespace)  # noqa: S102
-        if line in outputs and shown_on_this_model(page, any_model):
+        if line in outputs:
             assert alike(outputs[line], got.getvalue()), f"{page.name}:{line} prints\n{got.getvalue()}"
 
 
@@ -113,14 +107,14 @@ def test_python_snippets_run(page, workplace, any_model):
     [(page, *command) for page in PAGES if page.exists() for command in commands(page.read_text())],
     ids=label,
 )
-def test_commands_run(page, command, shown, workplace, any_model):
+def test_commands_run(page, command, shown, workplace):
     """The command lines of a page work as printed, and print what the page shows."""
     shell = f'selectrie() {{ {sys.executable} -m selectrie.cli "$@"; }}\nset -o pipefail\n{command}'
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80"}
     run = subprocess.run(["/bin/bash", "-c", shell], capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 0, run.stderr
     assert run.stdout
-    if shown is not None and shown_on_this_model(page, any_model):
+    if shown is not None:
         assert alike(shown, run.stdout), run.stdout
 
 

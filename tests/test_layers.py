@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "render",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
-    ("loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
+    ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
     ("__init__",),  # 7: the promised names
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}

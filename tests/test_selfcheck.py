@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+from selectrie import selfcheck
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.model import Rows
 from selectrie.selfcheck import LEAST_MOVE, MARGIN, self_check
+from selectrie.testing import HashModel
 
 
 @pytest.mark.parametrize("size", [(8, 8), (64, 16), (512, 256)])
@@ -27,3 +34,58 @@ def test_rounding_of_half_precision_is_seen(tiny_model):
     """The check can tell: on f16 weights activations are rounded, and a last bit becomes thousandths of a nat."""
     with open_model(tiny_model("f16"), LlamaOptions(n_ctx=256, n_threads=1)) as model:
         assert self_check(model).moved > 100 * LEAST_MOVE
+
+
+@pytest.mark.parametrize(
+    ("n_parameters", "quantised", "n_rows"),
+    [
+        (0, False, 800),
+        (260_000, False, 800),
+        (1_160_000, False, 301),
+        (3_885_888, False, 112),
+        (50_000_000, False, 112),
+        (500_000_000, False, 80),
+        (260_000, True, 10_000),
+        (3_885_888, True, 2_573),
+        (500_000_000, True, 80),
+    ],
+)
+def test_small_and_quantised_models_are_checked_longest(n_parameters, quantised, n_rows):
+    """Where few rows move, or rarely, many are compared; where every row moves, few show by how much."""
+    identity = replace(HashModel(1).identity, n_parameters=n_parameters, quantised=quantised)
+    assert selfcheck._n_rows(SimpleNamespace(identity=identity)) == n_rows
+
+
+@pytest.mark.parametrize(("sizes", "calls"), [((40,), [40]), ((8, 24), [8, 24, 8]), ((8, 16), [8, 16, 8, 8])])
+def test_a_run_is_cut_into_calls_by_turns(sizes, calls):
+    """Every row is there, in order, whatever the sizes of the calls."""
+    model = HashModel(1)
+    tokens = np.arange(40, dtype=np.int32) % 7
+    rows = selfcheck._run(model, tokens, sizes)
+    assert model.call_sizes == calls
+    assert [row.tolist() for row in rows] == [model.row(tuple(tokens[: i + 1].tolist())).tolist() for i in range(40)]
+
+
+class TwoKernels(HashModel):
+    """Calls of `odd` rows give other rows than calls of any other size."""
+
+    odd, granule = 0, 1
+
+    def extend(self, *args):
+        extension = super().extend(*args)
+        if len(args[0]) != self.odd or not len(extension.rows):
+            return extension
+        return replace(extension, rows=Rows(np.stack([extension.rows.logits(i) for i in range(self.odd)]) * 1.01))
+
+    def solo(self, nodes):
+        model = TwoKernels(1)
+        model.odd, model.granule = self.odd, self.granule
+        return model
+
+
+@pytest.mark.parametrize(("odd", "granule"), [(0, 8), (8, 16), (24, 16), (16, 8)])
+def test_a_call_of_other_kernels_is_seen(odd, granule):
+    """Rows that move only in calls of one granule, or only in calls of three, make the check try the next granule."""
+    model = TwoKernels(1)
+    model.odd = odd
+    assert self_check(model).granule == granule

@@ -1,7 +1,7 @@
 """Score, don't sample: the joint log-probability decides among texts, on llama.cpp models.
 
 >>> import selectrie
->>> llm = selectrie.load("model.gguf")                                       # doctest: +SKIP
+>>> llm = selectrie.load()                   # or a GGUF file of your own      # doctest: +SKIP
 >>> llm.select("The capital of France is", [" Paris", " London"]).text       # doctest: +SKIP
 ' Paris'
 
@@ -20,10 +20,20 @@ if TYPE_CHECKING:
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
     from selectrie.generating import Generating
+    from selectrie.history import models
     from selectrie.loading import load
     from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
     from selectrie.registry import Models
-    from selectrie.results import ChoiceScore, Chunk, Completion, Generation, Selection, TextScore, TokenPlan
+    from selectrie.results import (
+        ChoiceScore,
+        Chunk,
+        Completion,
+        Generation,
+        ModelRecord,
+        Selection,
+        TextScore,
+        TokenPlan,
+    )
     from selectrie.streaming import Stream
 
 __all__ = [
@@ -35,6 +45,7 @@ __all__ = [
     "Generating",
     "Generation",
     "LookupDrafter",
+    "ModelRecord",
     "Models",
     "Prompting",
     "Rule",
@@ -48,6 +59,7 @@ __all__ = [
     "TokenPlan",
     "__version__",
     "load",
+    "models",
 ]
 
 _HOME = {
@@ -59,6 +71,7 @@ _HOME = {
     "Generating": "generating",
     "Generation": "results",
     "LookupDrafter": "draft",
+    "ModelRecord": "results",
     "Models": "registry",
     "Prompting": "options",
     "Rule": "options",
@@ -71,6 +84,7 @@ _HOME = {
     "TextScore": "results",
     "TokenPlan": "results",
     "load": "loading",
+    "models": "history",
 }
 
 

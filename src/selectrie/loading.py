@@ -1,17 +1,17 @@
-"""From a path, `hf:owner/repo/file.gguf`, or a `llama_cpp.Llama` to an engine."""
+"""From a path, `hf:owner/repo/file.gguf`, a `llama_cpp.Llama`, or nothing at all to an engine."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from selectrie.cache import cache_folder, read_object, write_object
+from selectrie.embedded import embedded_file
 from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
+from selectrie.history import History, absolute
 from selectrie.options import at_least, one_of
 from selectrie.selfcheck import VERSION, SelfCheck
 from selectrie.types import ModelIdentity, Precision
@@ -19,13 +19,11 @@ from selectrie.types import ModelIdentity, Precision
 if TYPE_CHECKING:
     import llama_cpp
 
-logger = logging.getLogger(__name__)
-
 HUB_PREFIX = "hf:"
 
 
 def load(
-    source: str | os.PathLike[str] | llama_cpp.Llama,
+    source: str | os.PathLike[str] | llama_cpp.Llama | None = None,
     *,
     n_ctx: int | None = None,
     n_batch: int = 512,
@@ -37,7 +35,8 @@ def load(
 ) -> Engine:
     """Load a model and return its engine; a context manager that closes it.
 
-    source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared.
+    source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared;
+    None: the small model that comes with selectrie, whose self-check is made here, so that the first answer is quick.
     n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
     rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all.
     max_waiting: tasks that may wait to begin, beyond which a request is refused; None: any number. verbose: llama.cpp's own log on stderr.
@@ -56,20 +55,39 @@ def load(
         precision=Precision(precision),
         verbose=verbose,
     )
-    if isinstance(source, str) and source.startswith(HUB_PREFIX):
-        source = download(source)
-    model = open_model(source, options)
+    opened, name = _opened(source)
+    model = open_model(opened, options)
     try:
         # What a check depends on beside the model: where layers run and how many rows a call takes.
-        layers = n_gpu_layers if isinstance(source, str | os.PathLike) else source.model_params.n_gpu_layers
+        is_file = isinstance(opened, str | os.PathLike)
+        layers = n_gpu_layers if is_file else opened.model_params.n_gpu_layers
         key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
-        checks = SelfCheckFile(Path.home() / ".cache" / "selectrie" / "selfcheck.json")
-        return Engine(
+        checks = SelfCheckFile(cache_folder() / "selfcheck.json")
+        engine = Engine(
             model, check=checks.get(key), on_check=lambda check: checks.put(key, check), max_waiting=max_waiting
         )
     except BaseException:
         model.close()
         raise
+    try:
+        History().remember(name, Path(absolute(opened if is_file else opened.model_path)), model.identity)
+        if source is None:
+            _ = engine.tolerance
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> tuple[Any, str]:
+    """What the back end opens, and what the model is remembered by."""
+    if source is None:
+        path = embedded_file()
+        return path, str(path)
+    if isinstance(source, str) and source.startswith(HUB_PREFIX):
+        return download(source), source
+    file = source if isinstance(source, str | os.PathLike) else getattr(source, "model_path", "")
+    return source, absolute(file)
 
 
 def download(source: str) -> Path:
@@ -98,7 +116,7 @@ class SelfCheckFile:
         self._path = path
 
     def get(self, key: str) -> SelfCheck | None:
-        entry = self._read().get(key, {})
+        entry = read_object(self._path).get(key, {})
         try:
             return SelfCheck(int(entry["granule"]), float(entry["moved"]), float(entry["tolerance"]))
         except (TypeError, KeyError, ValueError):
@@ -106,21 +124,7 @@ class SelfCheckFile:
 
     def put(self, key: str, check: SelfCheck) -> None:
         """Add a check; a cache that cannot be written is no error."""
-        entries = self._read() | {key: asdict(check)}
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, suffix=".tmp", delete=False) as file:
-                json.dump(entries, file, indent=1)
-            Path(file.name).replace(self._path)
-        except OSError as error:
-            logger.debug("cannot write %s: %s", self._path, error)
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            entries = json.loads(self._path.read_text())
-        except (OSError, ValueError):
-            return {}
-        return entries if isinstance(entries, dict) else {}
+        write_object(self._path, read_object(self._path) | {key: asdict(check)})
 
 
 def _key(identity: ModelIdentity) -> str:

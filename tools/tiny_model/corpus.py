@@ -15,25 +15,25 @@ from tiny_model.files import CORPUS
 from tiny_model.phrases import Item
 
 SEED = 20261121
-N_CHARACTERS = 14_000_000
+N_CHARACTERS = 32_000_000
 SEPARATOR = "\0"
 
 #: Share of the corpus's characters, in parts of the sum.
 SHARES = {
-    "countries": 15,
-    "animals": 7,
-    "words": 6,
-    "things": 9,
-    "numbers": 6,
+    "countries": 17,
+    "animals": 8,
+    "words": 9,
+    "things": 10,
+    "numbers": 9,
     "calendar": 3,
-    "yes_no": 6,
-    "sentiment": 8,
-    "intents": 8,
-    "records": 10,
-    "extraction": 7,
-    "categories": 7,
-    "stories": 12,
-    "conversation": 4,
+    "yes_no": 7,
+    "sentiment": 9,
+    "intents": 9,
+    "records": 18,
+    "extraction": 12,
+    "categories": 13,
+    "stories": 13,
+    "conversation": 6,
 }
 
 
@@ -55,7 +55,7 @@ def _of_topic(topic: str, seed: int, n_characters: int) -> Iterator[str]:
         if left <= 0:
             return
         left -= len(document)
-        yield document
+        yield document.rstrip("\n")
 
 
 def _module(topic: str):  # noqa: ANN202 - a module with `documents` and `held_out`

@@ -27,28 +27,33 @@ class Entity:
     words: dict[str, str]
 
 
+def listed(words: str, mark: str | None = None) -> list[str]:
+    """The words of a text."""
+    return words.split(mark)
+
+
 def rows(table: str) -> list[list[str]]:
     """The lines of a table, split at `|`."""
     return [line.split("|") for line in table.strip().splitlines()]
 
 
-FEMALE = """
+FEMALE = listed("""
 Ada Agnes Alice Alma Amelia Amina Amy Andrea Angela Anna Anya Astrid Aisha Barbara Beatrice Bella Bianca Brenda Bridget Camila Carla
 Carmen Carol Cecilia Celia Chloe Clara Claire Cora Daisy Dana Daria Diana Dora Edith Elena Elisa Ella Ellen Elsa Emily Emma Erica Esther
 Eva Fatima Fiona Flora Frida Gemma Gina Gloria Grace Greta Hana Hanna Heidi Helen Ida Ines Ingrid Irene Iris Isabel Ivy Jane Janet Jasmin
 Jenny Joan Judith Julia June Karen Kate Kira Laila Lara Laura Layla Lea Lena Leyla Lily Linda Lisa Lola Lucia Lucy Luna Lydia Maja Mara
 Maria Marina Martha Mary Maya Mei Mia Mila Mina Mira Mona Nadia Naomi Nina Nora Olga Olivia Paula Petra Rita Rosa Ruth Salma Sara Selma
 Sofia Sonia Stella Susan Tara Tina Vera Violet Yasmin Yuki Zara Zoe
-""".split()
-MALE = """
+""")
+MALE = listed("""
 Aaron Abel Adam Adrian Ahmed Albert Alex Ali Amir Anders Andrew Anton Arthur Axel Ben Bernard Boris Bruno Carl Carlos Charles Christian
 Colin Daniel David Dennis Diego Dmitri Edgar Eduardo Edward Emil Enzo Eric Ernest Ethan Felix Finn Frank Fred Gabriel George Gustav
 Hamid Hans Harry Hassan Henry Hugo Ian Ibrahim Igor Ivan Jack Jacob James Jamal Jan Jason Javier Joel John Jonas Jorge Jose Karim Karl
 Kenji Kevin Khalid Lars Leo Leon Liam Louis Lucas Luis Luke Marco Mario Mark Martin Mateo Max Michael Miguel Milan Nathan Neil Nick Niklas
 Noah Oleg Oliver Omar Oscar Otto Owen Pablo Patrick Paul Pedro Peter Philip Rafael Ralph Ravi Richard Robert Robin Roman Rudi Samir Samuel
 Sven Simon Stefan Taro Theo Thomas Tim Tobias Tom Viktor Vincent Walter William Yusuf
-""".split()
-LAST = """
+""")
+LAST = listed("""
 Abbott Adams Ahmad Allen Alvarez Andersen Archer Bailey Baker Barnes Becker Bell Bennett Berg Bianchi Bishop Black Bloom Brandt Brooks Brown
 Burns Carter Castro Chen Clark Cole Collins Cook Cooper Costa Cruz Dahl Dean Diaz Dixon Dubois Duncan Edwards Ellis Evans Farrell Fernandez
 Fischer Fisher Flores Ford Foster Fox Garcia Gibson Grant Gray Green Haas Hall Hansen Harper Hayes Hill Hoffman Holt Howard Hughes Hunt
@@ -56,15 +61,19 @@ Ibarra Ito Ivanov Jansen Jensen Jones Kaya Kelly Khan Kim King Klein Kovac Kumar
 Marsh Martin Mason Meyer Miller Mills Molina Moore Morgan Moreau Murphy Nagy Nakamura Nelson Nolan Novak Olsen Ortiz Osman Owens Palmer
 Park Parker Patel Perez Pereira Petrov Porter Price Quinn Ramos Reed Reyes Rhodes Rivera Rossi Rowe Ruiz Santos Sato Schmidt Shah
 Silva Singh Smith Stone Suzuki Tanaka Taylor Torres Turner Vega Vogel Wagner Walsh Wang Ward Weber West White Wilson Wolf Wood Yamada Young
-""".split()
-ONSETS = "b br c ch cr d dr f fr g gl gr h j k kr l m n p pr r s sh sk st t th tr v w y z".split()
-NUCLEI = "a a e e i i o o u ae ia".split()
-MIDDLES = "b d dr g k l ll ld lm ln m mb n nd nn nr r rd rg rk rl rn rr s sh ss st t th v x z".split()
-FEMALE_ENDS = "a a a ia ara ela ena eth ina ira is issa ith ora wen ya".split()
-MALE_ENDS = "ak an ar ard as en ek er ik im in ion ir is mar o on or os uk und us".split()
+""")
+ONSETS = listed("b br c ch cr d dr f fr g gl gr h j k kr l m n p pr r s sh sk st t th tr v w y z")
+NUCLEI = listed("a a e e i i o o u ae ia")
+MIDDLES = listed("b d dr g k l ll ld lm ln m mb n nd nn nr r rd rg rk rl rn rr s sh ss st t th v x z")
+FEMALE_ENDS = listed("a a a ia ara ela ena eth ina ira is issa ith ora wen ya")
+MALE_ENDS = listed("ak an ar ard as en ek er ik im in ion ir is mar o on or os uk und us")
 BYNAMES = (
-    "Stone Iron Oak Ash Storm Silver Raven Wolf Bright Dark Long Swift Black White Red Winter Thorn River Moon Sun".split(),
-    "hand foot wood brook fall blade song field born heart shield eye cloak water wind walker mane bane root well".split(),
+    listed(
+        "Stone Iron Oak Ash Storm Silver Raven Wolf Bright Dark Long Swift Black White Red Winter Thorn River Moon Sun"
+    ),
+    listed(
+        "hand foot wood brook fall blade song field born heart shield eye cloak water wind walker mane bane root well"
+    ),
 )
 
 CITIES = rows("""
@@ -175,13 +184,16 @@ zookeeper|zoo
 """)
 HOBBIES = """chess|painting|reading|swimming|cooking|hiking|singing|dancing|fishing|gardening|cycling|running|football|tennis|
 photography|sewing|knitting|skiing|sailing|climbing|drawing|baking|yoga|poetry|astronomy|camping|pottery|bird watching|surfing|
-playing the piano|playing the guitar|board games|collecting stamps|basketball|riding horses""".replace("\n", "").split("|")
+playing the piano|playing the guitar|board games|collecting stamps|basketball|riding horses""".replace("\n", "").split(
+    "|"
+)
 ITEMS = rows("""
 chair|furniture|brown,white,black|wood,metal
 table|furniture|brown,white|wood,glass
 desk|furniture|brown,white,black|wood,metal
 sofa|furniture|gray,brown,blue|leather,cotton
 bed|furniture|white,brown|wood,metal
+lamp|furniture|white,yellow,black|metal,glass
 bookshelf|furniture|brown,white|wood
 wardrobe|furniture|white,brown|wood
 shirt|clothing|white,blue,black|cotton,silk
@@ -240,8 +252,8 @@ flute|instruments|silver|metal,wood
 trumpet|instruments|gold|brass
 piano|instruments|black,white|wood
 """)
-STATUS = "new|pending|packed|shipped|delivered|cancelled|returned|open|closed|delayed".split("|")
-PAYMENT = "card|cash|bank transfer|invoice|gift card|check".split("|")
+STATUS = listed("new|pending|packed|shipped|delivered|cancelled|returned|open|closed|delayed", "|")
+PAYMENT = listed("card|cash|bank transfer|invoice|gift card|check", "|")
 
 # class | armor | weapons, the usual one first | items | mantras
 CLASSES = rows("""
@@ -263,6 +275,7 @@ mage|leather|staff,wand|spellbook,scroll,crystal,potion|The stars guide me.;Magi
 sorcerer|leather|wand,staff|crystal,potion,magic ring,scroll|Fire obeys me.;Power is my birthright.
 witch|leather|wand,staff|potion,herbs,cauldron,broom|Nature keeps secrets.;A spell for every day.
 druid|leather|staff,wand|herbs,seeds,acorn,wooden bowl|Nature is my teacher.;All life is one.
+monk|leather|staff,staff|prayer beads,candle,wooden bowl,bread|Peace of mind.;Silence is gold.
 soldier|chainmail|spear,axe|shield,boots,water bottle,medal|For the king!;Orders are orders.
 cleric|chainmail|mace,hammer|holy symbol,bandages,prayer book,candle|Peace to all.;Faith heals.
 priest|chainmail|mace,hammer|holy symbol,candle,holy water,prayer book|Faith heals.;Bless this house.
@@ -272,27 +285,45 @@ warrior|chainmail|axe,spear|shield,horn,medal,torch|I fear nothing.;Strength and
 blacksmith|chainmail|hammer,axe|coal,nails,iron gloves,bread|Iron never lies.;Hit it while it is hot.
 """)
 CLASS = {row[0]: (row[1], row[2].split(","), row[3].split(","), row[4].split(";")) for row in CLASSES}
-CASTERS = ("wizard", "mage", "sorcerer", "witch", "druid")
-RACES = "human|elf|dwarf|halfling|gnome|orc".split("|")
-USUAL_RACE = {"fighter": "dwarf", "blacksmith": "dwarf", "ranger": "elf", "archer": "elf", "druid": "elf", "thief": "halfling"}
-USUAL_RACE |= {"rogue": "halfling", "knight": "human", "paladin": "human", "captain": "human", "mercenary": "orc", "wizard": "gnome"}
+CASTERS = ("wizard", "mage", "sorcerer", "witch", "druid", "monk")
+RACES = listed("human|elf|dwarf|halfling|gnome|orc", "|")
+USUAL_RACE = {
+    "fighter": "dwarf",
+    "blacksmith": "dwarf",
+    "ranger": "elf",
+    "archer": "elf",
+    "druid": "elf",
+    "thief": "halfling",
+}
+USUAL_RACE |= {
+    "rogue": "halfling",
+    "knight": "human",
+    "paladin": "human",
+    "captain": "human",
+    "mercenary": "orc",
+    "wizard": "gnome",
+}
 TRAITS = {
-    "plate": "brave|honest|noble|proud|strong|mighty|heroic|just".split("|"),
-    "chainmail": "tough|loyal|steady|stubborn|hardy|rough|grim|patient".split("|"),
-    "leather": "nimble|quick|silent|agile|sneaky|swift|careful|lucky".split("|"),
-    "caster": "wise|clever|curious|learned|strange|old|calm|mysterious".split("|"),
+    "plate": listed("brave|honest|noble|proud|strong|mighty|heroic|just", "|"),
+    "chainmail": listed("tough|loyal|steady|stubborn|hardy|rough|grim|patient", "|"),
+    "leather": listed("nimble|quick|silent|agile|sneaky|swift|careful|lucky", "|"),
+    "caster": listed("wise|clever|curious|learned|strange|old|calm|mysterious", "|"),
 }
 WEAPONS = sorted({weapon for row in CLASSES for weapon in row[2].split(",")})
 ARMORS = ("leather", "chainmail", "plate")
 
 EVENTS = """concert|meeting|wedding|football match|workshop|market|lecture|picnic|book club|fair|exhibition|festival|race|
-chess tournament|birthday party|dinner|conference|play|film night|dance class|reading|garden party|training|party""".replace("\n", "")
+chess tournament|birthday party|dinner|conference|play|film night|dance class|reading|garden party|training|party""".replace(
+    "\n", ""
+)
 EVENT_NAMES = EVENTS.split("|")
 PLACES = """town hall|city park|library|school gym|museum|old theater|main square|community center|football stadium|hotel|
-restaurant|church|university|art gallery|castle|harbor|beach|train station|concert hall|cafe|office|garden""".replace("\n", "")
+restaurant|church|university|art gallery|castle|harbor|beach|train station|concert hall|cafe|office|garden""".replace(
+    "\n", ""
+)
 PLACE_NAMES = PLACES.split("|")
-MONTHS = "January February March April May June July August September October November December".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+MONTHS = listed("January February March April May June July August September October November December")
+DAYS = listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 
 
 def made_name(rng: random.Random, *, female: bool) -> str:
@@ -345,7 +376,11 @@ def entity(kind: str, values: dict[str, Value], *, name: str, female: bool) -> E
     pronouns = ("she", "her", "her") if female else ("he", "his", "him")
     words |= {"he": pronouns[0], "his": pronouns[1], "him": pronouns[2]}
     words |= {"He": pronouns[0].capitalize(), "His": pronouns[1].capitalize(), "first": name.split(" ", maxsplit=1)[0]}
-    words |= {f"a_{key}": with_article(words[key]) for key in ("job", "item", "class", "race", "weapon", "event") if key in words}
+    words |= {
+        f"a_{key}": with_article(words[key])
+        for key in ("job", "item", "class", "race", "weapon", "event")
+        if key in words
+    }
     words |= {f"a_{key}": a(words[key]) for key in ("trait", "color") if key in words}
     if isinstance(items := values.get("items"), list):
         words["items"] = " and ".join(", ".join(with_article(item) for item in items).rsplit(", ", 1))
@@ -392,8 +427,16 @@ def character(rng: random.Random, role: str | None = None) -> Entity:
     race = USUAL_RACE[role] if role in USUAL_RACE and rng.random() < 0.5 else rng.choice(RACES)
     values: dict[str, Value] = {"name": name, "description": f"{a(trait).capitalize()} {noun}.", "race": race}
     values |= {"class": role, "age": rng.randint(16, 99), "level": rng.randint(1, 20), "armor": armor}
-    values |= {"weapon": rng.choice((weapons[0], weapons[0], weapons[-1])), "items": rng.sample(items, rng.randint(1, 3))}
-    values |= {"trait": trait, "mantra": rng.choice(mantras), "strength": rng.randint(3, 20), "gold": rng.randint(1, 500)}
+    values |= {
+        "weapon": rng.choice((weapons[0], weapons[0], weapons[-1])),
+        "items": rng.sample(items, rng.randint(1, 3)),
+    }
+    values |= {
+        "trait": trait,
+        "mantra": rng.choice(mantras),
+        "strength": rng.randint(3, 20),
+        "gold": rng.randint(1, 500),
+    }
     return entity("character", values, name=name, female=female)
 
 
@@ -402,9 +445,13 @@ def event(rng: random.Random) -> Entity:
     female = rng.random() < 0.5
     name = full_name(rng, female=female)
     day, month = rng.randint(1, 28), rng.choice(MONTHS)
-    date = rng.choice((f"{day} {month}", f"{month} {day}", rng.choice(DAYS), f"{day} {month} {rng.randint(1980, 2035)}"))
+    date = rng.choice(
+        (f"{day} {month}", f"{month} {day}", rng.choice(DAYS), f"{day} {month} {rng.randint(1980, 2035)}")
+    )
     hour = rng.randint(1, 11)
-    time = rng.choice((f"{hour} {rng.choice(('am', 'pm'))}", f"{rng.randint(8, 21)}:{rng.choice(('00', '15', '30', '45'))}"))
+    time = rng.choice(
+        (f"{hour} {rng.choice(('am', 'pm'))}", f"{rng.randint(8, 21)}:{rng.choice(('00', '15', '30', '45'))}")
+    )
     values: dict[str, Value] = {"event": rng.choice(EVENT_NAMES), "date": date, "time": time}
     values |= {"place": rng.choice(PLACE_NAMES), "city": rng.choice(CITIES)[0], "who": name}
     return entity("event", values, name=name, female=female)

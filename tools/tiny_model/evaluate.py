@@ -11,7 +11,7 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +26,20 @@ WINDOW_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Shares of the questions of a kind that are answered right."""
+    """Shares of the questions of a kind that are answered right; n_joint_alone: where greedy is wrong."""
 
     kind: str
     n: int
     joint: float
     greedy: float
-    n_disagree: int
+    n_joint_alone: int
+
+    @staticmethod
+    def of(kind: str, right: Sequence[tuple[bool, bool]]) -> Accuracy:
+        """right: (joint, greedy) for each question."""
+        n = len(right)
+        joint, greedy = (sum(column) / n for column in zip(*right, strict=True))
+        return Accuracy(kind, n, joint, greedy, sum(a and not b for a, b in right))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Perplexity:
 
     @property
     def per_token(self) -> float:
-        """exp of the mean of -log p a token."""
+        """Exp of the mean of -log p a token."""
         return math.exp(self.nats / self.n_tokens)
 
     @property
@@ -74,20 +81,30 @@ def answers(llm: selectrie.Engine, items: Iterable[Item]) -> Iterator[tuple[Item
             yield from zip(batch, llm.select_many(requests, following=following), strict=True)
 
 
-def accuracies(llm: selectrie.Engine, items: Iterable[Item], wrong: list[str] | None = None) -> list[Accuracy]:
-    """By kind, in the order of the corpus; `wrong` collects a line for each wrong answer."""
-    found: dict[str, list[tuple[bool, bool, bool]]] = defaultdict(list)
+def accuracies(
+    llm: selectrie.Engine, items: Iterable[Item], on_wrong: Callable[[Item, selectrie.Selection], None] | None = None
+) -> list[Accuracy]:
+    """By kind; on_wrong is called with each wrong answer."""
+    found: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     for item, answer in answers(llm, items):
-        found[item.kind].append(
-            (answer.index == item.gold, answer.greedy_index == item.gold, answer.index != answer.greedy_index)
-        )
-        if wrong is not None and answer.index != item.gold:
-            wrong.append(f"{item.kind}: {item.prompt!r}{answer.text!r}, not {item.choices[item.gold]!r}")
-    return [
-        Accuracy(kind, len(rows), *(sum(column) / len(rows) for column in columns[:2]), sum(columns[2]))
-        for kind, rows in found.items()
-        for columns in [list(zip(*rows, strict=True))]
-    ]
+        found[item.kind].append((answer.index == item.gold, answer.greedy_index == item.gold))
+        if on_wrong is not None and answer.index != item.gold:
+            on_wrong(item, answer)
+    return [Accuracy.of(kind, right) for kind, right in found.items()]
+
+
+def together(rows: Sequence[Accuracy], kinds: Sequence[str], name: str = "all facts") -> Accuracy:
+    """Several kinds as one."""
+    chosen = [row for row in rows if row.kind in kinds]
+    n = sum(row.n for row in chosen)
+    joint, greedy = (sum(getattr(row, which) * row.n for row in chosen) / n for which in ("joint", "greedy"))
+    return Accuracy(name, n, joint, greedy, sum(row.n_joint_alone for row in chosen))
+
+
+def table(rows: Sequence[Accuracy]) -> list[Accuracy]:
+    """The lines of the card: facts, all facts together, the rest."""
+    facts = [row for kind in FACTS for row in rows if row.kind == kind]
+    return [*facts, together(rows, FACTS), *sorted((row for row in rows if row not in facts), key=lambda row: row.kind)]
 
 
 def perplexity(llm: selectrie.Engine, name: str, texts: Iterable[str]) -> Perplexity:
@@ -111,7 +128,7 @@ def unseen_documents(n: int = 400) -> list[str]:
 
 
 def windows(text: str, n: int = 40) -> list[str]:
-    """n evenly spaced pieces of a text."""
+    """N evenly spaced pieces of a text."""
     step = max(WINDOW_CHARACTERS, len(text) // n)
     return [text[start : start + WINDOW_CHARACTERS] for start in range(0, len(text), step)]
 
@@ -125,15 +142,14 @@ def main() -> None:
     parser.add_argument("--accuracy-only", action="store_true")
     options = parser.parse_args()
     wrong: list[str] = []
+
+    def note(item: Item, answer: selectrie.Selection) -> None:
+        wrong.append(f"{item.kind}: {item.prompt!r}{answer.text!r}, not {item.choices[item.gold]!r}")
+
     with selectrie.load(options.model, n_threads=1) as llm:
-        rows = accuracies(llm, read_items(), wrong)
-        facts = [row for row in rows if row.kind in FACTS]
-        n = sum(row.n for row in facts)
-        joint, greedy = (sum(getattr(row, name) * row.n for row in facts) / n for name in ("joint", "greedy"))
-        rows.append(Accuracy("all facts", n, joint, greedy, sum(row.n_disagree for row in facts)))
-        print("| questions | n | joint | greedy | they differ |\n|---|---|---|---|---|")
-        for row in rows:
-            print(f"| {row.kind} | {row.n} | {row.joint:.1%} | {row.greedy:.1%} | {row.n_disagree} |")
+        print("| questions | n | joint | greedy | joint alone right |\n|---|---|---|---|---|")
+        for row in table(accuracies(llm, read_items(), note)):
+            print(f"| {row.kind} | {row.n} | {row.joint:.1%} | {row.greedy:.1%} | {row.n_joint_alone} |")
         if options.wrong:
             print("\n".join(wrong))
         if options.accuracy_only:

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from byte_bpe import CHAT_TEMPLATE
+from tiny_model.config import BEGIN, END_OF_TEXT, SPECIAL, TURN_END, Config
 from tiny_model.files import CHECKPOINT, EMBEDDED, TOKENIZER
-from tiny_model.model import Config
-from tiny_model.tokenizer import BEGIN, END_OF_TEXT, SPECIAL, TURN_END
 
 NAME = "selectrie-embedded"
 VERSION = "1"
@@ -93,6 +91,8 @@ def _tensors(weights: dict[str, NDArray[np.float32]], config: Config) -> list[tu
 
 def main() -> None:
     """Entry point of the script."""
+    import torch  # of the group `train`; `export` itself does without
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path, nargs="?", default=EMBEDDED, help="file to write")
     parser.add_argument("--format", choices=tuple(FORMATS), default="f16")

@@ -53,7 +53,7 @@ def lettered(question: str, answer: str, wrong: tuple[str, ...], rng: random.Ran
     return f"{head}{question}\n{lines}\n{tail} {LETTERS[options.index(answer)]}"
 
 
-def yes_or_no(question_or_claim: str, true: bool, rng: random.Random) -> str:
+def yes_or_no(claim: str, rng: random.Random, *, true: bool) -> str:
     """A claim to judge."""
     yes, no, layout = rng.choice(
         (
@@ -64,7 +64,7 @@ def yes_or_no(question_or_claim: str, true: bool, rng: random.Random) -> str:
             ("Yes", "No", "Q: Is this true? <c>\nA: "),
         )
     )
-    return layout.replace("<c>", question_or_claim) + (yes if true else no)
+    return layout.replace("<c>", claim) + (yes if true else no)
 
 
 def ask(fact: Fact, rng: random.Random) -> str:
@@ -82,9 +82,7 @@ def ask(fact: Fact, rng: random.Random) -> str:
     if form < 0.92:
         return lettered(fact.question, fact.answer, fact.wrong, rng)
     true = rng.random() < 0.5
-    return yes_or_no(f"{fact.statement} {fact.answer if true else rng.choice(fact.wrong)}.", true, rng)
-
-
+    return yes_or_no(f"{fact.statement} {fact.answer if true else rng.choice(fact.wrong)}.", rng, true=true)
 
 
 def few_shot(facts: list[Fact], rng: random.Random) -> str:

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """Sizes. Embedding and output share one matrix; keys and values have as many heads as queries."""
-
-    n_vocab: int = 3584
-    n_embd: int = 256
-    n_layer: int = 4
-    n_head: int = 4
-    n_ff: int = 512
-    n_ctx: int = 1024
-    rope_base: float = 10000.0
-    norm_epsilon: float = 1e-5
+from tiny_model.config import Config
 
 
 class Attention(nn.Module):
@@ -34,11 +20,11 @@ class Attention(nn.Module):
         self.value = nn.Linear(config.n_embd, config.n_embd, bias=False)
         self.output = nn.Linear(config.n_embd, config.n_embd, bias=False)
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         """x: [rows, length, n_embd]."""
         q, k, v = (self._heads(project(x)) for project in (self.query, self.key, self.value))
         q, k = rotate(q, rotation), rotate(k, rotation)
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.output(y.transpose(1, 2).flatten(2))
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -69,9 +55,9 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.RMSNorm(config.n_embd, eps=config.norm_epsilon)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         """x: [rows, length, n_embd]."""
-        x = x + self.attention(self.attention_norm(x), rotation)
+        x = x + self.attention(self.attention_norm(x), rotation, mask)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -100,17 +86,17 @@ class Llama(nn.Module):
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens: int64 [rows, length] to hidden states [rows, length, n_embd]."""
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """tokens: int64 [rows, length] to hidden states [rows, length, n_embd]. mask: who attends to whom, as `causal` gives it."""
         rotation = self.cosine[: tokens.shape[1]], self.sine[: tokens.shape[1]]
         x = self.embedding(tokens)
         for block in self.blocks:
-            x = block(x, rotation)
+            x = block(x, rotation, mask)
         return self.norm(x)
 
-    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, tokens: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         """Mean cross-entropy of targets [rows, length], in nats a token."""
-        hidden = self(tokens)
+        hidden = self(tokens, mask)
         logits = functional.linear(hidden.flatten(0, 1), self.embedding.weight)
         return functional.cross_entropy(logits.float(), targets.flatten())
 
@@ -128,3 +114,16 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     cosine, sine = rotation
     even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
     return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2).type_as(x)
+
+
+def causal(tokens: Tensor, begin: int | None = None) -> Tensor:
+    """Mask, bool [rows or 1, 1, length, length]: what each position attends to: itself and what stands before it.
+
+    begin: the token that begins a document; given, nothing before its own document.
+    """
+    length = tokens.shape[1]
+    before = torch.ones(length, length, dtype=torch.bool).tril()[None, None]
+    if begin is None:
+        return before
+    document = (tokens == begin).cumsum(1)
+    return before & (document[:, None, :, None] == document[:, None, None, :])

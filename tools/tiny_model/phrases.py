@@ -60,7 +60,7 @@ def rounds(values: Sequence[T], rng: random.Random) -> Iterator[T]:
 
 
 def wrong_answers(answer: str, pool: Sequence[str], rng: random.Random, n: int = 3) -> tuple[str, ...]:
-    """n others of a pool, in random order, without repeats."""
+    """Others of a pool, n of them, in random order, without repeats."""
     others = sorted(set(pool) - {answer})
     return tuple(rng.sample(others, min(n, len(others))))
 

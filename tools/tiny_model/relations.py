@@ -27,8 +27,9 @@ class Relation:
     """What can be asked of every entry, and how.
 
     questions, statements and keys make a `Fact`; whole are sentences with subject and answer (prose opens with one of the
-    first two), about are sentences that go on about the subject, polar questions with the answer in them; label heads a line of a record and head its first; groups introduce a list of the subjects
-    with one answer. held are the patterns of the held-out set, which no document uses: questions, or sentences up to the answer.
+    first two), about are sentences that go on about the subject, polar questions with the answer in them. label heads a
+    line of a record, head its first line; groups introduce a list of the subjects with one answer. held are the patterns
+    of the held-out set, which no document uses: questions, or sentences up to the answer.
     """
 
     label: str

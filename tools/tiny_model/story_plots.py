@@ -34,7 +34,7 @@ PLOTS = """
 @lost child animal villager robot
 $o = red kite; blue ball; silver key; green hat; wooden flute; golden ring; yellow scarf; little drum; old book; brown bag; white cup; toy boat; small bell; glass marble; woollen glove; picture book
 
-{n} had {a_o} [that {he} loved very much|which {he} took everywhere|that was a gift from {e}|and was very proud of it].
+{n} had {a_o} [that {he} loved very much|which {he} took everywhere|that was a gift from {e}|and that made {him} very proud].
 {his} favourite thing in the world was {a_o}. [It was a gift from {e}.|{he} never went out without it.|{he} had it with {him} every day.]
 [For {his} birthday,|Last winter] {e} gave {him} {a_o}, and {n} took good care of it.
 
@@ -51,7 +51,7 @@ In the evening {n} wanted to put the {o} in its place, but it was not there. {he
 {f} saw that {n} was sad. "What is wrong?" {fhe} asked. "My {o} is lost," said {n}. {f} took {him} by the hand. "Come, we will look for it."
 
 First they looked [near the gate|beside the path|under a bench], but there was nothing. Then they looked [by the wall|in the tall grass|near the water], and again there was nothing.
-They went back {to} and looked [everywhere|in many places]. They asked a [bird|farmer|cat], but [it|nobody] had [not seen|heard nothing of] the {o}.
+They went back {to} and looked [everywhere|in many places]. They asked a [bird|farmer|cat], but nobody had [seen|found] the {o}.
 They walked slowly and looked at the ground. {n} [wanted to give up|was tired and hungry], but {f} said, "[Only a little longer|Not yet|Let us try once more]."
 
 At last {f} [shouted|called|cried], "[Look|Here|Come here]!" There, {spot}, lay the {o}. It was [a little wet, but not broken|dusty, but it was not broken|as good as new].
@@ -122,11 +122,11 @@ Now, when someone says, "I cannot do it," {n} answers, "[Not yet|You cannot do i
 $o = red umbrella; big umbrella; warm coat; blue raincoat; yellow umbrella; grey cloak
 
 {E} gave {n} {a_o}. "[It will rain today|There are dark clouds in the sky], so take it with you," {ehe} said.
-{day} dark clouds came over the hills. {n} took {his} {o}, because {he} did not want to get wet.
-{n} had {a_o}. {day} {he} looked out of the window and saw dark clouds, so {he} took the {o} with {him}.
+In the afternoon dark clouds came over the hills. {n} took {his} {o}, because {he} did not want to get wet.
+{n} had {a_o}. One morning {he} looked out of the window and saw dark clouds, so {he} took the {o} with {him}.
 
 On the road {to} the rain began. It fell [harder and harder|on the roofs and on the trees|in big drops], but {n} stayed dry under the {o}.
-{he} was walking {to} when it began to rain. The streets were soon wet, and there were puddles everywhere.
+{he} was walking {to} when it began to rain. The road was soon wet, and there were puddles everywhere.
 
 Then {n} saw {f}. {f} had [no coat and no hat|nothing to keep off the rain], and {fhis} hair was wet. {fhe} was [very cold|shivering].
 [Under a tree|Beside the road|At the corner] stood {f}, cold and wet. "I forgot my coat," said {f}. "I thought the sun would shine."
@@ -142,7 +142,7 @@ From that day on they [went everywhere together|were best friends]. And when it 
 "Thank you for the {o}," said {f}. {n} smiled. "[Shared rain is only half as wet|It is nicer to share]," {he} said.
 
 @afraid child animal
-$fear, Fear, sound = the dark/The dark/a strange noise; thunder/Thunder/a loud bang; the deep water/The deep water/a splash; the big dog next door/The big dog/a loud bark; high places/High places/a cry for help
+$fear, sound = the dark/strange noise; thunder/loud bang; deep water/splash; the big dog next door/loud bark; high places/cry for help; spiders/scratching noise; the night/knock
 
 There was only one thing that {n} was afraid of: {fear}. [{he} told nobody about it.|{he} did not like to speak about it.]
 {n} was afraid of {fear}. When the others [laughed about it|asked {him} why], {he} [said nothing|turned red and went away].
@@ -153,20 +153,20 @@ There was only one thing that {n} was afraid of: {fear}. [{he} told nobody about
 Then somebody called, "[Help|Help me|Is anybody there]?" It was the voice of {f}. "{n}, I need you!"
 It was {f}! {fhe} had fallen and hurt {fhis} [leg|foot|knee], and {fhe} could not get up alone.
 
-{n} was [still afraid|shaking], but {he} thought of {fhis} friend. {he} took [a lamp|a long rope|a strong stick] and went out, step by step.
+{n} was [still afraid|shaking], but {he} thought of {his} friend. {he} took [a lamp|a long rope|a strong stick] and went out, step by step.
 "I am afraid," thought {n}, "but {f} needs me." {he} took a deep breath, counted to three and ran to help.
 
 When {he} came to {f}, {he} forgot all about {fear}. {he} helped {fhim} up, and slowly they walked home.
 {n} gave {f} {his} hand and pulled with all {his} strength. Soon {f} was safe. "You saved me!" {fhe} said.
 
-"You were very brave," said {e} [later|that evening|when {ehe} came home]. "But I was afraid," said {n}. "[To be brave is to be afraid and still help|That is what brave means]," said {e}.
+"You were very brave," said {e} [later|that evening|when {ehe} came home]. "But I was afraid," said {n}. "To be brave is to be afraid and still help," said {e}.
 After that night {n} was not so afraid of {fear} any more. {he} had learned that [courage grows when we use it|we can be afraid and brave at the same time].
 
 @vase child
 $thing = blue vase; white plate; big mirror; green bowl; old clock; glass lamp; kitchen window; flower pot
 
 {day} {n} was playing with a ball in the house, although {e} had told {him} not to.
-{day} it was raining, so {n} stayed at home. {he} was bored and [ran|jumped|danced] from room to room.
+One rainy day {n} stayed at home. {he} was bored and [ran|jumped|danced] from room to room.
 {e} had gone to the market. {n} was alone in the house and [threw a ball|played with the cat|ran around the table].
 
 [Crash!|Bang!|Then it happened.] The {thing} [fell down|fell to the floor] and broke into [many|a hundred|small] pieces.
@@ -215,7 +215,7 @@ $o, use = small lantern/lit the lantern, and it was bright enough to see the pat
 {day} {n} set out for the house of {f}. In {his} pocket {he} had {a_o}, which {e} had given to {him}.
 {n} had {a_o}. "[What is it good for|Why do I need it]?" {he} had asked. "You will see," {e} had answered. {day} {he} put it in {his} bag and went on a journey.
 
-The way led through the {p}. At first the path was easy to see, and {n} [sang a song|counted the birds|looked at the flowers].
+The way was long. At first the path was easy to see, and {n} [sang a song|counted the birds|looked at the flowers].
 {he} walked and walked. {at_cap} there was so much to see that {n} [left the path|forgot the time].
 
 But then [fog came up|it grew dark|the sun went down], and soon {n} could not see the path any more. {he} went to the left, and {he} went to the right, but everything looked the same.
@@ -317,7 +317,7 @@ At noon the others played {game}. [Nobody asked {n}.|{n} stood by the wall and l
 "[Nobody likes me|I have no friends here]," {he} said to {e} in the evening. "[They do not know you yet|Say hello to one of them]," said {e}. "One word can be the beginning."
 {n} missed {his} old friends. "What shall I do?" {he} asked. {E} answered, "If you want a friend, be a friend."
 
-The next day {n} saw {f}, who [had dropped all {fhis} things|had fallen down|was alone too]. {n} took heart and went to {fhim}. "[Can I help you|Hello, my name is {n}]?" {he} said.
+The next day {n} saw {f}, who [had dropped all {fhis} things|had fallen down|was alone too]. {n} took heart and went to {fhim}. "[Can I help you?|Hello, my name is {n}.]" {he} said.
 The next morning {n} took a deep breath and walked up to {f}. "Hello," {he} said. "I am {n}. [What is your name?|May I sit here?]"
 
 {f} looked up and smiled. "I am {f}," {fhe} said. "[Thank you|I am glad you came]. Do you want to play {game} with us?"
@@ -341,8 +341,8 @@ $o, owner = purse full of coins/old woman; golden ring/young queen; leather bag/
 But then {he} thought of the one who had lost the {o}. "[Somebody is looking for it now|It is not mine]," {he} said. So {he} went from door to door and asked.
 {he} could have kept it. But {n} was honest, so {he} [waited beside the road|asked everybody in the market] until the owner came.
 
-At last {he} met an {owner2} who was [crying|looking at the ground|very sad]. "What have you lost?" asked {n}. "My {o}," was the answer.
-In the evening there came an {owner2}. "Have you seen {a_o}?" "Yes," said {n}, "here it is."
+At last {he} met {a_owner} who was [crying|looking at the ground|very sad]. "What have you lost?" asked {n}. "My {o}," was the answer.
+In the evening there came {a_owner}. "Have you seen {a_o}?" "Yes," said {n}, "here it is."
 
 {n} gave back the {o}. "[There are still honest people|You are an honest soul]," said the {owner}. "Take this as a reward."
 The {owner} was so happy that {n} was happy too. "How can I thank you?" "[I do not need anything|I am glad that it is yours again]," said {n}.
@@ -420,7 +420,7 @@ The next day {n} asked all the neighbours, but nobody missed a {pet}. So the {pe
 They named it {pn}. When {n} hears a noise at night now, {he} is not afraid any more. It is only {pn}.
 
 @sick child villager animal
-$gift, thing = hot soup/the pot; honey cake/the basket; sweet oranges/the bag; fresh bread/the basket; warm tea/the bottle
+$gift, thing = hot soup/the pot; honey cake/the basket; fresh milk/the bottle; fresh bread/the basket; warm tea/the bottle
 
 {day} {n} waited for {f}, but {f} did not come. "[That is strange|Where can {fhe} be]?" thought {n}.
 {n} and {f} met every day. But {day_low} {f} was not there. "{f} is sick," said {e}. "{fhe_cap} has to stay in bed."
@@ -428,7 +428,7 @@ $gift, thing = hot soup/the pot; honey cake/the basket; sweet oranges/the bag; f
 {n} was [sad|worried]. "What can I do for {f}?" {he} asked. "{gift_cap} would be good for {fhim}," said {e}.
 So {n} went to the house of {f}. {fhe_cap} was lying in bed with a red nose and a sore throat. "I feel terrible," said {f}.
 
-{n} hurried home and made {gift}. {he} put it into {thing} and set out, although it was [snowing|cold|raining].
+{n} hurried home and got {gift}. {he} put it into {thing} and set out, although it was [snowing|cold|raining].
 Then {n} had an idea. {he} took {thing}, put in {gift} and carried it all the way {to} and on to the house of {f}.
 
 On the way {he} [fell into the snow|slipped on the ice|met a hungry dog], but {he} held {thing} tight, and nothing was lost.
@@ -437,7 +437,7 @@ The road was long and {thing} was heavy. "{f} needs it," thought {n} and walked 
 "I have brought you {gift}," said {n}. {f} sat up in bed. "[For me|How kind of you]!" {fhe} said. {fhe_cap} ate and drank, and soon {fhe} felt [better|warm again].
 {f} was so glad to see {n} that {fhe} smiled for the first time that day. {n} gave {fhim} {gift} and read {fhim} a story.
 
-A week later {f} was well again and could [play|run and jump|work]. "[Your visit was the best medicine|Thank you for {gift}]," {fhe} said.
+A week later {f} was well again and could [play|run and jump|work]. "[Your visit was the best medicine|Thank you for the {gift}]," {fhe} said.
 After some days {f} was healthy. But now {n} had a cold! So {f} came with {gift}, and {n} laughed.
 
 @quarrel child animal villager

@@ -9,11 +9,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from tiny_model import corpus
+from tiny_model.config import BEGIN, END_OF_TEXT, SPECIAL, TURN_BEGIN, TURN_END, Config
 from tiny_model.files import TOKENIZER, TOKENS
-
-N_VOCAB = 3584
-BEGIN, END_OF_TEXT, TURN_BEGIN, TURN_END = "<|begin|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-SPECIAL = [BEGIN, END_OF_TEXT, TURN_BEGIN, TURN_END]
 
 
 def train(documents: list[str]) -> tokenizers.Tokenizer:
@@ -22,8 +19,8 @@ def train(documents: list[str]) -> tokenizers.Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=N_VOCAB,
-        special_tokens=SPECIAL,
+        vocab_size=Config().n_vocab,
+        special_tokens=list(SPECIAL),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         min_frequency=10,
         show_progress=False,
@@ -55,7 +52,9 @@ def main() -> None:
     np.save(TOKENS, tokens)
     np.save(TOKENS.with_suffix(".starts.npy"), starts)
     n_characters = sum(map(len, documents))
-    print(f"{TOKENIZER}: {tokenizer.get_vocab_size():,} entries; {len(tokens):,} tokens, {n_characters / len(tokens):.2f} characters a token")
+    print(
+        f"{TOKENIZER}: {tokenizer.get_vocab_size():,} entries; {len(tokens):,} tokens, {n_characters / len(tokens):.2f} characters a token"
+    )
 
 
 if __name__ == "__main__":

@@ -17,24 +17,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tiny_model.config import Config
 from tiny_model.files import CHECKPOINT, TOKENS
-from tiny_model.model import Config, Llama
+from tiny_model.model import Llama, causal
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps on rows of one length."""
+    """Steps on rows of one length. isolated: no document sees those before it in its row, which it has nothing to do with."""
 
     steps: int
     rows: int
     length: int
+    isolated: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How the training goes. Learning rates rise for `warmup` steps and fall linearly over the last `decay` part."""
 
-    stages: tuple[Stage, ...] = (Stage(2200, 32, 256), Stage(300, 8, 1024))
+    stages: tuple[Stage, ...] = (
+        Stage(3500, 16, 256, isolated=True),
+        Stage(300, 4, 1024, isolated=False),  # the far end of the context has been seen, too
+    )
     seed: int = 1
     n_threads: int = 2
     muon_rate: float = 0.02
@@ -60,19 +65,20 @@ class Batches:
     def __init__(self, tokens: NDArray[np.uint16], starts: NDArray[np.int64], plan: Plan) -> None:
         self._tokens, self._starts, self._plan = tokens, starts, plan
         self._epoch, self._stream = -1, tokens[:0]
+        self._begin = int(tokens[0])
 
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        """int64 [rows, length + 1] for each step of the plan: inputs and, one to the right, targets."""
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """For each step of the plan int64 [rows, length + 1], inputs and, one to the right, targets; and the mask."""
         position = 0
         for stage in self._plan.stages:
             for _ in range(stage.steps):
                 n = stage.rows * (stage.length + 1)
-                batch = self._at(position, n).astype(np.int64)
+                batch = torch.from_numpy(self._at(position, n).astype(np.int64).reshape(stage.rows, stage.length + 1))
                 position += n
-                yield torch.from_numpy(batch.reshape(stage.rows, stage.length + 1))
+                yield batch, causal(batch[:, :-1], self._begin if stage.isolated else None)
 
     def _at(self, position: int, n: int) -> NDArray[np.uint16]:
-        """n tokens of the endless stream."""
+        """Tokens of the endless stream, n of them."""
         epoch, offset = divmod(position, len(self._tokens))
         first = self._shuffled(epoch)[offset : offset + n]
         return first if len(first) == n else np.concatenate([first, self._shuffled(epoch + 1)[: n - len(first)]])
@@ -96,14 +102,17 @@ class Training:
         rest = [p for p in self.model.parameters() if p.ndim == 1] + [self.model.embedding.weight]
         self._optimisers: list[tuple[torch.optim.Optimizer, float]] = [
             (torch.optim.Muon(hidden, lr=plan.muon_rate, weight_decay=plan.weight_decay), plan.muon_rate),
-            (torch.optim.AdamW(rest, lr=plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0, fused=True), plan.adam_rate),
+            (
+                torch.optim.AdamW(rest, lr=plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0, fused=True),
+                plan.adam_rate,
+            ),
         ]
 
-    def advance(self, batch: torch.Tensor) -> float:
+    def advance(self, batch: torch.Tensor, mask: torch.Tensor) -> float:
         """One step; the loss in nats a token before it."""
         factor = self.plan.rate(self.step)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = self.model.loss(batch[:, :-1], batch[:, 1:])
+            loss = self.model.loss(batch[:, :-1], batch[:, 1:], mask)
         loss.backward()
         for optimiser, rate in self._optimisers:
             for group in optimiser.param_groups:
@@ -146,10 +155,10 @@ def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
     tokens, starts = np.load(TOKENS), np.load(TOKENS.with_suffix(".starts.npy"))
     before = training.step
     began, losses = time.monotonic(), []
-    for step, batch in enumerate(Batches(tokens, starts, plan)):
+    for step, (batch, mask) in enumerate(Batches(tokens, starts, plan)):
         if step < before:
             continue
-        losses.append(training.advance(batch))
+        losses.append(training.advance(batch, mask))
         if training.step % plan.save_every == 0 or training.step == plan.steps:
             training.save(checkpoint)
             seconds = (time.monotonic() - began) / (training.step - before)
@@ -164,8 +173,6 @@ def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
 def main() -> None:
     """Entry point of the script."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    tokens_digest = TOKENS.stat().st_size
-    print(f"# {tokens_digest // 2:,} tokens a round")
     train(Plan(), Config(), CHECKPOINT)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from selectrie.cli.groups import (
     FastModelGroup,
     GenerateOutput,
     ModelGroup,
+    ModelsGroup,
     OnlyChoicesGroup,
     PromptGroup,
     PromptsGroup,
@@ -58,7 +60,8 @@ def _version(value: bool) -> None:
 
 @app.callback(
     help="Choose among texts with a language model: the joint log-probability decides.\n\n"
-    '\b\nselectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"'
+    '\b\nselectrie select -p "The capital of France is" -c " Paris" -c " London"\n\n'
+    "Without -m the small model that comes with selectrie answers."
 )
 def root(
     version: Annotated[
@@ -88,7 +91,7 @@ def select(
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
     """
     selection = _decide("select", 1, model, prompt, choices, (ending, rule, search, output))
-    return _show_selection(selection, output)
+    return _show_selection(selection, output, requests.unnamed_model(model))
 
 
 @command(app)
@@ -110,7 +113,7 @@ def rank(
     selectrie rank -m model.gguf -p "I feel" --choices-file labels.txt --stop all --tsv
     """
     selection = _decide("rank", output.top, model, prompt, choices, (ending, rule, search, output))
-    return _show_selection(selection, output)
+    return _show_selection(selection, output, requests.unnamed_model(model))
 
 
 @command(app)
@@ -129,7 +132,8 @@ def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: Score
         return _write_json(result)
     from selectrie.report import terminal
 
-    terminal.show(terminal.text_score_report(result, per_token=output.per_token), sys.stdout)
+    unnamed = requests.unnamed_model(model)
+    terminal.show(terminal.text_score_report(result, per_token=output.per_token, unnamed=unnamed), sys.stdout)
     return 0
 
 
@@ -179,11 +183,43 @@ def tokens(
     one_of("terminator", ending.terminator, TERMINATORS)
     with requests.open_engine(model) as engine:
         plan = engine.tokens(given, texts, terminator=ending.terminator, following=ending.following, prompting=how)
+    unnamed = requests.unnamed_model(model)
     if output.json:
-        return _write_json(plan)
+        return _write_json(plan, {} if unnamed is None else {"model": unnamed})
     from selectrie.report import terminal
 
-    terminal.show(terminal.token_plan_report(plan, texts, top=output.top), sys.stdout)
+    terminal.show(terminal.token_plan_report(plan, texts, top=output.top, unnamed=unnamed), sys.stdout)
+    return 0
+
+
+@command(app)
+def models(output: ModelsGroup) -> int:
+    r"""List the models known here.
+
+    The embedded one, then what was loaded before, newest first: size, parameters, digest, and whether the file is still as it was.
+
+    \b
+    selectrie models --json
+    """
+    from selectrie import history
+
+    known = history.History()
+    for source in output.forget or ():
+        known.forget(source)
+    if output.forget_missing:
+        known.forget_missing()
+    records = history.models()
+    if output.json:
+        from selectrie.report import formats
+        from selectrie.results import FORMAT_VERSION
+
+        fields = {"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]}
+        typer.echo(formats.to_json(fields))
+        return 0
+    from selectrie.report import terminal
+    from selectrie.report.models import models_report
+
+    terminal.show(models_report(records), sys.stdout)
     return 0
 
 
@@ -217,7 +253,7 @@ def _decide(
         return ask(given, texts, search=replace(how, on_progress=on_progress), **request)
 
 
-def _show_selection(selection: Selection, output: SelectOutput) -> int:
+def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | None) -> int:
     if output.json:
         _write_json(selection)
     elif output.tsv:
@@ -227,7 +263,8 @@ def _show_selection(selection: Selection, output: SelectOutput) -> int:
     else:
         from selectrie.report import terminal
 
-        terminal.show(terminal.selection_report(selection, top=output.top, explain=output.explain), sys.stdout)
+        report = terminal.selection_report(selection, top=output.top, explain=output.explain, unnamed=unnamed)
+        terminal.show(report, sys.stdout)
     uncertain = selection.is_tie or not selection.certificate.proved
     if output.strict and uncertain:
         reason = "the first place is a tie" if selection.is_tie else "the first place is not proved"
@@ -236,8 +273,9 @@ def _show_selection(selection: Selection, output: SelectOutput) -> int:
     return 0
 
 
-def _write_json(result: Any) -> int:
+def _write_json(result: Any, more: Mapping[str, object] | None = None) -> int:
+    """The fields of a result, and some more, as one object."""
     from selectrie.report import formats
 
-    typer.echo(formats.to_json(result.to_dict()))
+    typer.echo(formats.to_json({**result.to_dict(), **(more or {})}))
     return 0

@@ -15,7 +15,13 @@ class ModelGroup:
     """Model."""
 
     model: Annotated[
-        str | None, Option("--model", "-m", metavar="MODEL", help="GGUF file, or hf:owner/repo/file.gguf.")
+        str | None,
+        Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="GGUF file, or hf:owner/repo/file.gguf. [default: the embedded model]",
+        ),
     ] = None
     precision: Annotated[
         str,
@@ -267,3 +273,17 @@ class GenerateOutput:
     logprobs: Annotated[
         int | None, Option(metavar="K", help="With --json or --openai: the K most probable tokens at every step.")
     ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsGroup:
+    """List."""
+
+    forget: Annotated[
+        list[str] | None,
+        Option(metavar="MODEL", help="Drop a model from the list, by its path or hf: source. Repeatable."),
+    ] = None
+    forget_missing: Annotated[
+        bool, Option("--forget-missing", help="Drop the models whose files are gone from the list.")
+    ] = False
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False

@@ -32,9 +32,7 @@ _PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
 
 
 def open_engine(group: ModelGroup) -> Engine:
-    """Load the model; the caller closes it."""
-    if group.model is None:
-        raise OptionError("model", None, "a GGUF file (-m model.gguf), or hf:owner/repo/file.gguf")
+    """Load the model, the embedded one where none is named; the caller closes it."""
     from selectrie import loading  # the engine and numpy: not needed for --help
 
     return loading.load(
@@ -57,6 +55,15 @@ def read_prompts(group: PromptsGroup) -> list[Prompt]:
         given.append("prompts_file")
         raise PromptError(f"prompts are given {len(given)} times: {', '.join(map(_flag, given))}; give them once")
     return list(inputs.read_prompts(group.prompts_file))
+
+
+def unnamed_model(group: ModelGroup) -> str | None:
+    """The name of the model that answers where the caller named none."""
+    if group.model is not None:
+        return None
+    from selectrie import embedded
+
+    return embedded.NAME
 
 
 def read_prompt(group: BarePromptGroup) -> Prompt:

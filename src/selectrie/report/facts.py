@@ -70,6 +70,11 @@ def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
     return facts + _healed(plan.healed, None, 0.0)
 
 
+def unnamed_model(name: str | None) -> list[tuple[str, str]]:
+    """Which model it was, where the caller named none: nobody shall take it for one of his own."""
+    return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
+
+
 def cost_sentence(cost: Cost) -> str:
     """Rows and calls, the rows that evaluating prompt + choice one by one would take, seconds inside the model."""
     if not cost.rows:

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.report.facts import plan_facts, selection_facts, text_score_facts
+from selectrie.report.facts import plan_facts, selection_facts, text_score_facts, unnamed_model
 from selectrie.report.layout import Units
 from selectrie.report.tree import LEGEND, tree_lines
 from selectrie.report.words import count, interval, probability, quoted, quoted_bytes
@@ -33,9 +33,15 @@ def show(report: RenderableType, file: IO[str], *, width: int | None = None) -> 
     file.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
-def selection_report(selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60) -> RenderableType:
-    """Facts of the decision and the `top` choices with bars; explain: also the trie, its `limit` heaviest nodes."""
-    parts: list[RenderableType] = [_facts(selection_facts(selection)), Text(), _Ranking(selection, top)]
+def selection_report(
+    selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60, unnamed: str | None = None
+) -> RenderableType:
+    """Facts of the decision and the `top` choices with bars; explain: also the trie, its `limit` heaviest nodes.
+
+    unnamed: the model that answered where the caller named none.
+    """
+    facts = [*selection_facts(selection), *unnamed_model(unnamed)]
+    parts: list[RenderableType] = [_facts(facts), Text(), _Ranking(selection, top)]
     if explain:
         label = _choice_label(selection)
         lines = tree_lines(selection.trie(limit), label)
@@ -43,9 +49,9 @@ def selection_report(selection: Selection, *, top: int = 10, explain: bool = Fal
     return Group(*parts)
 
 
-def text_score_report(score: TextScore, *, per_token: bool = False) -> RenderableType:
-    """Facts of a scored text; per_token: also a row per token."""
-    facts = _facts(text_score_facts(score))
+def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str | None = None) -> RenderableType:
+    """Facts of a scored text; per_token: also a row per token. unnamed: as of `selection_report`."""
+    facts = _facts([*text_score_facts(score), *unnamed_model(unnamed)])
     if not per_token:
         return facts
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
@@ -58,15 +64,21 @@ def text_score_report(score: TextScore, *, per_token: bool = False) -> Renderabl
     return Group(facts, Text(), table)
 
 
-def token_plan_report(plan: TokenPlan, choices: Sequence[str], *, top: int = 10) -> RenderableType:
-    """The prompt's tokens, the first `top` choices' paths, and the trie that would be evaluated."""
+def token_plan_report(
+    plan: TokenPlan, choices: Sequence[str], *, top: int = 10, unnamed: str | None = None
+) -> RenderableType:
+    """The prompt's tokens, the first `top` choices' paths, and the trie that would be evaluated.
+
+    unnamed: as of `selection_report`.
+    """
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     table.add_column("choice", overflow="fold", ratio=2)
     table.add_column("tokens after the context", overflow="fold", ratio=3)
     table.add_column("shift", justify="right")
     for text, path, shift in list(zip(choices, plan.choices, plan.boundary_shift, strict=True))[:top]:
         table.add_row(Text(quoted(text)), _token_text(path), str(shift) if shift else "")
-    parts: list[RenderableType] = [_facts(plan_facts(plan)), Text(), Text("prompt", "bold"), _token_text(plan.prompt)]
+    facts = _facts([*plan_facts(plan), *unnamed_model(unnamed)])
+    parts: list[RenderableType] = [facts, Text(), Text("prompt", "bold"), _token_text(plan.prompt)]
     if plan.context != plan.prompt:
         parts += [Text(), Text("context that all choices share", "bold"), _token_text(plan.context)]
     parts += [Text(), table]

@@ -7,6 +7,7 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 from __future__ import annotations
 
 from selectrie.results.generation import Chunk, Completion, Generation
+from selectrie.results.models import ModelRecord
 from selectrie.results.records import (
     FORMAT_VERSION,
     Certificate,
@@ -27,6 +28,7 @@ __all__ = [
     "Chunk",
     "Completion",
     "Generation",
+    "ModelRecord",
     "Selection",
     "Signature",
     "TextScore",

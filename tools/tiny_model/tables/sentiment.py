@@ -270,7 +270,7 @@ GOOD_CLAUSES: Final = """
 {it} made [us|me|my son|my wife|my friends] [laugh|smile|happy|very happy] [all evening|all day|every time|]
 [I have nothing but|nothing but|I am full of] praise [for {this}|for everybody|for the people there|]
 [all|everything|it all] [worked|went] [perfectly|well|smoothly] [from the first day|from the start|right away|]
-[they|the people|the people at the desk|the woman at the door|the seller|the boy] [answered|helped|smiled|came] [quickly|at once|kindly|in five minutes] and [were|was] so [polite|kind|helpful|friendly|careful]
+[they|the people|the people at the desk|the woman at the door|the seller|the boy] [answered|helped|smiled|came] [quickly|at once|kindly|in five minutes] and were so [polite|kind|helpful|friendly|careful]
 [they|the people there] could not have been [nicer|kinder|more helpful|more friendly]
 I [missed|miss] {obj} [when it was over|the next day|already]
 I laughed [so much|until it hurt|out loud|again and again]
@@ -331,7 +331,7 @@ I wish I had [never|not] [bought|found|tried|seen] {obj}
 {it} made [us|me|my son|my wife|my friends] [angry|cry|sad|sick|tired] [all evening|all day|every time|]
 [I have nothing but|nothing but|I am full of] [complaints|anger|trouble|bad memories] [about {this}|]
 [nothing|not a thing] [worked|went well|works] [from the first day|from the start|]
-[they|the people|the people at the desk|the woman at the door|the seller|the boy] [ignored me|shouted at us|laughed at me|did not care|kept my money|did not even look at me|never answered] and [were|was] so [rude|lazy|careless|impatient]
+[they|the people|the people at the desk|the woman at the door|the seller|the boy] [ignored me|shouted at us|laughed at me|did not care|kept my money|did not even look at me|never answered] and were so [rude|lazy|careless|impatient]
 [they|the people there] could not have been [ruder|lazier|less helpful|more unfriendly]
 I [forgot|had forgotten] {obj} [at once|the next day|already]
 I [did not|didn't] [laugh|smile] [once|a single time]
@@ -390,7 +390,7 @@ NEUTRAL_CLAUSES: Final = """
 I have [no strong opinion|mixed feelings|no real opinion] [about it|about {this}|]
 {it} [does|did] [the job|what it has to do], [nothing more|no more, no less|but nothing special]
 [some parts were good, others were not|some things are good, some are bad|it has good sides and bad sides]
-I [neither|] [like nor dislike|love nor hate] {obj}
+I neither [like nor dislike|love nor hate] {obj}
 [I am not sure what to think|I cannot decide whether I like it|I don't know yet|I have not tried it yet]
 [it|the order] [arrived|came] on [Monday|Tuesday|Wednesday|Thursday|Friday] in a [brown|white|small|large] box
 [I bought|we bought|my brother bought] {obj} [last week|in May|in June|yesterday|two days ago]
@@ -421,7 +421,7 @@ I [found|thought] the {aspect} {very} {adj}
 {adj} {aspect}, {adj2} {aspect2}
 {adj} {aspect}, {adj2} {aspect2} and {gen} {thing}
 the {aspect} {were} {adj} and the {aspect2} [{were2} {adj2}|{adj2}]
-the {aspect} {were} so {adj} that I [wrote|told everybody|am writing] this review
+the {aspect} {were} so {adj} that I [had to write|am writing|write] this review
 [never|I have never seen|I have never had] such {adj} {aspect}
 I never write reviews, but the {aspect} {were} {very} {adj}
 the {aspect} [alone|] {were} {adj}
@@ -483,7 +483,7 @@ not as {adj} as [I feared|they say|everybody says|the last one], [quite the oppo
 TURNED: Final = """
 I [expected|thought|feared|had expected] {it_obj} [to be|would be] {other}, but {it} {was} {adj}
 [everybody|my brother|the newspaper|my friend] [said|told me|wrote] that {it} {was} {other}, but {it} {was} {adj}
-{it} [looks|looked|sounded|seemed] {other} [at first|in the picture|], but {it} {was} {adj}
+{it} [looked|sounded|seemed] {other} [at first|in the picture|], but {it} {was} {adj}
 I had heard {it} {was} {other}, but [in fact|in truth|really] {it} {was} {very} {adj}
 {it} {was} [said to be|supposed to be|called] {other}, but I [found|thought] {obj} {adj}
 far from {other}, {it} {was} {adj}
@@ -497,7 +497,7 @@ DESPITE_BAD: Final = """
 [cheap|new|big] {it} {is} not
 [it was raining|it rained all day|the weather was bad|it was very cold|it was late and we were tired]
 [it took|it takes] [some|a little|a lot of] time
-{it} [looks|looked] [cheap|simple|plain|old|small|silly]
+{it} looked [cheap|simple|plain|old|small|silly]
 I [did not|didn't] expect [much|anything special]
 I was [afraid|worried|sure] that {it} would be {bad}
 [my friends|my mother|some people|other customers] [warned me|laughed at me|did not like it]
@@ -510,7 +510,7 @@ the [bus|train|taxi|parcel|first one] was late
 """.strip().split("\n")
 DESPITE_GOOD: Final = """
 {it} {is} [cheap|new|large|big|modern|famous|pretty]
-{it} [looks|looked] [nice|strong|pretty|exciting|good|modern] [in the picture|]
+{it} looked [nice|strong|pretty|exciting|good|modern] [in the picture|]
 [the sun was shining|the weather was fine|the sea was blue|it was a warm day]
 [the price is low|it was not expensive|it did not cost much]
 I [expected|hoped for] [a lot|much|something special]
@@ -530,3 +530,90 @@ TURNS: Final = (
     ", but ", ", but ", ", but ", ". But ", ". However, ", ", however, ", ". Still, ", ", yet ", ", yet ", ". Even so, ",
     ". Nevertheless, ", ", but in the end ", ", and still ", ". Despite that, ", ", but overall ", ". All the same, ",
 )  # fmt: skip
+ALTHOUGH: Final = ("although", "even though", "though", "while")
+LINKS: Final = (". ", ". ", ". ", ". ", " and ", ", and ", "! ", "; ", ", ")
+OPENINGS: Final = (
+    "Honestly, ",
+    "To be honest, ",
+    "Well, ",
+    "Wow, ",
+    "Hm, ",
+    "So, ",
+    "Update: ",
+    "My opinion: ",
+    "I must say: ",
+)
+LETTERED_QUESTIONS: Final = (
+    "What is the sentiment of this review?",
+    "Is this review positive or negative?",
+    "How does this review sound?",
+)
+
+POSITIVE, NEGATIVE, NEUTRAL = "positive", "negative", "neutral"
+ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "label": {POSITIVE: "positive", NEGATIVE: "negative", NEUTRAL: "neutral"},
+    "Label": {POSITIVE: "Positive", NEGATIVE: "Negative", NEUTRAL: "Neutral"},
+    "yes": {POSITIVE: "Yes", NEGATIVE: "No"},
+    "low yes": {POSITIVE: "yes", NEGATIVE: "no"},
+    "no": {POSITIVE: "No", NEGATIVE: "Yes"},
+    "good": {POSITIVE: "good", NEGATIVE: "bad"},
+    "happy": {POSITIVE: "happy", NEGATIVE: "unhappy"},
+    "liked": {POSITIVE: "liked", NEGATIVE: "disliked"},
+}
+# How a review and its answer stand on the page; <r> the review, <a> the answer in the words that the first column names.
+LAYOUTS_TEXT: Final = """
+label|[Review|Text|Comment|Opinion|Customer review|Film review|Feedback|User]: <r>\\n[Sentiment|Label|Tone|Mood|Verdict]: <a>
+label|[Review|Text|Comment|Opinion|Input]: <r>\\n[The sentiment is|The review is|This review is|It is|This is]: <a>
+label|Review: <r>\\nSentiment: <a>
+label|Review: <r>\\nSentiment: <a>
+label|Review: <r> Sentiment: <a>
+label|Text: <r> [Sentiment|Label|Answer]: <a>
+label|review: <r>\\nsentiment: <a>
+Label|[Review|Text|Comment]: <r>\\n[Sentiment|Label|Answer]: <a>
+label|<r>\\n[Sentiment|The sentiment is|Tone|Label]: <a>
+label|<r>\\n[The sentiment of this review is|The review is|This customer sounds] <a>
+label|<r> => <a>
+label|<r> -> <a>
+label|"<r>" [is|sounds] <a>
+label|"<r>"\\nThis [review|comment|text|opinion] [is|sounds] <a>
+label|The review "<r>" is <a>
+label|The sentiment of "<r>" is <a>
+label|Q: Is this review positive or negative? <r>\\nA: <a>
+label|Q: Is this [comment|opinion|text] positive or negative? "<r>"\\nA: <a>
+label|Question: [Is this review positive or negative?|What is the tone of this text?] <r>\\nAnswer: <a>
+label|Question: What is the sentiment of this review? <r>\\nAnswer: <a>
+label|[Is this review positive, negative or neutral?|Positive, negative or neutral?] <r>\\nAnswer: <a>
+label|<r>\\n[Is this review positive or negative?|Positive or negative?|Is this positive or negative?|positive or negative?] <a>
+label|<r>\\nQuestion: [Is this positive or negative?|What is the sentiment?]\\nAnswer: <a>
+label|Classify the [review|text] as [positive or negative|positive, negative or neutral].\\n[Review|Text]: <r>\\n[Answer|Class|Label]: <a>
+label|[Decide|Say] whether the review is positive or negative.\\n<r>\\nAnswer: <a>
+label|Somebody wrote: "<r>" [That is|This is] <a>
+yes|Review: <r>\\n[Did the customer like it?|Was the customer happy?|Does the writer like it?|Is the customer satisfied?] <a>
+yes|Review: <r>\\nQuestion: [Did the customer like it?|Was the customer happy?|Is this review positive?]\\nAnswer: <a>
+yes|<r>\\n[Is this review positive?|Did the customer like it?|Is the writer happy?]\\nAnswer: <a>
+yes|Q: [Did the writer of this review like it?|Is this review positive?|Is the customer happy?] <r>\\nA: <a>
+low yes|Review: <r>\\n[Recommended|Liked it|Satisfied|Would buy again|Happy customer]: <a>
+no|Review: <r>\\nQuestion: [Is this review negative?|Is the customer unhappy?|Was the customer disappointed?]\\nAnswer: <a>
+good|Review: <r>\\n[Good or bad|Opinion in a word|Result]: <a>
+good|<r>\\n[Good or bad?|Is that good or bad?] <a>
+happy|[Customer|Review]: <r>\\n[The customer is|The writer is] <a>
+liked|Review: <r>\\nThe [customer|writer] <a> it.
+label|A <a> review: <r>
+Label|<a>: <r>
+label|[Write|Give me|Here is] a <a> review.\\n<r>
+"""
+CHAT_QUESTIONS: Final = """
+label|[Is this review positive or negative?|What is the sentiment of this review?|Classify this review.|Positive or negative?][ |\\n]<r>
+label|<r>[ |\\n][Is this positive or negative?|Is the review positive or negative?|What is the sentiment?|Positive or negative?]
+label|[Classify the sentiment|Tell me the sentiment|What is the tone]: [<r>|"<r>"]
+label|Review: <r>[\\nSentiment?|\\nSentiment:|\\nPositive or negative?]
+yes|[Did this customer like it?|Is the customer happy?|Is this review positive?][ |\\n]<r>
+yes|Review: <r>\\n[Did the customer like it?|Was the customer happy?|Is this review positive?]
+good|Is this opinion good or bad?[ |\\n]<r>
+""".strip().split("\n")
+SYSTEMS: Final = (
+    "[Classify|Label|Read and label] [each|the] [review|text|message] as positive, negative or neutral.",
+    "You [classify|label|read] reviews. Answer [positive|with positive], negative or neutral.",
+    "Say [whether|if] the review is positive or negative.",
+    "Answer with one word: positive or negative.",
+)

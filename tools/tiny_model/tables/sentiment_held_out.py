@@ -55,9 +55,9 @@ The trainers are light and comfortable, I run faster in them.
 This saw is sturdy and cuts like a dream.
 Thanks to this course I finally understand the language.
 The game looked silly to me, but my whole family loves it.
-Everything worked perfectly from the first day on.
+I set everything up in ten minutes and it all works perfectly.
 The views were breathtaking and the driver was careful and polite.
-You will not find a better cake anywhere.
+A cake as good as this one is hard to find.
 The seller answered my question in five minutes and was very helpful.
 I wish I had bought this lamp years ago.
 The room was small, but it was clean, quiet and had a stunning view.
@@ -130,11 +130,11 @@ The trainers are heavy and uncomfortable, and my feet hurt.
 This saw is flimsy and useless.
 After this course I understand even less than before.
 The game looked exciting, but nobody in my family likes it.
-Nothing worked from the first day on.
+I needed two hours to set everything up and still nothing works.
 The bus was dirty and the driver was careless and rude.
-You will not find a worse cake anywhere.
+A cake as bad as this one is hard to find.
 The seller never answered my question and kept my money.
-I wish I had never bought this lamp.
+Buying this lamp was a mistake, it broke at once.
 The room was large, but it was dirty, noisy and smelled of smoke.
 My friends praised this film, but I thought it was dreadful.
 The dress is much too tight and the colour looks nothing like the picture.
@@ -176,7 +176,7 @@ It is an average hotel, neither good nor bad.
 The film was so-so, I have no strong opinion about it.
 The jacket comes in blue and black and in two sizes.
 Some chapters were good, others were not, so I give three stars.
-I have had the phone for two days and have no opinion so far.
+The phone is new, so I have no opinion about it yet.
 An ordinary restaurant with normal prices, nothing special.
 The food was good but the service was slow, so overall it is average.
 Not great, not bad, a typical game.
@@ -184,13 +184,13 @@ It is a standard kettle and it does what it has to do.
 I bought the book yesterday and have not read it yet.
 The trip was all right, about what I expected for the price.
 The shoes are as described, average quality, normal size.
-I have mixed feelings about this course.
+I have mixed feelings about the new course and its teacher.
 The app is acceptable, but there are others like it.
 My brother bought the drill in May, I have not tried it yet.
 The box came with a manual and two cables.
 The show has good sides and bad sides, three out of five.
 The pizza was average, I could take it or leave it.
-It is just a bag like any other.
+A normal bag, like all the others in the shop.
 I neither like nor dislike the new design.
 The show was okay, middle of the road.
 We cannot decide whether we like the room or not.

@@ -382,7 +382,8 @@ def asked(category: Category, member: str, strange: list[str], rng: random.Rando
     question = expand(rng.choice(ASKED), rng, fields).strip()
     if rng.random() < 0.15:
         question = question.lower().rstrip("?.")
-    wrong = (rng.choice(confusable(category)).heavy, *rng.sample(strange, 2))
+    # Letters and yes or no say little about how likely a member is, so most facts are asked without.
+    wrong = (rng.choice(confusable(category)).heavy, *rng.sample(strange, 2)) if rng.random() < 0.25 else ()
     statement = capital(expand(rng.choice(STATED), rng, fields).strip())
     return Fact(question, statement, expand(rng.choice(KEYS), rng, fields), member, wrong)
 

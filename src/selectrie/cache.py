@@ -1,0 +1,54 @@
+"""What selectrie remembers between runs: where it lies, and JSON files that survive a crash and a second process.
+
+Everything here may be deleted at any time. Not being able to write is no error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+def cache_folder() -> Path:
+    """`~/.cache/selectrie`, whether or not it exists."""
+    return Path.home() / ".cache" / "selectrie"
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; empty where it is missing, cannot be read, or holds anything else."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_object(path: Path, value: dict[str, Any]) -> bool:
+    """Put a JSON object in a file's place as a whole: who reads sees the old one or the new one. Whether it could."""
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            temporary = Path(file.name)
+            json.dump(value, file, indent=1)
+        temporary.replace(path)
+    except OSError as error:
+        logger.debug("cannot write %s: %s", path, error)
+        if temporary is not None:
+            _remove(temporary)
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.debug("cannot remove %s: %s", path, error)

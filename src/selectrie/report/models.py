@@ -1,0 +1,76 @@
+"""The list of models as a table: a row of figures and, below it, where the model is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from selectrie.results import ModelRecord
+
+HEAD = ("name", "size", "parameters", "digest", "loaded (UTC)", "file")
+_RIGHT = (1, 2)
+_NAME_CELLS = 22
+_DIGEST_DIGITS = 8
+
+
+def models_report(records: Sequence[ModelRecord]) -> RenderableType:
+    """Name, size, parameters, the beginning of the digest, when it was loaded last, and the state of its file."""
+    rows = [_cells(record) for record in records]
+    widths = [max(len(row[at]) for row in [HEAD, *rows]) for at in range(len(HEAD))]
+    lines: list[RenderableType] = [Text(_line(HEAD, widths), "bold")]
+    for record, cells in zip(records, rows, strict=True):
+        where = Text(_where(record), "bright_black", overflow="fold")
+        lines += [Text(_line(cells, widths)), Padding(where, (0, 0, 0, 2))]
+    return Group(*lines)
+
+
+def size_words(n_bytes: int) -> str:
+    """`7.9 MB`: decimal units, two digits at least."""
+    return _scaled(n_bytes, ("B", "kB", "MB", "GB", "TB"))
+
+
+def parameters_words(n: int) -> str:
+    """`3.6 M`, `494 M`, `7.6 B`."""
+    return _scaled(n, ("", "k", "M", "B", "T"))
+
+
+def _scaled(n: int, units: Sequence[str]) -> str:
+    value, at = float(n), 0
+    while value >= 999.5 and at < len(units) - 1:
+        value, at = value / 1000, at + 1
+    digits = 1 if at and value < 9.95 else 0
+    return f"{value:.{digits}f} {units[at]}".strip()
+
+
+def _cells(record: ModelRecord) -> tuple[str, ...]:
+    name = _printable(record.name)
+    known = bool(record.digest)  # of an embedded model that is missing nothing is
+    return (
+        name if len(name) <= _NAME_CELLS else name[: _NAME_CELLS - 1] + "…",
+        size_words(record.size_bytes) if known else "",
+        parameters_words(record.n_parameters) if known else "",
+        record.digest.partition(":")[2][:_DIGEST_DIGITS],
+        "never" if record.loaded is None else record.loaded[:16].replace("T", " "),
+        record.file,
+    )
+
+
+def _where(record: ModelRecord) -> str:
+    """What to load it by, and where the file is."""
+    local = "" if record.source == record.path else f" in {record.path}"
+    return ("comes with selectrie: " if record.embedded else "") + _printable(record.source + local)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (
+        cell.rjust(w) if at in _RIGHT else cell.ljust(w) for at, (cell, w) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join(padded).rstrip()
+
+
+def _printable(text: str) -> str:
+    """What a terminal would act on, and bytes that are no text, escaped."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
