@@ -126,7 +126,10 @@ class Generation(Sequence[Completion]):
 
     def of(self, prompt_index: int) -> tuple[Completion, ...]:
         """The sequences of one prompt; `IndexError` where there is no such prompt."""
-        place = range(len(self.prompt_tokens))[operator.index(prompt_index)]
+        n_prompts = len(self.prompt_tokens)
+        if not -n_prompts <= operator.index(prompt_index) < n_prompts:
+            raise IndexError(f"there is no prompt {prompt_index} among {n_prompts}")
+        place = operator.index(prompt_index) % n_prompts
         return self.completions[place * self.n : (place + 1) * self.n]
 
     def to_dict(self) -> dict[str, object]:
@@ -155,12 +158,13 @@ class Generation(Sequence[Completion]):
         every token drawn. Log-probabilities are given as the API has them, `top_logprobs` where alternatives were asked for;
         offsets count characters of the choice's own text.
         """
-        make = chat_completion if chat else text_completion
+        made = chat_completion(self.completions) if chat else text_completion(self.completions)
         return {
-            **make(self.completions),
             "id": ("chatcmpl-" if chat else "cmpl-") + self.id,
+            "object": made["object"],
             "created": self.created,
             "model": self.identity.name if model is None else model,
+            "choices": made["choices"],
             "usage": {
                 "prompt_tokens": sum(self.prompt_tokens),
                 "completion_tokens": self.n_drawn,

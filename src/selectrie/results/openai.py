@@ -68,16 +68,25 @@ def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
 
 
 def _logprobs(one: Drawn) -> dict[str, object]:
-    """Parallel lists over the tokens. Of alternatives with one spelling, the most probable is listed."""
-    top = [
-        {token.label: number(token.logp) for token in reversed(place)} for place in one.alternatives
-    ]  # the last of equal keys stays: the most probable
+    """Parallel lists over the tokens."""
+    top = [_top(token, place) for token, place in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
         "token_logprobs": [number(token.logp) for token in one.tokens],
-        "top_logprobs": [dict(reversed(place.items())) for place in top] or None,
+        "top_logprobs": top or None,
         "text_offset": _offsets(one.tokens, len(one.text)),
     }
+
+
+def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
+    """Log-probability by spelling, the most probable first, and of the token drawn, which the API always lists.
+
+    Of alternatives with one spelling the most probable is listed.
+    """
+    top: dict[str, float | None] = {}
+    for token in (*alternatives, drawn):
+        top.setdefault(token.label, number(token.logp))
+    return top
 
 
 def _offsets(tokens: Sequence[TokenScore], n_chars: int) -> list[int]:
