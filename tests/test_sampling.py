@@ -269,6 +269,26 @@ def test_short_cuts_of_wide_vocabularies_change_nothing(sampling, sharpness):
     assert len(ids) == len(expected)
 
 
+@pytest.mark.parametrize(
+    "penalty",
+    [
+        {"repeat_penalty": 5e-324},
+        {"repeat_penalty": 1e308},
+        {"frequency_penalty": 1e308},
+        {"frequency_penalty": -1e308},
+        {"presence_penalty": -1e308},
+    ],
+    ids=str,
+)
+def test_extreme_penalties_draw(penalty):
+    """They overflow neither to a warning nor to NaN, and what is impossible stays so."""
+    logits = np.array([2.0, -1.0, -np.inf, 0.0], dtype=np.float32)
+    sampling = Sampling(temperature=1, top_k=0, top_p=1, min_p=0, **penalty)
+    ids, p = candidates(logits, sampling, counts={0: 3, 1: 2, 2: 4})
+    assert p.sum() == pytest.approx(1)
+    assert 2 not in ids
+
+
 def test_a_large_bias_neither_overflows_nor_wins_over_minus_infinity():
     """Biases beyond float32 are cut to it."""
     row = as_row([0.0, 0.0, -math.inf])

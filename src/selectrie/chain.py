@@ -69,8 +69,10 @@ def penalise(logits: FloatArray, counts: NDArray[np.int64], sampling: Sampling) 
     llama.cpp `llama_sampler_penalties_apply`: division by the repetition penalty (Keskar et al., CTRL, arXiv:1909.05858)
     for positive logits, multiplication for others; then count * frequency + presence is taken off. Count 0: unchanged.
     """
-    scaled = np.where(logits <= 0, logits * sampling.repeat_penalty, logits / sampling.repeat_penalty)
-    taken = counts * sampling.frequency_penalty + sampling.presence_penalty
+    with np.errstate(over="ignore"):
+        scaled = np.where(logits <= 0, logits * sampling.repeat_penalty, logits / sampling.repeat_penalty)
+        taken = counts * sampling.frequency_penalty + sampling.presence_penalty
+    taken = np.clip(taken, -_LARGEST, _LARGEST)  # -inf - -inf is no number
     return np.where(counts > 0, _float32(_float32(scaled) - taken), logits)
 
 
