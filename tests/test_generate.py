@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -302,6 +303,9 @@ def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
         ("a", {"seed": -1}, OptionError),
         ("a", {"seed": 1 << 128}, OptionError),
         ("a", {"seed": "1"}, OptionError),
+        ("a", {"seed": True}, OptionError),
+        (np.array(5), {}, PromptError),
+        ("a", {"options": Generating(choices=["catu at", "a"]), "stopping": Stopping(max_tokens=1)}, OptionError),
         ("a", {"sampling": {"temperature": 1}}, OptionError),
         ("a", {"sampling": Sampling(logit_bias={99: 1.0})}, TokenRangeError),
         ("a", {"stopping": Stopping(stop_tokens=[99])}, TokenRangeError),
@@ -451,6 +455,52 @@ def test_the_openai_chat_object_is_what_the_api_gives():
             "finish_reason": "length",
         }
     ]
+
+
+def test_the_token_drawn_is_among_its_alternatives_in_a_completion_object():
+    """As the API has it, a place holds one more where the token drawn is not among the most probable."""
+    with engine_on(table_model()) as engine:
+        a = engine.vocabulary.pieces.index(b"a")
+        result = engine.generate(
+            [0],
+            sampling=Sampling(temperature=0, logit_bias={a: -math.inf}),
+            stopping=Stopping(max_tokens=1),
+            options=Generating(n_alternatives=1),
+        )
+    logprobs = result.to_openai()["choices"][0]["logprobs"]
+    (token,), (logp,), (top,) = logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"]
+    assert token != "a"  # noqa: S105 - a word of the vocabulary
+    assert list(top) == ["a", token]
+    assert top[token] == logp < top["a"]
+
+
+def test_the_openai_object_begins_with_its_name():
+    """The fields of both objects stand in the order in which the API gives them."""
+    with engine_on(table_model()) as engine:
+        result = engine.generate([0], stopping=Stopping(max_tokens=1))
+    for chat in (False, True):
+        assert list(result.to_openai(chat=chat)) == ["id", "object", "created", "model", "choices", "usage"]
+
+
+def test_a_seed_of_numpy_is_a_seed():
+    """It stands in the record as a plain number, which JSON knows."""
+    how = {"stopping": Stopping(max_tokens=4)}
+    with engine_on(HashModel(1)) as engine:
+        result = engine.generate("a", seed=np.int64(3), **how)
+        assert result == engine.generate("a", seed=3, **how)
+    assert json.loads(json.dumps(result.to_dict()))["completions"][0]["seed"] == 3
+
+
+@pytest.mark.parametrize("truncate", ["error", "left"])
+def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
+    """A shorter prompt is proposed only where it would help."""
+    with engine_on(HashModel(1, limits=SMALL)) as engine:
+        with pytest.raises(PromptTooLongError) as caught:
+            engine.generate("a", stopping=Stopping(max_tokens=SMALL.nodes + 1), prompting=Prompting(truncate=truncate))
+        assert caught.value.remedy.startswith("lower max_tokens")
+        with pytest.raises(PromptTooLongError) as caught:
+            engine.generate("a" * SMALL.nodes, stopping=Stopping(max_tokens=2))
+    assert caught.value.remedy.startswith("shorten the prompt")
 
 
 @given(seed=seeds)

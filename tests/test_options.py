@@ -47,7 +47,7 @@ REFUSED = {
     (Sampling, "logit_bias"): (None, 3, "ab", [(1, 2.0)]),
     (Stopping, "max_tokens"): (None, *NO_COUNT),
     (Stopping, "stop"): (None, 3, b"a", {"a"}),
-    (Stopping, "stop_tokens"): (None, 3, "12", b"12", {1}),
+    (Stopping, "stop_tokens"): (None, 3, "12", b"12", {1}, {1: 2}, iter([1]), np.array(3)),
     (Stopping, "ignore_eog"): (None, 0, 1, "yes", np.True_),
     (Stopping, "when"): (3, "print", True),
     (Rule, "name"): (None, "Joint", 3, ["joint"], Rule()),
@@ -138,7 +138,7 @@ def test_template_arguments_are_copied_and_read_only():
     [
         ({-1: 0.0}, "logit_bias"),
         ({True: 0.0}, "logit_bias"),
-        ({"a": 0.0}, "logit_bias"),
+        ({"13": 0.0}, "logit_bias='13': expected token ids as keys"),
         ({5: inf}, r"logit_bias\[5\]"),
         ({5: nan}, r"logit_bias\[5\]"),
         ({5: None}, r"logit_bias\[5\]"),
@@ -148,6 +148,16 @@ def test_biases_go_from_token_ids_to_numbers(bias, name):
     """The error names the token whose bias is no number, and -inf is the way to forbid one."""
     with pytest.raises(OptionError, match=name):
         Sampling(logit_bias=bias)
+
+
+def test_ids_of_numpy_are_ids():
+    """What `Vocabulary.eog` holds stops a text; the record holds plain numbers, which JSON knows."""
+    stopping = Stopping(stop_tokens=np.array([1, 3], dtype=np.int32))
+    sampling = Sampling(logit_bias={np.int64(5): -1.0})
+    assert (stopping.stop_tokens, dict(sampling.logit_bias)) == ((1, 3), {5: -1.0})
+    assert {type(i) for i in (*stopping.stop_tokens, *sampling.logit_bias)} == {int}
+    with pytest.raises(OptionError, match=r"stop_tokens\[0\]"):
+        Stopping(stop_tokens=np.array([1.0]))
 
 
 def test_biases_are_copied_and_read_only():

@@ -23,6 +23,7 @@ from selectrie.options import (
     Stopping,
     at_least,
     number,
+    seed,
     texts,
 )
 from selectrie.owner import Handle
@@ -84,7 +85,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         at_least("n", self.n, 1, optional=False)
-        at_least("seed", self.seed, 0)
+        object.__setattr__(self, "seed", seed("seed", self.seed))
         for name, kind in (
             ("sampling", Sampling),
             ("stopping", Stopping),
@@ -129,8 +130,8 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: Wa
     openings = [
         _opening(vocabulary, limits, prompt, wanted, at if len(given) > 1 else None) for at, prompt in enumerate(given)
     ]
-    seed = int.from_bytes(os.urandom(4), "little") if wanted.seed is None else wanted.seed
-    specs = [replace(spec, seed=seed + i) for spec in openings for i in range(wanted.n_drawn)]
+    first = int.from_bytes(os.urandom(4), "little") if wanted.seed is None else wanted.seed
+    specs = [replace(spec, seed=first + i) for spec in openings for i in range(wanted.n_drawn)]
     return Plan(wanted, vocabulary, tuple(specs))
 
 
@@ -138,6 +139,8 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
     """One prompt, or a list of them: numbers are the token ids of one, mappings the messages of one."""
     if isinstance(prompts, str | bytes | bytearray) or not isinstance(prompts, Sequence | np.ndarray):
         return [prompts]  # what is no prompt is refused when it is read
+    if isinstance(prompts, np.ndarray) and not prompts.ndim:
+        return [prompts.item()]
     if not len(prompts):
         raise OptionError("prompts", prompts, "at least one prompt")
     is_one = isinstance(prompts[0], int | np.integer | Mapping)
@@ -154,10 +157,11 @@ def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wan
         if len(tokens) > most >= 1 and wanted.prompting.truncate == "left":
             tokens = encode_prompt(vocabulary, truncate_left(vocabulary, read, most))
         if len(tokens) > most:
+            shorter = "shorten the prompt, set truncate='left', " if most >= 1 else ""
             raise PromptTooLongError(
                 needed_tokens=len(tokens) + stopping.max_tokens - 1,
                 available_tokens=limits.nodes,
-                remedy="shorten the prompt, set truncate='left', lower max_tokens, or load with a larger n_ctx",
+                remedy=f"{shorter}lower max_tokens ({stopping.max_tokens}), or load with a larger n_ctx",
             )
     except SelectrieError as error:
         error.request = place
@@ -177,7 +181,10 @@ def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wan
 
 
 def _restricted(vocabulary: Vocabulary, tokens: IntArray, wanted: Wanted) -> tuple[ChoiceAutomaton | None, Stopping]:
-    """The automaton of the choices after a prompt, whose tokens are kept, and no more tokens than the longest needs."""
+    """The automaton of the choices after a prompt, whose tokens are kept, and as many tokens as the longest needs.
+
+    Fewer raise `OptionError`: the beginning of a choice is none.
+    """
     choices = wanted.options.choices
     if choices is None:
         return None, wanted.stopping
@@ -186,7 +193,11 @@ def _restricted(vocabulary: Vocabulary, tokens: IntArray, wanted: Wanted) -> tup
     encoded = encode_choices(vocabulary, PromptText(tokens, b""), written, boundary="split")
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     longest = max(1, int(trie.depth.max()))
-    return ChoiceAutomaton(trie), replace(wanted.stopping, max_tokens=min(wanted.stopping.max_tokens, longest))
+    if wanted.stopping.max_tokens < longest:
+        raise OptionError(
+            "max_tokens", wanted.stopping.max_tokens, f"at least {longest}, the tokens of the longest choice"
+        )
+    return ChoiceAutomaton(trie), replace(wanted.stopping, max_tokens=longest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,7 +63,7 @@ def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
 def _json_prompt(path: str, text: str, line: int) -> str | list[int] | list[dict[str, object]]:
     if not text.strip():
         raise InputFileError(path, "the line is empty; remove it", line=line)
-    value = _json(path, text, line=line)
+    value = _json(path, text, line=line, remedy='; write a text as "…" or {"prompt": "…"}')
     if isinstance(value, str):
         return value
     if not isinstance(value, dict):
@@ -196,8 +196,8 @@ def _decode(path: str, data: bytes) -> str:
         raise InputFileError(path, found, line=line) from error
 
 
-def _json(path: str, text: str, *, line: int | None = None) -> Any:
-    """line: of the file that text is; None: text is the file."""
+def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") -> Any:
+    """line: of the file that text is; None: text is the file. remedy: told with what is no JSON."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
@@ -209,7 +209,7 @@ def _json(path: str, text: str, *, line: int | None = None) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        raise InputFileError(path, f"no JSON: {error.msg}", line=line or error.lineno) from error
+        raise InputFileError(path, f"no JSON: {error.msg}{remedy}", line=line or error.lineno) from error
     except ValueError as error:  # a number of thousands of digits
         raise InputFileError(path, f"no JSON: {error}", line=line) from error
     except RecursionError as error:

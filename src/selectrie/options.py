@@ -7,8 +7,10 @@ NaN is no probability, one text is no list of texts. Records compare by value an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -58,12 +60,29 @@ def texts(name: str, value: object) -> tuple[str, ...]:
 
 
 def token_ids(name: str, value: object) -> tuple[int, ...]:
-    """The ids of a list, a tuple or another sequence; `OptionError` where it is none, or one is no whole number >= 0."""
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
-        raise OptionError(name, value, "a list or tuple of token ids")
-    for place, token in enumerate(value):
-        at_least(f"{name}[{place}]", token, 0, optional=False)
-    return tuple(value)
+    """The ids of a list, a tuple, an array (`Vocabulary.eog`); `OptionError` where it is none, or one is no id."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | bytearray | Mapping | AbstractSet | Iterator):
+        raise OptionError(name, value, "a list, tuple or array of token ids")
+    try:
+        given = tuple(value)
+    except TypeError:  # an array without axes
+        raise OptionError(name, value, "a list, tuple or array of token ids") from None
+    return tuple(_natural(f"{name}[{place}]", token, _TOKEN_ID) for place, token in enumerate(given))
+
+
+_TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of a vocabulary
+
+
+def seed(name: str, value: object) -> int | None:
+    """A seed as an int, or None; `OptionError` for what is neither."""
+    return None if value is None else _natural(name, value, "a whole number of at least 0; leave it out for any")
+
+
+def _natural(name: str, value: object, allowed: str) -> int:
+    """A whole number of at least 0 as an int, numpy's integers included."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise OptionError(name, value, allowed)
+    return int(value)
 
 
 def named(name: str, value: object) -> Mapping[str, Any]:
@@ -241,12 +260,14 @@ def _biases(value: object) -> Mapping[int, float]:
     """A read-only copy of a mapping from token ids to biases; `OptionError` where it is none."""
     if not isinstance(value, Mapping):
         raise OptionError("logit_bias", value, "a mapping from token ids to numbers")
-    for token, bias in value.items():
-        at_least("logit_bias", token, 0, optional=False)
+    biases: dict[int, float] = {}
+    for key, bias in value.items():
+        token = _natural("logit_bias", key, "token ids as keys, whole numbers of at least 0")
         is_number = isinstance(bias, int | float) and not isinstance(bias, bool)
         if not is_number or math.isnan(bias) or bias == math.inf:
             raise OptionError(f"logit_bias[{token}]", bias, "a finite number, or -inf to forbid the token")
-    return MappingProxyType(dict(value))
+        biases[token] = bias
+    return MappingProxyType(biases)
 
 
 Sampling.GREEDY = Sampling(temperature=0.0)
@@ -272,8 +293,10 @@ class Stopping:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
         stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop)
         for place, stop in enumerate(stops):
-            if not stop or any("\ud800" <= c <= "\udfff" for c in stop):
-                raise OptionError(f"stop[{place}]", stop, "a text that is not empty and holds no lone surrogate")
+            if not stop:
+                raise OptionError(f"stop[{place}]", stop, "a text that is not empty; leave `stop` out for none")
+            if any("\ud800" <= c <= "\udfff" for c in stop):
+                raise OptionError(f"stop[{place}]", stop, "a text without lone surrogates")
         object.__setattr__(self, "stop", stops)
         object.__setattr__(self, "stop_tokens", token_ids("stop_tokens", self.stop_tokens))
         if type(self.ignore_eog) is not bool:
