@@ -86,6 +86,7 @@ def typical(logits: FloatArray, p: float) -> BoolArray:
     `llama_sampler_typical_apply`; Meister et al., arXiv:2202.00666).
 
     The distance |-log p - H| is |E[logit] - logit|: the normaliser cancels. Distances equal to 1e-9 nats are ties.
+    logits: finite; llama.cpp keeps impossible tokens in, where p log p is NaN.
     """
     p_each = numerics.softmax(logits)
     distance = np.round(np.abs(logits - float(p_each @ logits)), _TIE_DECIMALS)
