@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "selectrie"
+DESIGN = SOURCE.parent.parent / "docs" / "design.md"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "types", "options", "version"),  # 0: what everybody may know
@@ -188,6 +190,14 @@ def test_there_is_no_import_cycle():
 def test_every_module_has_a_layer():
     """A new module is placed in the table before it is merged."""
     assert {part(module) for module in module_names(SOURCE)} <= set(LAYER_OF)
+
+
+def test_the_documented_table_is_this_one():
+    """`docs/design.md` names every module that there is, in its layer."""
+    there_are = {part(module) for module in module_names(SOURCE)}
+    rows = re.findall(r"^\| (\d) \| ([^|]+) \|", DESIGN.read_text(), flags=re.MULTILINE)
+    documented = {name: int(layer) for layer, names in rows for name in re.findall("`([^`]+)`", names)}
+    assert documented == {name: layer for name, layer in LAYER_OF.items() if name in there_are}
 
 
 @pytest.mark.parametrize(
