@@ -29,6 +29,16 @@ class Expiring(Protocol):
         ...
 
 
+@runtime_checkable
+class Frugal(Protocol):
+    """A task that extends a few rows alone and marks the others as `Ask.spent`; of any other, every row may be extended."""
+
+    @property
+    def states(self) -> int:
+        """Most states that a forking model holds for it at once, that of row 0 not counted; an evaluation included."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """One job's share of a call. Plain lists, which are joined to the arrays of the call.
@@ -80,7 +90,7 @@ class Job:
     """A task on its way: its rows, what it has cost, and the future that will hold its result.
 
     priority: higher goes first. deadline: on the scheduler's clock, s. order: when it came.
-    on_queued_no_more: called once, when it is admitted or ended.
+    on_queued_no_more: called when it is admitted or ended; it may be called again.
     told: it knows the row of its prompt's end. cursor, depth: the node that the prompt is evaluated up to, while it is.
     narrow: its runs go one by one, since several did not fit. cancelled: set by anybody; answered: the future is, or will be
     at once.
@@ -96,13 +106,14 @@ class Job:
     ) -> None:
         self.task, self.on_step = task, on_step
         self.priority, self.deadline = priority, deadline
-        self.on_queued_no_more: Callable[[], None] | None = None
+        self.on_queued_no_more: Callable[[], object] | None = None
         self.future: Future[Any] = Future()
         self.cost = Cost()
         self.cancelled = self.answered = self.told = self.narrow = False
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
+        self._states = task.states if isinstance(task, Frugal) else None
         self.order = 0
         self.cursor, self.depth = NO_NODE, 0
         self.rows = LocalRows()
@@ -140,14 +151,15 @@ class Job:
         """What is reserved for it beyond what it holds: the rest of its prompt, what was taken away, what is left of its
         ask, and its floor.
 
-        forks: every row to come may own a state, and a long prompt holds two on its way.
+        forks: every row to come may own a state, unless the task is `Frugal`; a long prompt holds two on its way.
         """
         rows, floor, rest = self.rows, self.floor, self.rest
         pending = len(rows.pending)
         to_come = max(pending, floor.nodes - (rows.n_held - pending))
         if forks:
             lost = min(rows.n_lost, floor.nodes)
-            return Room(floor.rows, rest + lost + to_come, to_come + 2 * (rest > 0) + min(lost, 2))
+            states = to_come if self._states is None else min(to_come, max(0, self._states - rows.n_nodes))
+            return Room(floor.rows, rest + lost + to_come, states + 2 * (rest > 0) + min(lost, 2))
         holds_none = rows.n_held - pending == rows.n_lost
         branches = max(pending, floor.branches + holds_none)
         return Room(floor.rows, rest + rows.n_lost + to_come, branches + rows.n_lost_leaves)
@@ -173,12 +185,15 @@ class Job:
 
     def leave_queue(self) -> None:
         """It waits no more: admitted, or ended before."""
-        told, self.on_queued_no_more = self.on_queued_no_more, None
-        if told is not None:
-            told()
+        if self.on_queued_no_more is not None:
+            self.on_queued_no_more()
 
     def answer(self, result: object, error: BaseException | None) -> None:
-        """Set the future, once, unless whoever had it cancelled it."""
+        """Set the future, once, unless whoever had it cancelled it.
+
+        `StopIteration` out of a callback becomes a `RuntimeError`, as in a generator (PEP 479): it would end whatever
+        loop the answer is waited for in, as if all was well, and an asyncio future refuses it.
+        """
         if self.answered:
             return
         self.answered = True
@@ -186,8 +201,11 @@ class Job:
             return
         if error is None:
             self.future.set_result(result)
-        else:
-            self.future.set_exception(error)
+            return
+        if isinstance(error, StopIteration):
+            stopped, error = error, RuntimeError("a callback raised StopIteration")
+            error.__cause__ = stopped
+        self.future.set_exception(error)
 
 
 class RowCache:

@@ -25,7 +25,7 @@ class LocalRows:
     node: NO_NODE where a row has none: not evaluated yet, lost, or (in a forking model, where holding a node is holding its
     state) no parent of anything to come.
     pending: numbers of what is left of the last ask, ascending; asked_from: the number of its first row.
-    n_held: rows below row 0, pending ones included. n_leaves: of these, without children.
+    n_held: rows below row 0, pending ones included. n_leaves: of these, without children. n_nodes: of these, with a node.
     n_lost: rows whose nodes were taken away for others. n_lost_leaves: of these, without children.
     """
 
@@ -35,7 +35,7 @@ class LocalRows:
         self._lost, self._n_children = [False], [0]
         self.pending: list[int] = []
         self.asked_from = 1
-        self.n_held = self.n_leaves = self.n_lost = self.n_lost_leaves = 0
+        self.n_held = self.n_leaves = self.n_nodes = self.n_lost = self.n_lost_leaves = 0
 
     def turn_over(self, ask: Ask) -> list[int]:
         """Take out what an ask releases and append what it asks for; nodes to be given back.
@@ -97,6 +97,7 @@ class LocalRows:
         for row in released:
             self.up[row], self.node[row], self._lost[row] = _GONE, NO_NODE, False
         self.n_held -= len(released)
+        self.n_nodes -= len(gone)
         return gone
 
     def _count_leaf(self, row: int, change: int) -> None:
@@ -108,17 +109,20 @@ class LocalRows:
         """Some of what is pending has nodes now."""
         for row, node in zip(rows, nodes, strict=True):
             self.done[row], self.node[row] = True, node
+        self.n_nodes += len(nodes)
         self.pending = [row for row in self.pending if not self.done[row]] if len(rows) < len(self.pending) else []
 
     def restored(self, row: int, node: int) -> None:
         """A row that had lost its node has one again."""
         self.node[row] = node
+        self.n_nodes += 1
         if self._lost[row]:
             self._set_lost(row, lost=False)
 
     def take_away(self, row: int) -> int:
         """Take a row's node for others; it is lost until it is `restored`."""
         node, self.node[row] = self.node[row], NO_NODE
+        self.n_nodes -= 1
         self._set_lost(row, lost=True)
         return node
 
@@ -149,6 +153,7 @@ class LocalRows:
             elif self.node[row] != NO_NODE:
                 gone.append(self.node[row])
                 self.node[row] = NO_NODE
+        self.n_nodes -= len(gone)
         return gone
 
     def lost_above(self) -> list[int]:

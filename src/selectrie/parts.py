@@ -22,13 +22,14 @@ def attach(model: Model, job: Job) -> bool:
 
 
 def ask_part(model: Model, job: Job, room: Room) -> Part:
-    """What is left of the ask, or as much of it as a forking model takes at once; what it hangs from goes first."""
+    """What is left of the ask, or as much of it as the room or a forking model takes at once; what it hangs from goes first."""
     rows, runs = job.rows, job.runs
     if runs is None:
         lost = rows.lost_above()[: room.rows]
         if lost:
             return _again_part(model, job, lost, keep=[True] * len(lost))
-        return _new_part(model, job, rows.pending, keep=[rows.keep[row] for row in rows.pending])
+        chosen = rows.pending[: max(room.rows, job.floor.rows)]
+        return _new_part(model, job, chosen, keep=[rows.keep[row] for row in chosen])
     chosen = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.branches))
     if chosen or not rows.pending:
         return _new_part(model, job, chosen, keep=[rows.keep[row] or runs.carries(row) for row in chosen])

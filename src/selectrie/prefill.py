@@ -27,7 +27,10 @@ def share_out(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Jo
     A token that another one evaluates in this call takes no row (in a forking model it does, so nobody relies on it there).
     Of equal prompts one is evaluated; the others will find it.
     """
-    leaders = list({job.key: job for job in reversed(jobs)}.values())[::-1]
+    by_prompt: dict[bytes, Job] = {}
+    for job in jobs:
+        by_prompt.setdefault(job.key, job)
+    leaders = by_prompt.values()
     chunks: list[_Chunk] = []
     for _, group in groupby(leaders, key=lambda job: job.priority):
         taking = _worth_taking(list(group), budget)

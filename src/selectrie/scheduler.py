@@ -18,6 +18,7 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 
 from selectrie.calls import extend, shares
@@ -110,8 +111,8 @@ class Scheduler:
         jobs = [*self._active, *self._waiting]
         self._active.clear()
         self._waiting.clear()
-        for job in jobs:
-            self._fail(job, error)
+        for job in jobs:  # each has an error of its own, which may come to name its request
+            self._fail(job, _own(error))
         self.load = replace(self.load, n_active=0, n_waiting=0)
 
     def _fail(self, job: Job, error: BaseException) -> None:
@@ -138,6 +139,9 @@ class Scheduler:
         if self._refused and not self._moved:
             self._relieve(*self._refused[0])
         self._active.rotate(-1)
+        if self.idle:  # nobody comes by here soon
+            free = self._free()
+            self.load = Load(0, 0, max(0, free.nodes), max(0, free.branches))
 
     def _end_early(self) -> None:
         """End what was cancelled, and what has no time left."""
@@ -155,7 +159,7 @@ class Scheduler:
         try:
             job.task.expire()
             result = job.task.result()
-        except Exception as error:  # noqa: BLE001 - as in _guarded
+        except BaseException as error:  # noqa: BLE001 - as in _next
             self._end(job, error=error)
         else:
             self._end(job, result=result)
@@ -207,6 +211,12 @@ class Scheduler:
                 filling += [] if job.answered else [job]
                 continue
             key = part.key
+            if key not in taken and len(part) > free.rows > 0 and job.priority < jobs[0].priority:
+                free = self._next(job, free, free.rows)  # its turn to be first never comes, so it goes bit by bit
+                part = job.part
+                if part is None:
+                    continue
+                key = part.key
             if key not in taken:
                 if len(part) > free.rows:
                     continue
@@ -218,12 +228,13 @@ class Scheduler:
     def _next(self, job: Job, free: Room, rows: int) -> Room:
         """Find the job's next part, in at most so many rows; the room that is left to others.
 
-        No part: it waits for its prompt, or has ended. A task that raises ends its own job and no other."""
+        No part: it waits for its prompt, or has ended. A task that raises ends its own job and no other, `sys.exit` in a
+        callback too: it is raised where the answer is waited for."""
         reserved = job.need(forks=self._forks)
         room = Room(rows, free.nodes + reserved.nodes, free.branches + reserved.branches)
         try:
             job.part = self._next_part(job, room)
-        except Exception as error:  # noqa: BLE001 - a task is foreign code: whatever it raises is its caller's answer
+        except BaseException as error:  # noqa: BLE001 - a task is foreign code: whatever it raises is its caller's answer
             self._end(job, error=error)
         if job.answered:
             return replace(self._free(), rows=free.rows)
@@ -308,7 +319,7 @@ class Scheduler:
                 part.take(nodes, rows)
                 if job.on_step is not None:
                     job.on_step()
-            except Exception as error:  # noqa: BLE001 - as in _next
+            except BaseException as error:  # noqa: BLE001 - as in _next
                 self._end(job, error=error)
 
     def _relieve(self, part: Part, error: CapacityError) -> None:
@@ -365,6 +376,15 @@ class Scheduler:
             give_back()
         except (NodeError, ClosedError) as error:
             logger.debug("nothing was given back: %s", error)
+
+
+def _own(error: BaseException) -> BaseException:
+    """An error for one job of many."""
+    if not isinstance(error, SelectrieError):
+        return error
+    own = copy(error).with_traceback(error.__traceback__)
+    own.__cause__ = error.__cause__
+    return own
 
 
 def _rank(job: Job) -> tuple[int, int]:
