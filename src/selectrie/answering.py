@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from selectrie import scoring, selecting
 from selectrie.errand import Errand
-from selectrie.errors import OptionError, SelectrieError
+from selectrie.errors import OptionError, SelectrieError, of_request
 from selectrie.model import Model
 from selectrie.owner import Handle
 from selectrie.prompts import Prompt
@@ -55,7 +56,16 @@ def _check_batch(questions: list[Question]) -> None:
 
 def answer(errand: Errand, questions: list[Question], tau: float | None) -> list[Selection]:
     """Evaluate all together, settle and answer each. tau: nats a row that layout may move, None = not measured."""
-    return [_decide(errand, found, tau) for found in _evaluate(errand, questions, tau or 0.0)]
+    selections = []
+    for i, found in enumerate(_evaluate(errand, questions, tau or 0.0)):
+        with _of(questions, i):
+            selections.append(_decide(errand, found, tau))
+    return selections
+
+
+def _of(questions: list[Question], i: int) -> AbstractContextManager[None]:
+    """What fails in the block is this one of many."""
+    return of_request(i if len(questions) > 1 else None)
 
 
 def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Found]:
@@ -66,13 +76,17 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
         for i, q in enumerate(questions)
         if q.method == "exhaustive"
     }
-    means = [_mean(q, group) for q, group in zip(questions, baselines, strict=True)]
+    means = []
+    for i, question in enumerate(questions):
+        with _of(questions, i):
+            means.append(_mean(question, baselines[i]))
     searches: dict[int, Handle[SearchOutcome]] = {
         i: _begin(errand, _best_first(q, means[i], tau), q) for i, q in enumerate(questions) if i not in mains
     }
     found = []
     for i, question in enumerate(questions):
-        evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(searches[i])
+        with _of(questions, i):
+            evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(searches[i])
         cost = sum((handle.cost for handle in baselines[i]), finding.cost)
         finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
         found.append(Found(question, evaluation, means[i], finding))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -55,10 +56,11 @@ def async_stream(method: Callable[P, Stream]) -> Callable[P, AsyncGenerator[Chun
 
 
 async def in_thread(function: Callable[[], R]) -> R:
-    """Await what a function returns, in a daemon thread of its own; cancelled, its errands are too."""
+    """Await what a function returns, in a daemon thread of its own, which sees the context variables of the one who
+    awaits; cancelled, its errands are too."""
     scope = Scope()
     outcome: Future[R] = Future()
-    outcome.set_running_or_notify_cancel()  # from here on nobody but the thread ends it
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def work() -> None:
         try:
@@ -66,13 +68,15 @@ async def in_thread(function: Callable[[], R]) -> R:
                 outcome.set_result(function())
         except BaseException as error:  # noqa: BLE001 - belongs to the task that awaits it
             outcome.set_exception(error)
+        _wake(loop, ended)
 
-    threading.Thread(target=work, name="selectrie-await", daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(work,), name="selectrie-await", daemon=True).start()
     try:
-        return await asyncio.wrap_future(outcome)
+        await ended.wait()
     except (asyncio.CancelledError, GeneratorExit):
         scope.cancel()
         raise
+    return outcome.result()  # raised here, where Python knows what to do with a StopIteration
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:

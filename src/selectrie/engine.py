@@ -10,7 +10,7 @@ from selectrie import answering, generating, selecting
 from selectrie.asynchronous import async_stream, awaitable
 from selectrie.draft import EngineDrafter, check_draft
 from selectrie.errand import Errand, errand
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, of_request
 from selectrie.generating import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
 from selectrie.model import Model
 from selectrie.options import (
@@ -229,7 +229,10 @@ class Engine:
         with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
             plan = self._plan(prompts, wanted)
             tau = self._tolerance(begun)
-            drawn = [generating.completion(one, tau) for one in generating.begin(begun, plan, tau)]
+            drawn = []
+            for one in generating.begin(begun, plan, tau):
+                with of_request(one.prompt_index if plan.n_prompts > 1 else None):
+                    drawn.append(generating.completion(one, tau))
             return generating.generation(plan, drawn, self._model.identity, tau)
 
     def stream(

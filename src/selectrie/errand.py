@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,12 +18,13 @@ R = TypeVar("R")
 class Errand:
     """The tasks and calls of one request. Any thread may cancel it at any point; from then on it begins nothing more.
 
-    priority, deadline_s: of its tasks (`Owner.handle`).
+    priority, deadline_s: of its tasks (`Owner.handle`); the seconds count from when the errand is made.
     """
 
     def __init__(self, owner: Owner, *, priority: int = 0, deadline_s: float | None = None) -> None:
         self.owner = owner
-        self._priority, self._deadline_s = priority, deadline_s
+        self._priority = priority
+        self._until = None if deadline_s is None else owner.now() + deadline_s
         self._handles: list[Handle[Any]] = []
         self._is_cancelled = False
         self._is_calling = False
@@ -32,7 +34,8 @@ class Errand:
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
         """Queue a task (`Owner.handle`)."""
-        handle = self.owner.handle(task, on_step, priority=self._priority, deadline_s=self._deadline_s)
+        left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
+        handle = self.owner.handle(task, on_step, priority=self._priority, deadline_s=left_s)
         self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
         self._check()
         handle.start()

@@ -35,12 +35,13 @@ Every error has a stable `code`, its values as attributes, and a message that na
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 
 class SelectrieError(Exception):
-    """Root of the tree. request: index of the request that was refused, where many were made at once."""
+    """Root of the tree. request: index of the request that was refused or failed, where many were made at once."""
 
     code: ClassVar[str] = "selectrie"
     exit_code: ClassVar[int] = 70
@@ -49,6 +50,10 @@ class SelectrieError(Exception):
     def __str__(self) -> str:
         text = super().__str__()
         return text if self.request is None else f"request {self.request}: {text}"
+
+    def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
+        """Copied, and sent between processes, by what it holds: the arguments it was made of are not kept."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
 
 
 class RequestError(SelectrieError):
@@ -304,6 +309,29 @@ class ProtocolError(InternalError):
     """Ask and tell out of step."""
 
     code = "protocol"
+
+
+@contextmanager
+def of_request(index: int | None) -> Iterator[None]:
+    """What fails in the block is one request of many: its index goes into the error. None: there is one request alone.
+
+    Not so where all fail together: the engine was closed, or everything was cancelled.
+    """
+    try:
+        yield
+    except (ClosedError, ForkedError, CancelledError):
+        raise
+    except SelectrieError as error:
+        if error.request is None:
+            error.request = index
+        raise
+
+
+def _restored(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[str, Any]) -> SelectrieError:
+    """What `SelectrieError.__reduce__` took apart."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error
 
 
 def _mib(n_bytes: int) -> str:

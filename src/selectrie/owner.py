@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +35,10 @@ R = TypeVar("R")
 _AGAIN_S = 0.005
 """Seconds between two interrupts of work that goes on: a model forgets one that comes between two of its decodes."""
 
+_LEAVING_S = 0.2
+"""Seconds between two looks at who still uses the memory of a model that is closed: Ctrl-C may keep one who leaves from
+saying so."""
+
 
 class Handle(Generic[R]):
     """A task under way. Who forgets the handle cancels the task: it is kept as long as the answer is wanted."""
@@ -47,7 +53,12 @@ class Handle(Generic[R]):
         self._owner.queue(self._job)
 
     def result(self) -> R:
-        """Wait for the answer. Ctrl-C cancels the task, in the middle of a decode too, and is raised again."""
+        """Wait for the answer. Ctrl-C cancels the task, in the middle of a decode too, and is raised again.
+
+        Raises `ForkedError` in a child process where there is none: none will come.
+        """
+        if not self.is_done:
+            self._owner.check_process()
         try:
             answer: R = self._job.future.result()
         except KeyboardInterrupt:
@@ -81,6 +92,16 @@ def _abandon(owner: Owner, job: weakref.ref[Job]) -> None:
         owner.cancel(under_way)
 
 
+def _move(source: list[bool], target: list[bool]) -> bool:
+    """Move an item from one list to another, False where there is none. No signal and no thread comes in between, since
+    no Python runs there."""
+    try:
+        target.extend(islice(iter(source.pop, None), 1))
+    except IndexError:
+        return False
+    return True
+
+
 class _Call:
     """A function for the model's thread. is_stopped: nobody waits for it any more."""
 
@@ -104,9 +125,7 @@ class Owner:
         at_least("max_waiting", max_waiting, 1)
         self._clock = clock
         self._max_waiting = max_waiting
-        self._places: SimpleQueue[None] = SimpleQueue()  # one item for each task that may still come to wait
-        for _ in range(max_waiting or 0):
-            self._places.put(None)
+        self._places = [True] * (max_waiting or 0)  # one for each task that may still come to wait
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
@@ -155,20 +174,23 @@ class Owner:
     def queue(self, job: Job) -> None:
         """Let the model's thread work at a job. Raises `QueueFullError`, `ClosedError` or `ForkedError`."""
         with self.using():
-            if self._max_waiting is not None:
-                self._take_place(job, self._max_waiting)
             try:
+                if self._max_waiting is not None:
+                    self._take_place(job, self._max_waiting)
                 self._put(job)
             except BaseException:
                 job.leave_queue()
                 raise
 
     def _take_place(self, job: Job, most: int) -> None:
-        try:
-            self._places.get_nowait()
-        except Empty:
-            raise QueueFullError(most) from None
-        job.on_queued_no_more = lambda: self._places.put(None)
+        place: list[bool] = []
+        job.on_queued_no_more = partial(_move, place, self._places)  # before: Ctrl-C may come as soon as it has one
+        if not _move(self._places, place):
+            raise QueueFullError(most)
+
+    def now(self) -> float:
+        """Seconds on the clock that deadlines are held against."""
+        return self._clock()
 
     def load(self) -> Load:
         """How busy the model is, as of its last call; tasks that came in since count as waiting."""
@@ -237,8 +259,12 @@ class Owner:
         del self._users[thread]
         if self._closing and self._process == os.getpid():
             self._inbox.put(None)
-            if not self._users:
+            if not self._is_used():
                 self._join()
+
+    def _is_used(self) -> bool:
+        """Is a thread within `using`? One that Ctrl-C kept from leaving altogether has left an entry of 0."""
+        return any(list(self._users.values()))
 
     def close(self) -> None:
         """End all work with `ClosedError`, close the model, end the thread. Closing twice is fine.
@@ -249,7 +275,7 @@ class Owner:
             return
         self._closing = True
         self._inbox.put(None)
-        if threading.get_ident() not in self._users:
+        if not self._users.get(threading.get_ident()):
             self._join()
 
     def _join(self) -> None:
@@ -263,9 +289,13 @@ class Owner:
     def closed(self) -> bool:
         return self._closing
 
-    def _check(self) -> None:
+    def check_process(self) -> None:
+        """Raise `ForkedError` in a child process: the thread has stayed with the parent."""
         if self._process != os.getpid():
             raise ForkedError
+
+    def _check(self) -> None:
+        self.check_process()
         if self._closing:
             raise ClosedError("the engine")
 
@@ -288,10 +318,13 @@ class Owner:
         self._step()
         return True
 
-    def _received(self, *, block: bool) -> list[_Call | Job | None]:
-        """What came in since; waits for the first of it where told to. It waits with nothing in its frame or its
-        caller's: what somebody asked for last may hold the engine, which would never be forgotten."""
-        items = [self._inbox.get()] if block else []
+    def _received(self, *, block: bool, most_s: float | None = None) -> list[_Call | Job | None]:
+        """What came in since; waits for the first of it where told to, `most_s` seconds. It waits with nothing in its
+        frame or its caller's: what somebody asked for last may hold the engine, which would never be forgotten."""
+        try:
+            items = [self._inbox.get(timeout=most_s)] if block else []
+        except Empty:
+            return []
         return items + [self._inbox.get() for _ in range(self._inbox.qsize())]
 
     def _run(self, call: _Call) -> None:
@@ -321,7 +354,7 @@ class Owner:
         try:
             if not self.scheduler.idle:
                 self.scheduler.step()
-        except Exception as error:  # noqa: BLE001 - the thread must live on and every waiting caller must hear of it
+        except BaseException as error:  # noqa: BLE001 - the thread must live on and every waiting caller must hear of it
             self.scheduler.fail_all(error)
         finally:
             self._running = None
@@ -331,8 +364,8 @@ class Owner:
         self.scheduler.fail_all(error)
         is_used = True
         while is_used:
-            is_used = bool(self._users)  # asked before the inbox: who has left puts nothing into it any more
-            for item in self._received(block=is_used):
+            is_used = self._is_used()  # asked before the inbox: who has left puts nothing into it any more
+            for item in self._received(block=is_used, most_s=_LEAVING_S):
                 if isinstance(item, Job):
                     item.answer(None, error)
                 elif item is not None and item.future.set_running_or_notify_cancel():

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from selectrie import generating
 from selectrie.errand import Errand
-from selectrie.errors import CancelledError
+from selectrie.errors import CancelledError, of_request
 from selectrie.generating import Plan
 from selectrie.results import Chunk, Completion, Generation
 from selectrie.tasks.sample import SampleTask
@@ -61,7 +61,7 @@ class Stream(Iterator[Chunk]):
         self, errand: Errand, plan: Plan, identity: ModelIdentity, tolerance: float | None, *, keep: object = None
     ) -> None:
         """Queues every sequence. keep: not forgotten before the stream is."""
-        self._kept = keep
+        self._kept, self._owner = keep, errand.owner
         self._plan, self._identity, self._tolerance = plan, identity, tolerance
         self._outlet = outlet = _Outlet()
         self._n_told = [0] * len(plan.specs)
@@ -84,10 +84,11 @@ class Stream(Iterator[Chunk]):
         self.close()
 
     def __next__(self) -> Chunk:
-        """Wait for the next chunk. Ctrl-C cancels the sequences and is raised again."""
+        """Wait for the next chunk. Ctrl-C cancels the sequences and is raised again. `ForkedError` in a child process."""
         if self.is_finished:
             raise StopIteration
         try:
+            self._owner.check_process()
             return self._chunk(self._outlet.queue.get())
         except BaseException:
             self.close()
@@ -136,7 +137,8 @@ class Stream(Iterator[Chunk]):
             self._n_told[item.prompt_index * self._plan.wanted.n_drawn + item.index] += len(item.tokens)
             return item
         drawing = self._drawings[item]
-        whole = generating.completion(drawing, self._tolerance)
+        with of_request(drawing.prompt_index if self._plan.n_prompts > 1 else None):
+            whole = generating.completion(drawing, self._tolerance)
         self._completions[item] = whole
         return Chunk(
             drawing.prompt_index, drawing.index, drawing.task.new_text(), whole.tokens[self._n_told[item] :], whole
