@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
+from selectrie.embedded import NAME, PATH, embedded_file
 from selectrie.engine import Engine
 from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError
 from selectrie.loading import HUB_PREFIX, download, load
@@ -22,7 +23,7 @@ from selectrie.types import Precision
 if TYPE_CHECKING:
     from selectrie.backends.llama_cpp import LlamaOptions
 
-Source: TypeAlias = str | os.PathLike[str]
+Source: TypeAlias = str | os.PathLike[str] | None
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +80,8 @@ class Models:
         precision: str = "exact",
         verbose: bool = False,
     ) -> None:
-        """sources: what `selectrie.load` takes but for a `Llama`, by name; of a list each is named as it is written.
+        """sources: what `selectrie.load` takes but for a `Llama`, by name; of a list each is named as it is written, and
+        None, the model that comes with selectrie, "embedded.gguf".
         budget_bytes: of all that is loaded, None = no limit. The rest: as for `load`, the same for every model.
 
         Nothing is loaded, and no file is looked for, before it is used. Raises `OptionError`.
@@ -193,7 +195,7 @@ class Models:
         is_loaded = entry.engine is not None
         idle_s = None if not is_loaded else 0.0 if entry.uses else monotonic() - entry.idle_since
         return RegisteredModel(
-            entry.name, os.fspath(entry.source), entry.memory_bytes, is_loaded, len(entry.uses), idle_s
+            entry.name, _written(entry.source), entry.memory_bytes, is_loaded, len(entry.uses), idle_s
         )
 
     def _acquire(self, entry: _Entry, use: _Use, until: float) -> Engine:
@@ -326,22 +328,35 @@ def memory_needed(source: Source, options: LlamaOptions) -> int:
     """Bytes that a model takes at most, reckoned from its file; one of the hub is downloaded first."""
     from selectrie.backends import llama_cpp
 
+    if source is None:
+        return llama_cpp.memory_needed(embedded_file(), options)
     is_remote = isinstance(source, str) and source.startswith(HUB_PREFIX)
     return llama_cpp.memory_needed(download(str(source)) if is_remote else Path(source), options)
 
 
+def _written(source: Source) -> str:
+    """A source as its record shows it."""
+    return str(PATH) if source is None else os.fspath(source)
+
+
+def _is_source(source: object) -> TypeGuard[Source]:
+    if source is None:
+        return True
+    return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))
+
+
 def _named(sources: object) -> dict[str, Source]:
     """Sources by name; raises `OptionError`."""
-    expected = "models by name, or a list of them, each a path or hf:owner/repo/file.gguf"
+    expected = "models by name, or a list of them, each a path, hf:owner/repo/file.gguf, or None for the embedded one"
     if isinstance(sources, str | bytes) or not isinstance(sources, Mapping | Sequence) or not sources:
         raise OptionError("sources", sources, expected)
     by_name = isinstance(sources, Mapping)
     named: dict[str, Source] = {}
     for key in sources:
         source: object = sources[key] if isinstance(sources, Mapping) else key
-        if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str) or not os.fspath(source):
+        if not _is_source(source):
             raise OptionError(f"sources[{key!r}]" if by_name else "sources", source, expected)
-        name = key if by_name else os.fspath(source)
+        name = key if by_name else NAME if source is None else os.fspath(source)
         if not isinstance(name, str) or not name or name in named:
             raise OptionError("sources", name, "a name for each model, a text that is not empty, and each once")
         named[name] = source
