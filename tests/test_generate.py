@@ -482,6 +482,29 @@ def test_the_openai_object_begins_with_its_name():
         assert list(result.to_openai(chat=chat)) == ["id", "object", "created", "model", "choices", "usage"]
 
 
+def test_usage_counts_what_was_drawn_and_not_given():
+    """Sequences that `best_of` left out were work as well, as in the API."""
+    with engine_on(HashModel(1)) as engine:
+        made = engine.generate("a", seed=1, stopping=Stopping(max_tokens=5), options=Generating(best_of=4))
+    usage = made.to_openai()["usage"]
+    assert usage["completion_tokens"] == made.n_drawn > len(made[0].tokens)
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_bytes_that_are_no_text_are_told_apart():
+    """An incomplete character at the end is in the JSON's bytes, which are there only where the text is not all."""
+    pieces = make_vocabulary().pieces
+    found = []
+    with engine_on(HashModel(1)) as engine:
+        for piece in (b"\xc3", "é".encode()):
+            how = Sampling(temperature=0, logit_bias={pieces.index(piece): 1e6})
+            found.append(engine.generate("a", sampling=how, stopping=Stopping(max_tokens=1))[0].to_dict())
+    broken, whole = found
+    assert (broken["text"], broken["text_bytes"]) == ("", [0xC3])
+    assert whole["text"] == "é"
+    assert "text_bytes" not in whole
+
+
 def test_a_seed_of_numpy_is_a_seed():
     """It stands in the record as a plain number, which JSON knows."""
     how = {"stopping": Stopping(max_tokens=4)}
