@@ -50,10 +50,10 @@ def number(name: str, value: object, *, least: float, most: float = math.inf, re
         raise OptionError(name, value, remedy)
 
 
-def texts(name: str, value: object) -> tuple[str, ...]:
+def texts(name: str, value: object, *, allowed: str = "a list or tuple of texts, each a str") -> tuple[str, ...]:
     """The texts of a list, a tuple or another sequence; `OptionError` where it is none, or one text itself."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
-        raise OptionError(name, value, "a list or tuple of texts, each a str")
+        raise OptionError(name, value, allowed)
     for place, one in enumerate(value):
         text(f"{name}[{place}]", one)
     return tuple(value)
@@ -291,7 +291,8 @@ class Stopping:
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
-        stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop)
+        several = "a text, or a list or tuple of them; leave it out for none"
+        stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop, allowed=several)
         for place, stop in enumerate(stops):
             if not stop:
                 raise OptionError(f"stop[{place}]", stop, "a text that is not empty; leave `stop` out for none")
