@@ -234,6 +234,8 @@ def test_other_backslashes_are_refused(given: str):
         ("-p a --top-p 2", "top_p=2.0: expected a number from 0 to 1"),
         ("-p a --logit-bias 3", "logit_bias='3': expected ID=NUMBER"),
         ("-p a --logit-bias x=1", "logit_bias='x=1': expected ID=NUMBER"),
+        ("-p a --logit-bias 3x=1", "logit_bias='3x=1': expected ID=NUMBER"),
+        ("-p a --logit-bias 3:1", "logit_bias='3:1': expected ID=NUMBER"),
         ("-p a --logit-bias 3=nan", "logit_bias='3=nan': expected ID=NUMBER"),
         ("-p a --logit-bias 3=inf", "logit_bias[3]=inf: expected a finite number"),
         ("-p a --logit-bias 3=1 --logit-bias 3=2", "each token once; 3 was given before"),
