@@ -219,8 +219,8 @@ class Engine:
         """Draw n sequences after each prompt, all side by side.
 
         prompts: one (text, token ids, or chat messages) or a list of them. seed: sequence i of every prompt has seed + i, and
-        is the same alone and among others; None = one from the system. sampling: how a token is drawn. stopping: when a
-        sequence ends. draft: a second engine, or what else guesses what follows: the same text in fewer model calls.
+        is the same alone and among others but for `close_steps`; None = one from the system. sampling: how
+        a token is drawn. stopping: when a sequence ends. draft: a second engine, or what else guesses what follows: the same text in fewer model calls.
         prompting: chat, truncation. options: the best of more, choices, alternatives, priority, deadline.
 
         Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.

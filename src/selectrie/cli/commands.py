@@ -149,7 +149,7 @@ def generate(
 ) -> int:
     r"""Generate text.
 
-    One sequence or many, after one prompt or many, all side by side. The same seed gives the same text, whatever runs beside it.
+    One sequence or many, after one prompt or many, all side by side. The same seed gives the same text, whatever runs beside it, but for draws that the last bits of a logit decide: with --precision exact, --json names them.
 
     \b
     selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --stream
