@@ -196,6 +196,12 @@ def test_higher_priorities_take_what_they_can_use() -> None:
     assert [n for _, n in share_out(jobs, 100, forks=False)] == [50, 50]
 
 
+def test_a_prompt_that_two_priorities_have_goes_with_the_higher() -> None:
+    """A low one with the same prompt, or one between them, does not hold it back."""
+    jobs = jobs_of(prompt_of(1, 60), prompt_of(2, 60), prompt_of(1, 60), priorities=(5, 3, 0))
+    assert [(job, n) for job, n in share_out(jobs, 64, forks=False)] == [(jobs[0], 60), (jobs[1], 4)]
+
+
 def test_equal_prompts_are_evaluated_by_one() -> None:
     """The others wait for its row and go on in the same call as it does."""
     model = HashModel(1)

@@ -484,6 +484,7 @@ def test_records_say_what_is_loaded_and_since_when_it_idles(shop, monkeypatch):
         (None, {}),
         ({"a": 1}, {}),
         ({"a": ""}, {}),
+        ([None, "embedded.gguf"], {}),
         ({"a": b"a.gguf"}, {}),
         ({1: "a.gguf"}, {}),
         ({"": "a.gguf"}, {}),
@@ -517,6 +518,20 @@ def test_a_list_is_named_as_it_is_written(shop):
     visit(models, ["a.gguf"])
     options = {"n_ctx": 64, "n_batch": 512, "n_threads": 1, "n_gpu_layers": 0, "precision": "fast", "verbose": False}
     assert shop.options == options
+
+
+def test_the_embedded_model_is_one_of_them(shop, monkeypatch):
+    """None stands for it, as for `load`; its record names its file."""
+    shop.sizes = {None: 1, "a": 2}
+    for models, name in ((Models([None, "a"]), "embedded.gguf"), (Models({"tiny": None, "big": "a"}), "tiny")):
+        with models.use(name) as engine:
+            assert engine.source is None
+        assert Path(models[name].source).name == "embedded.gguf"
+    monkeypatch.undo()
+    options = LlamaOptions(64, 64, 1, 0, Precision.FAST, verbose=False)
+    monkeypatch.setattr(registry, "embedded_file", lambda: Path("no such file.gguf"))
+    with pytest.raises(ModelFileError, match="no such file"):
+        registry.memory_needed(None, options)
 
 
 # What a model takes

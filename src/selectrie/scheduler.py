@@ -92,7 +92,11 @@ class Scheduler:
         return not self._waiting and not self._active
 
     def submit(self, job: Job) -> None:
-        """Queue a job. One that cannot fit even alone fails at once with `CapacityError`."""
+        """Queue a job. One that cannot fit even alone fails at once with `CapacityError`, one without a prompt with
+        `ProtocolError`."""
+        if not len(job.prompt):
+            self._answer(job, error=ProtocolError("a task needs a prompt of at least one token"))
+            return
         limits, floor = self.model.limits, job.floor
         for what, needed, available in (
             ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
