@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from selectrie.version import __version__
@@ -63,6 +64,21 @@ class Targets:
 
 
 NO_TARGETS = Targets()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Seconds of each way, one value a repeat."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, name: str, *seconds: float) -> None:
+        """One more repeat of a way."""
+        self.seconds.setdefault(name, []).append(sum(seconds))
+
+    def median(self, name: str) -> float:
+        """Median seconds of a way."""
+        return median(self.seconds[name])
 
 
 def arguments(description: str) -> argparse.ArgumentParser:

@@ -1,19 +1,24 @@
 """llama.cpp without selectrie: what the benchmarks compare with, and the floor under it.
 
-A context with the settings of `precision="exact"` (no flash attention, float32 K/V cache), one batch to fill, one decode to
-time. Nothing here is clever; every function says which rows it evaluates.
+A context with the settings of `precision="exact"` (no flash attention, float32 K/V cache) or of "fast" (llama.cpp's own), one
+batch to fill, one decode to time. Nothing here is clever; every function says which rows it evaluates.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
+
+from selectrie.model import Model
 
 GGML_TYPE_F32 = 0
 N_SEQUENCES = 256
@@ -26,10 +31,19 @@ N_BATCH = 512
 def _silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Rows of one `llama_decode`: how many, how many of them with logits, and the sequences they are dealt to in turn."""
+
+    n_rows: int
+    n_wanted: int
+    sequences: Sequence[int] = (0,)
+
+
 class Bare:
     """A model and one context, driven by hand. Sequence 0 holds the prompt; the last one takes padding rows."""
 
-    def __init__(self, path: Path, *, n_ctx: int, n_threads: int) -> None:
+    def __init__(self, path: Path, *, n_ctx: int, n_threads: int, fast: bool = False) -> None:
         llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
@@ -37,9 +51,10 @@ class Bare:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, N_BATCH, N_BATCH, N_SEQUENCES
         params.n_threads = params.n_threads_batch = n_threads
-        params.kv_unified, params.swa_full, params.op_offload = True, True, False
-        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        params.type_k = params.type_v = GGML_TYPE_F32
+        params.kv_unified, params.swa_full, params.op_offload = True, True, fast
+        if not fast:
+            params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            params.type_k = params.type_v = GGML_TYPE_F32
         self.context = llama_cpp.llama_init_from_model(self.model, params)
         assert self.context, "no context"
         self.memory = llama_cpp.llama_get_memory(self.context)
@@ -121,9 +136,65 @@ class Bare:
             self.cut(PADDING, 0)
         return seconds
 
+    def replay(self, calls: Sequence[Call], context: Sequence[int] = ()) -> list[float]:
+        """Seconds inside `llama_decode` of each of these calls, one after the other, below a context that all sequences
+        share. Every row goes on where its sequence ends, so what the memory holds grows as it did for whoever made them."""
+        sequences = {sequence for call in calls for sequence in call.sequences}
+        self.clear()
+        if context:
+            self.prompt(context)
+            self.copy(0, sorted(sequences - {0}), len(context))
+        lengths, seconds = dict.fromkeys(sequences, len(context)), []
+        for call in calls:
+            owners = sorted(call.sequences[i % len(call.sequences)] for i in range(call.n_rows))
+            positions = []
+            for owner in owners:
+                positions.append(lengths[owner])
+                lengths[owner] += 1
+            tokens = [7919 * (1 + i) % self.n_vocabulary for i in range(call.n_rows)]
+            wanted = [i >= call.n_rows - call.n_wanted for i in range(call.n_rows)]
+            self.fill(tokens, positions, [[owner] for owner in owners], wanted)
+            seconds.append(self.decode())
+        return seconds
+
     def logp(self, row: int) -> NDArray[np.float32]:
         """Log-probabilities after a wanted row of the last decode, by its place in the batch; float32[V], a copy."""
         pointer = llama_cpp.llama_get_logits_ith(self.context, row)
         logits = np.ctypeslib.as_array(pointer, (self.n_vocabulary,))
         shifted = logits - logits.max()
         return shifted - np.float32(np.log(np.exp(shifted).sum(dtype=np.float64)))
+
+
+class Recorder:
+    """Notes the calls that selectrie makes of a model: rows, outputs, seconds inside llama.cpp.
+
+    on_call: called on the model's thread with the number of each call that begins, until the watch ends.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.made: list[tuple[int, int]] = []
+        self.decode_s = 0.0
+        self.on_call: Callable[[int], None] | None = None
+        extend = model.extend
+
+        def recorded(parents: Any, tokens: Any, wanted: Any, keep: Any) -> Any:
+            if self.on_call is not None:
+                self.on_call(len(self.made))
+            extension = extend(parents, tokens, wanted, keep)
+            if extension.rows_evaluated:
+                self.made.append((extension.rows_evaluated, int(wanted.sum())))
+                self.decode_s += extension.decode_s
+            return extension
+
+        model.extend = recorded  # type: ignore[method-assign]
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Begin anew, and stop asking `on_call` at the end."""
+        self.made, self.decode_s = [], 0.0
+        yield
+        self.on_call = None
+
+    def calls(self, sequences: range) -> list[Call]:
+        """What was made, to be made again with its rows dealt to these sequences."""
+        return [Call(n_rows, n_wanted, sequences) for n_rows, n_wanted in self.made]

@@ -21,13 +21,11 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noq
 
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import selectrie
-from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load, report
+from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_under_load, report
 from benchmarks.bare import PADDING, Bare
 from benchmarks.workload import Workload, generated_model, labels, prompt_text, workload
 
@@ -50,21 +48,6 @@ EXHAUSTIVE = selectrie.Search(method="exhaustive")
 BEST_FIRST = selectrie.Search(method="best_first")
 
 Scores = dict[int, float]
-
-
-@dataclass
-class Figures:
-    """Seconds of each way, one value a repeat."""
-
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, name: str, *seconds: float) -> None:
-        """One more repeat of a way."""
-        self.seconds.setdefault(name, []).append(sum(seconds))
-
-    def median(self, name: str) -> float:
-        """Median seconds of a way."""
-        return median(self.seconds[name])
 
 
 def naive(bare: Bare, work: Workload, offset: int) -> tuple[float, Scores]:

@@ -7,10 +7,16 @@ import json
 import re
 import subprocess
 import sys
-from math import nan
+from contextlib import closing
+from math import isfinite, nan
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from selectrie.model import chain
+from selectrie.testing import HashModel
+from selectrie.types import ROOT as ROOT_NODE
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text())
@@ -80,3 +86,51 @@ def test_a_report_ends_with_one_object(tmp_path):
     assert found["figures"]["n10000_bytes_per_node"] <= 64
     assert {"processor", "cores", "commit", "selectrie"} <= set(found["machine"])
     assert run.returncode == 0
+
+
+def test_calls_are_made_again_as_they_were(common, tiny_model):
+    """Rows go on where their sequences end, below the context that these share; the last rows are those with logits."""
+    bare_module = importlib.import_module("benchmarks.bare")
+    with closing(bare_module.Bare(tiny_model("f32"), n_ctx=256, n_threads=1, fast=True)) as bare:
+        laid_out = []
+        fill = bare.fill
+        bare.fill = lambda *columns: (laid_out.append(columns[1:]), fill(*columns))
+        calls = [bare_module.Call(5, 2, range(2)), bare_module.Call(2, 2, range(2))]
+        seconds = bare.replay(calls, context=[300, 301, 302])
+    assert laid_out == [
+        ([0, 1, 2], [[0]] * 3, [False, False, True]),
+        ([3, 4, 5, 3, 4], [[0], [0], [0], [1], [1]], [False, False, False, True, True]),
+        ([6, 5], [[0], [1]], [True, True]),
+    ]
+    assert len(seconds) == 2
+    assert min(seconds) > 0
+
+
+def test_a_recorder_counts_what_a_model_evaluates(common):
+    """Calls, their rows and outputs; a call that evaluates nothing is none, and a watch begins anew."""
+    bare_module = importlib.import_module("benchmarks.bare")
+    model = HashModel(0)
+    recorder, begun = bare_module.Recorder(model), []
+    with recorder.watching():
+        recorder.on_call = begun.append
+        for tokens, is_wanted in (([3, 4, 5], True), ([3, 4], False), ([6, 7], True)):
+            n, is_last = len(tokens), np.arange(len(tokens)) == len(tokens) - 1
+            model.extend(chain(ROOT_NODE, n), np.array(tokens, dtype=np.int32), is_last & is_wanted, is_last)
+        assert recorder.calls(range(1)) == [bare_module.Call(3, 1, range(1)), bare_module.Call(2, 1, range(1))]
+    assert begun == [0, 1, 1]
+    with recorder.watching():
+        assert recorder.calls(range(1)) == []
+
+
+def test_generation_measures_all_that_it_promises(common, tiny_model):
+    """A quick look: every figure that has a target is there and is a number; guesses save calls; nothing is checked."""
+    script = ROOT / "benchmarks" / "generation.py"
+    options = ["--quick", "--repeats", "1", "--threads", "1", "--json", "--under-load"]
+    command = [sys.executable, str(script), "--model", str(tiny_model("f32")), *options]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(shown.splitlines()[-1])
+    targets = importlib.import_module("benchmarks.generation").TARGETS
+    assert found["targets"] == []
+    assert {verdict["name"] for verdict in targets.verdicts(found["figures"])} == {*targets.at_most, *targets.at_least}
+    assert all(isfinite(value) and value > 0 for name, value in found["figures"].items() if name.endswith("_s"))
+    assert found["figures"]["drafted_calls"] < found["figures"]["undrafted_calls"]

@@ -170,7 +170,7 @@ def test_every_field_is_documented():
     """The page on Python has every field of the records that a user fills in or reads."""
     from dataclasses import fields
 
-    from selectrie import options, results, types
+    from selectrie import generating, options, results, types
 
     text = (ROOT / "docs" / "python.md").read_text()
     records = [
@@ -181,6 +181,8 @@ def test_every_field_is_documented():
         results.ChoiceScore,
         results.TextScore,
     ]
+    records += [options.Sampling, options.Stopping, generating.Generating]
+    records += [results.Generation, results.Completion, results.Chunk]
     records += [results.TokenPlan, results.TokenScore, results.Certificate, results.Signature, types.Cost]
     missing = [
         f"{kind.__name__}.{field.name}" for kind in records for field in fields(kind) if f"`{field.name}`" not in text

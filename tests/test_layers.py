@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "selectrie"
+DESIGN = SOURCE.parent.parent / "docs" / "design.md"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "types", "options", "version"),  # 0: what everybody may know
@@ -25,20 +27,38 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "model",
     ),  # 1: text, tokens, trees, the port
     ("grammar", "template", "results"),  # 2: compiled inputs; the records users hold
-    ("scoring", "tasks", "report"),  # 3: rules, searches, and how records are shown
     (
+        "automaton",
+        "chain",
+        "closeness",
+        "sampling",
+        "scoring",
+        "stopping",
+        "tasks",
+        "report",
+    ),  # 3: rules, searches, samplers, and how records are shown
+    (
+        "draft",
+        "local_rows",
         "jobs",
         "parts",
+        "prefill",
+        "calls",
         "scheduler",
         "owner",
         "selecting",
         "selfcheck",
         "settle",
+        "errand",
+        "answering",
+        "generating",
+        "streaming",
+        "asynchronous",
         "engine",
         "render",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
-    ("cache", "embedded", "history", "loading", "inputs", "cli", "server"),  # 6: arguments and files
+    ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
     ("__init__",),  # 7: the promised names
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
@@ -170,6 +190,14 @@ def test_there_is_no_import_cycle():
 def test_every_module_has_a_layer():
     """A new module is placed in the table before it is merged."""
     assert {part(module) for module in module_names(SOURCE)} <= set(LAYER_OF)
+
+
+def test_the_documented_table_is_this_one():
+    """`docs/design.md` names every module that there is, in its layer."""
+    there_are = {part(module) for module in module_names(SOURCE)}
+    rows = re.findall(r"^\| (\d) \| ([^|]+) \|", DESIGN.read_text(), flags=re.MULTILINE)
+    documented = {name: int(layer) for layer, names in rows for name in re.findall("`([^`]+)`", names)}
+    assert documented == {name: layer for name, layer in LAYER_OF.items() if name in there_are}
 
 
 @pytest.mark.parametrize(

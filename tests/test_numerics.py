@@ -140,6 +140,18 @@ def test_top_k_equals_sorting(row, k, data):
     assert numerics.top_k(row, k, shuffled).tolist() == naive_top(row, k, ids.tolist())
 
 
+@pytest.mark.parametrize("width", [16_383, 16_384, 20_001])
+@pytest.mark.parametrize("step", [1e-3, 0.5, 20.0])
+def test_top_k_of_a_long_row_equals_sorting(width, step):
+    """Bounding the k-th largest by groups drops none, with few ties or many, and where fewer than k are finite."""
+    row = np.round(np.random.default_rng(width).standard_normal(width) / step).astype(np.float32)
+    order = np.lexsort((np.arange(width), -row))
+    for k in (1, 2, 40, 2047, 2048, 2049, width, width + 1):
+        assert numerics.top_k(row, k).tolist() == order[:k].tolist()
+    row[order[30:]] = -np.inf
+    assert numerics.top_k(row, 40).tolist() == order[:30].tolist()
+
+
 def test_top_k_is_int32_and_takes_empty_sets():
     """Nothing allowed gives nothing, as token ids."""
     row = np.zeros(4, dtype=np.float32)

@@ -16,22 +16,45 @@ from typing import TYPE_CHECKING, Any
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
+    from selectrie.draft import EngineDrafter, LookupDrafter
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
+    from selectrie.generating import Generating
     from selectrie.history import models
     from selectrie.loading import load
-    from selectrie.options import Prompting, Rule, Search
-    from selectrie.results import ChoiceScore, ModelRecord, Selection, TextScore, TokenPlan
+    from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
+    from selectrie.registry import Models
+    from selectrie.results import (
+        ChoiceScore,
+        Chunk,
+        Completion,
+        Generation,
+        ModelRecord,
+        Selection,
+        TextScore,
+        TokenPlan,
+    )
+    from selectrie.streaming import Stream
 
 __all__ = [
     "ChoiceScore",
+    "Chunk",
+    "Completion",
     "Engine",
+    "EngineDrafter",
+    "Generating",
+    "Generation",
+    "LookupDrafter",
     "ModelRecord",
+    "Models",
     "Prompting",
     "Rule",
+    "Sampling",
     "Search",
     "Selection",
     "SelectrieError",
+    "Stopping",
+    "Stream",
     "TextScore",
     "TokenPlan",
     "__version__",
@@ -41,13 +64,23 @@ __all__ = [
 
 _HOME = {
     "ChoiceScore": "results",
+    "Chunk": "results",
+    "Completion": "results",
     "Engine": "engine",
+    "EngineDrafter": "draft",
+    "Generating": "generating",
+    "Generation": "results",
+    "LookupDrafter": "draft",
     "ModelRecord": "results",
+    "Models": "registry",
     "Prompting": "options",
     "Rule": "options",
+    "Sampling": "options",
     "Search": "options",
     "Selection": "results",
     "SelectrieError": "errors",
+    "Stopping": "options",
+    "Stream": "streaming",
     "TextScore": "results",
     "TokenPlan": "results",
     "load": "loading",

@@ -1,45 +1,39 @@
-"""The facade: select, rank, score, tokens. A model behind it is worked by one thread; calls from any thread queue to it."""
+"""The facade: select, rank, score, tokens, generate, stream, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
 
-import numpy as np
-
-from selectrie import scoring, selecting
-from selectrie.errors import DecodeInterrupted, ModelError, OptionError, SelectrieError
+from selectrie import answering, generating, selecting
+from selectrie.asynchronous import async_stream, awaitable
+from selectrie.draft import EngineDrafter, check_draft
+from selectrie.errand import Errand, errand
+from selectrie.errors import OptionError, of_request
+from selectrie.generating import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
 from selectrie.model import Model
-from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, Prompting, Rule, Search
-from selectrie.owner import Handle, Owner
+from selectrie.options import (
+    DEFAULT_PROMPTING,
+    DEFAULT_SAMPLING,
+    DEFAULT_SEARCH,
+    DEFAULT_STOPPING,
+    Prompting,
+    Rule,
+    Sampling,
+    Search,
+    Stopping,
+)
+from selectrie.owner import Owner
 from selectrie.prompts import Prompt
-from selectrie.results import Certificate, Selection, TextScore, TokenPlan, view_of
-from selectrie.selecting import Asked, CustomRule, Finding, Question, Scored
+from selectrie.results import Generation, Selection, TextScore, TokenPlan
+from selectrie.scheduler import Load
+from selectrie.selecting import Asked, CustomRule
 from selectrie.selfcheck import SelfCheck, self_check
-from selectrie.settle import can_settle, settle
-from selectrie.tasks.best_first import BestFirst, SearchOutcome
-from selectrie.tasks.score import ScoreTask
-from selectrie.types import FloatArray, IntArray, Precision
+from selectrie.streaming import Stream
+from selectrie.tasks.sample import Drafter
+from selectrie.types import Precision
 from selectrie.vocabulary import Vocabulary
-
-logger = logging.getLogger(__name__)
-
-PLAN_NODES = 200
-"""Trie nodes that a `TokenPlan` shows."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """A question's evaluation with its baseline, float64[C] or None."""
-
-    question: Question
-    evaluation: scoring.TrieEvaluation
-    baseline: FloatArray | None
-    finding: Finding
 
 
 class Engine:
@@ -49,16 +43,22 @@ class Engine:
     """
 
     def __init__(
-        self, model: Model, *, check: SelfCheck | None = None, on_check: Callable[[SelfCheck], None] | None = None
+        self,
+        model: Model,
+        *,
+        check: SelfCheck | None = None,
+        on_check: Callable[[SelfCheck], None] | None = None,
+        max_waiting: int | None = None,
     ) -> None:
         """check: a self-check made before on this model, build and processor; else it is made before the first answer
-        in `exact` precision, and handed to `on_check`."""
+        in `exact` precision, and handed to `on_check`. max_waiting: tasks that may wait to begin, beyond which a request
+        is refused with `QueueFullError`; None: any number."""
         self._model = model
         self._check = check
         self._on_check = on_check
         if check is not None and check.granule <= model.limits.rows_per_call:
             model.granule = check.granule
-        self._owner = Owner(model)
+        self._owner = Owner(model, max_waiting=max_waiting)
         self._finalizer = weakref.finalize(self, self._owner.close)
 
     def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -79,16 +79,30 @@ class Engine:
         self._finalizer()
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._owner.closed
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """The model's vocabulary."""
         return self._model.vocabulary
 
     @property
+    def load(self) -> Load:
+        """How much the model has to do."""
+        return self._owner.load()
+
+    @property
     def tolerance(self) -> float | None:
         """Nats a row by which layout can move a log-probability; None in `fast` precision, where it is not measured."""
+        with errand(self._owner) as begun:
+            return self._tolerance(begun)
+
+    def _tolerance(self, begun: Errand) -> float | None:
         if self._model.identity.precision != Precision.EXACT.value:
             return None
-        check = self._check if self._check is not None else self._owner.call(self._make_check)
+        check = self._check if self._check is not None else begun.call(self._make_check)
         return check.tolerance
 
     def _make_check(self) -> SelfCheck:
@@ -171,32 +185,9 @@ class Engine:
         if not text:
             raise OptionError("text", text, "some text to score")
         asked = Asked(terminator="text" if following else "none", following=following, prompting=prompting)
-        with self._owner.using():
-            return self._score(prompt, text, asked)
-
-    def _score(self, prompt: Prompt, text: str, asked: Asked) -> TextScore:
-        question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
-        question = replace(question, needs=replace(question.needs, best=question.needs.row))
-        tau = self.tolerance
-        handle = self._owner.submit(ScoreTask(question.encoded.context, question.trie, question.needs))
-        evaluation = handle.result()
-        scored = selecting.score(question, evaluation, None)
-        first = int(question.encoded.first_scored[0])
-        tokens = question.trie.token[1 + first :]
-        return TextScore(
-            text=text,
-            logp=float(scored.logp[0]),
-            tokens=tuple(
-                question.token_score(int(token), float(logp))
-                for token, logp in zip(tokens, evaluation.edge_logp[1 + first :], strict=True)
-            ),
-            is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
-            healed=question.encoded.healed,
-            log_heal=scored.log_heal,
-            heal_gap=scored.heal_gap,
-            cost=replace(handle.cost, rows_naive=question.rows_naive),
-            signature=selecting.signature(question, self._model.identity, tau),
-        )
+        with errand(self._owner) as begun:
+            question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
+            return answering.score_text(begun, question, text, self._tolerance(begun))
 
     def tokens(
         self,
@@ -208,206 +199,83 @@ class Engine:
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> TokenPlan:
         """How a request becomes tokens and what would be evaluated; no model call is made."""
-        vocabulary = self._model.vocabulary
         asked = Asked(terminator=terminator, following=following, prompting=prompting)
         with self._owner.using():
-            question = selecting.prepare(vocabulary, self._model.limits, prompt, choices, asked)
-        encoded, trie = question.encoded, question.trie
+            question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+            return answering.token_plan(question)
 
-        def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:
-            return tuple((int(token), vocabulary.show(int(token))) for token in ids)
+    def generate(
+        self,
+        prompts: Prompts,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        stopping: Stopping = DEFAULT_STOPPING,
+        draft: Engine | Drafter | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+        options: Generating = DEFAULT_GENERATING,
+    ) -> Generation:
+        """Draw n sequences after each prompt, all side by side.
 
-        paths = np.split(encoded.tokens, encoded.offsets[1:-1])
-        return TokenPlan(
-            bos=vocabulary.bos,
-            prompt=spelled(encoded.prompt_tokens),
-            context=spelled(encoded.context),
-            healed=encoded.healed,
-            boundary=encoded.boundary,
-            terminator=question.terminator,
-            choices=tuple(spelled(path) for path in paths),
-            boundary_shift=tuple(encoded.boundary_shift.tolist()),
-            n_trie_nodes=len(trie.token) - 1,
-            rows_prompt=len(encoded.context),
-            rows_inner=question.needs.n_rows - 1,
-            rows_naive=question.rows_naive,
-            trie=view_of(trie, vocabulary.pieces, limit=PLAN_NODES),
-        )
+        prompts: one (text, token ids, or chat messages) or a list of them. seed: sequence i of every prompt has seed + i, and
+        is the same alone and among others but for `close_steps`; None = one from the system. sampling: how
+        a token is drawn. stopping: when a sequence ends. draft: a second engine, or what else guesses what follows: the same text in fewer model calls.
+        prompting: chat, truncation. options: the best of more, choices, alternatives, priority, deadline.
+
+        Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.
+        """
+        wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
+            plan = self._plan(prompts, wanted)
+            tau = self._tolerance(begun)
+            drawn = []
+            for one in generating.begin(begun, plan, tau):
+                with of_request(one.prompt_index if plan.n_prompts > 1 else None):
+                    drawn.append(generating.completion(one, tau))
+            return generating.generation(plan, drawn, self._model.identity, tau)
+
+    def stream(
+        self,
+        prompts: Prompts,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        stopping: Stopping = DEFAULT_STOPPING,
+        draft: Engine | Drafter | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+        options: Generating = DEFAULT_GENERATING,
+    ) -> Stream:
+        """As `generate`, chunk by chunk: an iterator, and a context manager that cancels what still runs.
+
+        Work begins at once. Which are the best of more is known only at the end, so `options.best_of` is refused.
+        """
+        wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        if options.best_of is not None:
+            raise OptionError("best_of", options.best_of, "None where chunks are streamed")
+        with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
+            plan = self._plan(prompts, wanted)
+            return Stream(begun, plan, self._model.identity, self._tolerance(begun), keep=self)
+
+    aselect = awaitable(select)
+    arank = awaitable(rank)
+    aselect_many = awaitable(select_many)
+    ascore = awaitable(score)
+    agenerate = awaitable(generate)
+    astream = async_stream(stream)
 
     def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
         """Prepare all, evaluate all together, settle and answer each."""
-        with self._owner.using():
-            questions = [self._prepare(i, request, asked, of=len(requests)) for i, request in enumerate(requests)]
-            _check_batch(questions)
-            tau = self.tolerance
-            found = self._evaluate(questions, tau or 0.0)
-            return [self._decide(one, tau) for one in found]
+        with errand(self._owner) as begun:
+            questions = answering.prepare_all(self._model, requests, asked)
+            return answering.answer(begun, questions, self._tolerance(begun))
 
-    def _prepare(self, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked, *, of: int) -> Question:
-        try:
-            prompt, choices = request
-        except (TypeError, ValueError):
-            raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
-        try:
-            return selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
-        except SelectrieError as error:
-            error.request = index if of > 1 else None
-            raise
-
-    def _evaluate(self, questions: list[Question], tau: float) -> list[_Found]:
-        """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
-        handles: list[Handle[Any]] = []
-
-        def submit(task: ScoreTask | BestFirst, question: Question | None = None) -> Handle[Any]:
-            handle = self._owner.handle(task, _reporter(task, question))
-            handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
-            handle.start()
-            return handle
-
-        try:
-            baselines = [[submit(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
-            mains: dict[int, Handle[scoring.TrieEvaluation]] = {
-                i: submit(ScoreTask(q.encoded.context, q.trie, q.needs), q)
-                for i, q in enumerate(questions)
-                if q.method == "exhaustive"
-            }
-            means = [self._mean(q, group) for q, group in zip(questions, baselines, strict=True)]
-            searches: dict[int, Handle[SearchOutcome]] = {
-                i: submit(_best_first(q, means[i], tau), q) for i, q in enumerate(questions) if i not in mains
-            }
-            found = []
-            for i, question in enumerate(questions):
-                evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(searches[i])
-                cost = sum((handle.cost for handle in baselines[i]), finding.cost)
-                finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
-                found.append(_Found(question, evaluation, means[i], finding))
-        except BaseException:
-            for handle in handles:
-                handle.cancel()
-            raise
-        return _with_batch_means(found)
-
-    def _mean(self, question: Question, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
-        if not group:
-            return None
-        return scoring.mean_joint([selecting.joints(question, handle.result()) for handle in group])
-
-    def _decide(self, found: _Found, tau: float | None) -> Selection:
-        question = found.question
-        scored = selecting.score(question, found.evaluation, found.baseline)
-        scored, finding = self._settle(found, scored, tau)
-        signature = selecting.signature(question, self._model.identity, tau)
-        return selecting.selection(question, found.evaluation, scored, finding, signature)
-
-    def _settle(self, found: _Found, scored: Scored, tau: float | None) -> tuple[Scored, Finding]:
-        """Score the near ties among the first k again in the canonical layout."""
-        question, finding = found.question, found.finding
-        if tau is None or not can_settle(question):
-            return scored, finding
-        k = len(question.texts) if question.search.stop == "all" else question.search.k
-        finalists, settled = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
-        if not len(finalists) or not settled:
-            return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
-        contexts = (question.encoded.context, *question.premises)
-        try:
-            answers = self._owner.call(
-                lambda: [settle(self._model, question, context, finalists) for context in contexts]
-            )
-        except DecodeInterrupted:
-            raise
-        except ModelError as error:  # no memory for a second context, say: the answer stands, not settled
-            logger.debug("%d near ties are not settled: %s", len(finalists), error)
-            return scored, finding
-        values = [value for value, _ in answers if value is not None]
-        finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
-        if len(values) < len(contexts):
-            return scored, finding
-        baseline = found.baseline
-        if baseline is not None:
-            baseline = _replaced(baseline, question, finalists, np.mean(np.stack(values[1:]), axis=0))
-        scored = replace(scored, logp=_replaced(scored.logp, question, finalists, values[0]))
-        scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
-        scored = selecting.rescore(question, found.evaluation, scored, baseline)
-        certificate = replace(finding.certificate, settled=True, n_settled=len(finalists))
-        return scored, replace(finding, certificate=certificate)
+    def _plan(self, prompts: Prompts, wanted: Wanted) -> Plan:
+        if wanted.draft is not None:
+            check_draft(wanted.draft, self._model, self._owner)
+        return generating.prepare(self._model.vocabulary, self._model.limits, prompts, wanted)
 
 
-def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> BestFirst:
-    objective = question.objective(baseline, tau)
-    if objective is None:
-        raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
-    healing = question.healing
-    return BestFirst(
-        question.encoded.context,
-        question.trie,
-        question.needs,
-        question.terminator,
-        objective=objective,
-        search=question.search,
-        heal=(lambda edge_logp, observed: healing.log_heal(edge_logp, observed)[0]) if len(healing.nodes) else None,
-    )
-
-
-def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tuple[scoring.TrieEvaluation, Finding]:
-    evaluation = handle.result()
-    certificate = Certificate(
-        proved=True,
-        bound_gap=np.inf,
-        open_mass=0.0,
-        nodes_evaluated=evaluation.n_evaluated,
-        nodes_inner=question.needs.n_rows,
-        settled=False,
-        n_settled=0,
-        method="exhaustive",
-    )
-    return evaluation, Finding(certificate, handle.cost)
-
-
-def _searched(handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Finding]:
-    outcome = handle.result()
-    certificate = Certificate(
-        proved=outcome.proved,
-        bound_gap=outcome.bound_gap,
-        open_mass=outcome.open_mass,
-        nodes_evaluated=outcome.n_evaluated,
-        nodes_inner=outcome.n_needed,
-        settled=False,
-        n_settled=0,
-        method="best_first",
-    )
-    return outcome.evaluation, Finding(certificate, handle.cost, outcome.log_open)
-
-
-def _check_batch(questions: list[Question]) -> None:
-    """All requests have one rule, so one look at it is enough."""
-    for i, question in enumerate(questions):
-        if question.rule.name == "batch" and question.texts != questions[0].texts:
-            error = OptionError("rule", "batch", "the same choices in every request of the batch")
-            error.request = i
-            raise error
-
-
-def _with_batch_means(found: list[_Found]) -> list[_Found]:
-    """Baselines of rule "batch": the mean joint of each choice over all prompts."""
-    batch = [one for one in found if one.question.rule.name == "batch"]
-    if not batch:
-        return found
-    mean = scoring.mean_joint([selecting.joints(one.question, one.evaluation) for one in batch])
-    return [replace(one, baseline=mean) for one in found]
-
-
-def _replaced(values: FloatArray, question: Question, choices: IntArray, new: FloatArray) -> FloatArray:
-    """float64[C] with these choices set anew, and all that have the same path scored from the same token."""
-    path_of, first = question.trie.path_of, question.encoded.first_scored
-    result: FloatArray = values.copy()
-    for choice, value in zip(choices, new, strict=True):
-        result[(path_of == path_of[choice]) & (first == first[choice])] = value
-    return result
-
-
-def _reporter(task: ScoreTask | BestFirst, question: Question | None) -> Callable[[], None] | None:
-    """What tells a caller about progress after each model call."""
-    if question is None or question.search.on_progress is None:
-        return None
-    tell, total = question.search.on_progress, question.needs.n_rows
-    return lambda: tell(task.n_evaluated, total)
+def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
+    return EngineDrafter(draft) if isinstance(draft, Engine) else draft

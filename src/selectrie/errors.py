@@ -9,7 +9,10 @@ SelectrieError
 │   ├── PromptError             empty without BOS, chat without template, malformed messages
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TokenRangeError         a token id that does not exist
+│   ├── DeadEndError            no token is both allowed and possible
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
+│   ├── DeadlineError           the deadline passed before there was an answer
+│   ├── QueueFullError          more work waits than may wait
 │   ├── ClosedError             used after close()
 │   └── ForkedError             used in a forked child process
 ├── ModelError              the model or its back end: exit 3, HTTP 502
@@ -17,6 +20,7 @@ SelectrieError
 │   ├── UnsupportedModelError   a model that cannot score text, or an object that cannot be shared
 │   ├── MissingExtraError       an optional package is not installed
 │   ├── CapacityError           one call or one task does not fit
+│   │   └── MemoryBudgetError       a model does not fit the budget of a registry
 │   ├── DecodeError             the back end failed; the tree is as it was
 │   │   └── DecodeInterrupted   the decode was told to stop
 │   └── NonFiniteLogitsError    NaN or +inf from the model
@@ -31,11 +35,13 @@ Every error has a stable `code`, its values as attributes, and a message that na
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 
 class SelectrieError(Exception):
-    """Root of the tree. request: index of the request that was refused, where many were made at once."""
+    """Root of the tree. request: index of the request that was refused or failed, where many were made at once."""
 
     code: ClassVar[str] = "selectrie"
     exit_code: ClassVar[int] = 70
@@ -44,6 +50,10 @@ class SelectrieError(Exception):
     def __str__(self) -> str:
         text = super().__str__()
         return text if self.request is None else f"request {self.request}: {text}"
+
+    def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
+        """Copied, and sent between processes, by what it holds: the arguments it was made of are not kept."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
 
 
 class RequestError(SelectrieError):
@@ -112,6 +122,18 @@ class TokenRangeError(RequestError, ValueError):
         super().__init__(f"token {token} does not exist: ids run from 0 to {n_vocabulary - 1}")
 
 
+class DeadEndError(RequestError):
+    """No token is both allowed and possible."""
+
+    code = "dead_end"
+
+    def __init__(self, n_allowed: int) -> None:
+        self.n_allowed = n_allowed
+        super().__init__(
+            f"none of the {n_allowed} tokens allowed here is possible; allow more, or forbid less by `logit_bias`"
+        )
+
+
 class InputFileError(RequestError):
     """A file of the caller's that cannot be read."""
 
@@ -120,6 +142,26 @@ class InputFileError(RequestError):
     def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
         self.path, self.reason, self.line = path, reason, line
         super().__init__(f"{path}{'' if line is None else f':{line}'}: {reason}")
+
+
+class DeadlineError(RequestError):
+    """The deadline passed before there was an answer."""
+
+    code = "deadline"
+
+    def __init__(self, late_s: float) -> None:
+        self.late_s = late_s
+        super().__init__(f"the deadline passed {late_s:.3g} s ago without an answer; allow more time, or ask for less")
+
+
+class QueueFullError(RequestError):
+    """More work waits than may wait."""
+
+    code = "queue_full"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"{most} requests wait already; try again later, or allow more to wait")
 
 
 class ClosedError(RequestError):
@@ -190,6 +232,25 @@ class CapacityError(ModelError):
         super().__init__(f"needs {needed} {what}, {available} available")
 
 
+class MemoryBudgetError(CapacityError):
+    """A model that does not fit the memory budget of a registry; nothing was loaded or unloaded.
+
+    needed, available: bytes it takes, and bytes that are free or held by models nobody uses. held: bytes by the name of
+    each model in use.
+    """
+
+    code = "memory_budget"
+
+    def __init__(self, name: str, *, needed: int, available: int, budget: int, held: Mapping[str, int]) -> None:
+        super().__init__("bytes of memory", needed=needed, available=available)
+        self.name, self.budget, self.held = name, budget, dict(held)
+        holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
+        reason = f"{_mib(available)} are available, the rest is in use by {holders}; leave one of them, or wait for it"
+        if not self.held:
+            reason = "more than all of it; raise the budget, or lower n_ctx or n_batch"
+        self.args = (f"the model {name!r} needs {_mib(needed)} of a budget of {_mib(budget)}: {reason}",)
+
+
 class DecodeError(ModelError):
     """The back end failed; the tree is as it was."""
 
@@ -248,6 +309,33 @@ class ProtocolError(InternalError):
     """Ask and tell out of step."""
 
     code = "protocol"
+
+
+@contextmanager
+def of_request(index: int | None) -> Iterator[None]:
+    """What fails in the block is one request of many: its index goes into the error. None: there is one request alone.
+
+    Not so where all fail together: the engine was closed, or everything was cancelled.
+    """
+    try:
+        yield
+    except (ClosedError, ForkedError, CancelledError):
+        raise
+    except SelectrieError as error:
+        if error.request is None:
+            error.request = index
+        raise
+
+
+def _restored(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[str, Any]) -> SelectrieError:
+    """What `SelectrieError.__reduce__` took apart."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / (1 << 20):.1f} MiB"
 
 
 def _clip(text: str, limit: int = 60) -> str:

@@ -49,17 +49,58 @@ def read_prompt(path: str) -> str:
     return _decode(path, _read_bytes(path)).removesuffix("\n").removesuffix("\r")
 
 
+def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
+    """Prompts of a file, a JSON value a line: a text, `{"prompt": text or token ids}`, or `{"messages": [...]}`.
+
+    Errors name the line; so do an empty line and a key that is neither (an option there would be passed over).
+    """
+    text = _decode(path, _read_bytes(path))
+    if not text:
+        raise InputFileError(path, "holds no prompts")
+    return [_json_prompt(path, line, at) for at, line in enumerate(text.removesuffix("\n").split("\n"), start=1)]
+
+
+def _json_prompt(path: str, text: str, line: int) -> str | list[int] | list[dict[str, object]]:
+    if not text.strip():
+        raise InputFileError(path, "the line is empty; remove it", line=line)
+    value = _json(path, text, line=line, remedy='; write a text as "…" or {"prompt": "…"}')
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        raise InputFileError(
+            path, f'expected a text, {{"prompt": …}} or {{"messages": …}}, not {_kind(value)}', line=line
+        )
+    if len(value) != 1 or not value.keys() <= {"prompt", "messages"}:
+        found = ", ".join(map(repr, value)) or "no key"
+        raise InputFileError(path, f"found {found}; expected one key, 'prompt' or 'messages'", line=line)
+    if "messages" in value:
+        return _messages(path, value["messages"], line=line)
+    prompt = value["prompt"]
+    if isinstance(prompt, list) and prompt and all(type(token) is int and token >= 0 for token in prompt):
+        return prompt
+    if not isinstance(prompt, str):
+        raise InputFileError(path, f"'prompt' is {_kind(prompt)}, expected a text or an array of token ids", line=line)
+    return prompt
+
+
 def read_messages(path: str) -> list[dict[str, object]]:
     """Chat messages: a JSON array of objects with a text `role` and a text `content`; other keys go to the template."""
-    messages = _json(path, _decode(path, _read_bytes(path)))
+    return _messages(path, _json(path, _decode(path, _read_bytes(path))))
+
+
+def _messages(path: str, messages: object, *, line: int | None = None) -> list[dict[str, object]]:
     if not isinstance(messages, list) or not messages:
-        raise InputFileError(path, 'expected a JSON array of messages: [{"role": "user", "content": "…"}, …]')
+        raise InputFileError(
+            path, 'expected a JSON array of messages: [{"role": "user", "content": "…"}, …]', line=line
+        )
     for at, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise InputFileError(path, f"message {at} is {_kind(message)}, expected an object with role and content")
+            found = f"message {at} is {_kind(message)}, expected an object with role and content"
+            raise InputFileError(path, found, line=line)
         for key in ("role", "content"):
             if not isinstance(message.get(key), str):
-                raise InputFileError(path, f"message {at}: {key!r} is {_kind(message.get(key))}, expected text")
+                found = f"message {at}: {key!r} is {_kind(message.get(key))}, expected text"
+                raise InputFileError(path, found, line=line)
     return messages
 
 
@@ -105,6 +146,38 @@ def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
     return result
 
 
+def parse_logit_bias(items: Sequence[str]) -> dict[int, float]:
+    """`ID=NUMBER` pairs; `-inf` forbids a token."""
+    result: dict[int, float] = {}
+    for item in items:
+        token, equals, value = item.partition("=")
+        try:
+            bias = float(value)
+        except ValueError:
+            bias = math.nan
+        if not equals or not re.fullmatch("[0-9]{1,9}", token) or math.isnan(bias):
+            raise OptionError("logit_bias", item, "ID=NUMBER, such as 13=-2.5 or 13=-inf")
+        if int(token) in result:
+            raise OptionError("logit_bias", item, f"each token once; {token} was given before")
+        result[int(token)] = bias
+    return result
+
+
+_ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
+
+
+def parse_escapes(name: str, text: str) -> str:
+    r"""A text in which `\n`, `\r`, `\t` and `\\` stand for LF, CR, tab and a backslash, which shells do not write.
+
+    Another character after a backslash, or none, raises: it might have been meant as either.
+    """
+    parts = re.split(r"(\\.?)", text, flags=re.DOTALL)
+    unknown = next((part for part in parts[1::2] if part not in _ESCAPES), None)
+    if unknown is not None:
+        raise OptionError(name, text, r"a text whose backslashes begin \n, \r, \t or \\")
+    return "".join(_ESCAPES.get(part, part) for part in parts)
+
+
 def _read_bytes(path: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
@@ -123,20 +196,24 @@ def _decode(path: str, data: bytes) -> str:
         raise InputFileError(path, found, line=line) from error
 
 
-def _json(path: str, text: str) -> Any:
+def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") -> Any:
+    """line: of the file that text is; None: text is the file. remedy: told with what is no JSON."""
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         twice = next((key for key in keys if keys.count(key) > 1), None) if len(set(keys)) < len(keys) else None
         if twice is not None:
-            raise InputFileError(path, f"the key {twice!r} stands twice")
+            raise InputFileError(path, f"the key {twice!r} stands twice", line=line)
         return dict(pairs)
 
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        raise InputFileError(path, f"no JSON: {error.msg}", line=error.lineno) from error
+        raise InputFileError(path, f"no JSON: {error.msg}{remedy}", line=line or error.lineno) from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputFileError(path, f"no JSON: {error}", line=line) from error
     except RecursionError as error:
-        raise InputFileError(path, "nested too deeply") from error
+        raise InputFileError(path, "nested too deeply", line=line) from error
 
 
 def _json_choices(path: str, text: str) -> list[str]:

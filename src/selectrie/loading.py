@@ -12,7 +12,7 @@ from selectrie.embedded import embedded_file
 from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 from selectrie.history import History, absolute
-from selectrie.options import one_of
+from selectrie.options import at_least, one_of
 from selectrie.selfcheck import VERSION, SelfCheck
 from selectrie.types import ModelIdentity, Precision
 
@@ -30,6 +30,7 @@ def load(
     n_threads: int | None = None,
     n_gpu_layers: int = 0,
     precision: str = "exact",
+    max_waiting: int | None = None,
     verbose: bool = False,
 ) -> Engine:
     """Load a model and return its engine; a context manager that closes it.
@@ -37,13 +38,15 @@ def load(
     source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared;
     None: the small model that comes with selectrie, whose self-check is made here, so that the first answer is quick.
     n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
-    rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all. verbose: llama.cpp's own log on stderr.
+    rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all.
+    max_waiting: tasks that may wait to begin, beyond which a request is refused; None: any number. verbose: llama.cpp's own log on stderr.
 
     Raises `ModelFileError`, `UnsupportedModelError`, `MissingExtraError`, `OptionError`.
     """
     from selectrie.backends.llama_cpp import LlamaOptions, open_model
 
     one_of("precision", precision, tuple(p.value for p in Precision))
+    at_least("max_waiting", max_waiting, 1)
     options = LlamaOptions(
         n_ctx=n_ctx,
         n_batch=n_batch,
@@ -60,7 +63,9 @@ def load(
         layers = n_gpu_layers if is_file else opened.model_params.n_gpu_layers
         key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
         checks = SelfCheckFile(cache_folder() / "selfcheck.json")
-        engine = Engine(model, check=checks.get(key), on_check=lambda check: checks.put(key, check))
+        engine = Engine(
+            model, check=checks.get(key), on_check=lambda check: checks.put(key, check), max_waiting=max_waiting
+        )
     except BaseException:
         model.close()
         raise

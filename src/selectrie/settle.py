@@ -6,15 +6,19 @@ the rest of the set, its order or waves, nor on what the cache held.
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
-from selectrie import scoring
+from selectrie import scoring, selecting
+from selectrie.errand import Errand
+from selectrie.errors import DecodeInterrupted, ModelError
 from selectrie.jobs import Job
 from selectrie.model import Model
 from selectrie.scheduler import Scheduler
-from selectrie.selecting import Question
+from selectrie.selecting import Finding, Question, Scored
 from selectrie.tasks import Task
 from selectrie.tasks.score import ScoreTask
 from selectrie.trie import TokenTrie
@@ -22,8 +26,65 @@ from selectrie.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 
 R = TypeVar("R")
 
+logger = logging.getLogger(__name__)
+
 MOST_ROWS = 2048
 """Rows below the prompt that one finalist may take; an end that half the trie continues is left as it is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A question's evaluation with its baseline, float64[C] or None."""
+
+    question: Question
+    evaluation: scoring.TrieEvaluation
+    baseline: FloatArray | None
+    finding: Finding
+
+
+def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | None) -> tuple[Scored, Finding]:
+    """Score the near ties among the first k again in the canonical layout. tau: nats a row, None = not measured."""
+    question, finding = found.question, found.finding
+    if tau is None or not can_settle(question):
+        return scored, finding
+    k = len(question.texts) if question.search.stop == "all" else question.search.k
+    finalists, settled = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
+    if not len(finalists) or not settled:
+        return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
+    contexts = (question.encoded.context, *question.premises)
+    model = errand.owner.scheduler.model
+    try:
+        answers = errand.call(lambda: [settle(model, question, context, finalists) for context in contexts])
+    except DecodeInterrupted:
+        raise
+    except ModelError as error:  # no memory for a second context, say: the answer stands, not settled
+        logger.debug("%d near ties are not settled: %s", len(finalists), error)
+        return scored, finding
+    values = [value for value, _ in answers if value is not None]
+    finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
+    if len(values) < len(contexts):
+        return scored, finding
+    certificate = replace(finding.certificate, settled=True, n_settled=len(finalists))
+    return _rescored(found, scored, finalists, values), replace(finding, certificate=certificate)
+
+
+def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[FloatArray]) -> Scored:
+    """The scores with the canonical joints of the finalists: after the context first, then after each premise."""
+    question, baseline = found.question, found.baseline
+    if baseline is not None:
+        baseline = _replaced(baseline, question, finalists, np.mean(np.stack(values[1:]), axis=0))
+    scored = replace(scored, logp=_replaced(scored.logp, question, finalists, values[0]))
+    scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
+    return selecting.rescore(question, found.evaluation, scored, baseline)
+
+
+def _replaced(values: FloatArray, question: Question, choices: IntArray, new: FloatArray) -> FloatArray:
+    """float64[C] with these choices set anew, and all that have the same path scored from the same token."""
+    path_of, first = question.trie.path_of, question.encoded.first_scored
+    result: FloatArray = values.copy()
+    for choice, value in zip(choices, new, strict=True):
+        result[(path_of == path_of[choice]) & (first == first[choice])] = value
+    return result
 
 
 def can_settle(question: Question) -> bool:

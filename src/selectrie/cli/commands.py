@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selectrie.cli import requests
+from selectrie.cli import generation, requests
 from selectrie.cli.flat import command
 from selectrie.cli.groups import (
     ChoicesGroup,
     EndingGroup,
+    FastModelGroup,
+    GenerateOutput,
     ModelGroup,
     ModelsGroup,
+    OnlyChoicesGroup,
     PromptGroup,
+    PromptsGroup,
     RankOutput,
     RuleGroup,
+    SamplingGroup,
     ScoreOutput,
     SearchGroup,
     SelectOutput,
+    SequencesGroup,
+    StoppingGroup,
     TextGroup,
     TokensOutput,
 )
@@ -127,6 +134,36 @@ def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: Score
 
     unnamed = requests.unnamed_model(model)
     terminal.show(terminal.text_score_report(result, per_token=output.per_token, unnamed=unnamed), sys.stdout)
+    return 0
+
+
+@command(app)
+def generate(
+    model: FastModelGroup,
+    prompt: PromptsGroup,
+    sequences: SequencesGroup,
+    stopping: StoppingGroup,
+    sampling: SamplingGroup,
+    choices: OnlyChoicesGroup,
+    output: GenerateOutput,
+) -> int:
+    r"""Generate text.
+
+    One sequence or many, after one prompt or many, all side by side. The same seed gives the same text, whatever runs beside it, but for draws that the last bits of a logit decide: with --precision exact, --json names them.
+
+    \b
+    selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --stream
+    selectrie generate -m model.gguf --prompts-file prompts.jsonl -n 2 --json
+    selectrie generate -m model.gguf -p "Yes or no? I say" -c " yes" -c " no" --seed 1
+    """
+    wanted = {
+        "sampling": requests.sampling(sampling),
+        "stopping": requests.stopping(stopping),
+        "prompting": requests.prompting(prompt, choices.delimiter),
+    }
+    only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
+    request = generation.check(sequences, output, only, wanted)
+    generation.answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
     return 0
 
 

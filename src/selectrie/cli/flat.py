@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -65,8 +66,9 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     result = []
     for field in fields(group):
-        hint = hints[field.name]
-        hint.__metadata__[0].rich_help_panel = _heading(group)
+        option = copy(hints[field.name].__metadata__[0])  # groups that share an option may have headings of their own
+        option.rich_help_panel = _heading(group)
+        hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
     return result

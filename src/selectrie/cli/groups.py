@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from selectrie.options import RULES, TERMINATORS
+from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,17 @@ class ModelGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptGroup:
+class FastModelGroup(ModelGroup):
+    """Model."""
+
+    precision: Annotated[
+        str,
+        Option(metavar="exact|fast", help="fast: llama.cpp's own layout; exact: close draws are measured and told."),
+    ] = "fast"
+
+
+@dataclass(frozen=True, slots=True)
+class BarePromptGroup:
     """Prompt (one of the first four, or text on stdin)."""
 
     prompt: Annotated[str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given.")] = None
@@ -60,12 +70,28 @@ class PromptGroup:
     template_arg: Annotated[
         list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
     ] = None
-    boundary: Annotated[str, Option(metavar="heal|split|harness", help="How prompt and choice meet on tokens.")] = (
-        "heal"
-    )
     truncate: Annotated[
         str, Option(metavar="error|left", help="What to do with a prompt too long; left drops its beginning.")
     ] = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptGroup(BarePromptGroup):
+    """Prompt (one of the first four, or text on stdin)."""
+
+    boundary: Annotated[str, Option(metavar="heal|split|harness", help="How prompt and choice meet on tokens.")] = (
+        "heal"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsGroup(BarePromptGroup):
+    """Prompt (one of the first four, --prompts-file, or text on stdin)."""
+
+    prompts_file: Annotated[
+        str | None,
+        Option(metavar="FILE", help='Many prompts, a JSON text or {"prompt"|"messages": …} a line (- for stdin).'),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +187,94 @@ class TokensOutput:
 
     top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
     json: Annotated[bool, Option("--json", help="One JSON object with every choice.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class SequencesGroup:
+    """Sequences."""
+
+    n: Annotated[int, Option("-n", metavar="N", help="Sequences of each prompt.")] = 1
+    best_of: Annotated[int | None, Option(metavar="N", help="Draw so many, give the -n most probable.")] = None
+    seed: Annotated[
+        int | None,
+        Option(metavar="N", help="Sequence i of every prompt has seed N + i. [default: one from the system]"),
+    ] = None
+    draft: Annotated[
+        str | None,
+        Option(
+            metavar="MODEL|lookup", help="Who guesses ahead: a smaller model, or repetitions. The text is the same."
+        ),
+    ] = None
+    deadline: Annotated[
+        float | None, Option(metavar="SECONDS", help="End with what there is after so long. [default: none]")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingGroup:
+    """Sampling (in the order applied)."""
+
+    logit_bias: Annotated[
+        list[str] | None, Option(metavar="ID=NUMBER", help="Added to a token's logit; -inf forbids it. Repeatable.")
+    ] = None
+    repeat_penalty: Annotated[float, Option(metavar="X", help="Divides logits of tokens that occurred; 1 = none.")] = (
+        DEFAULT_SAMPLING.repeat_penalty
+    )
+    presence_penalty: Annotated[float, Option(metavar="X", help="Taken off logits of tokens that occurred.")] = (
+        DEFAULT_SAMPLING.presence_penalty
+    )
+    frequency_penalty: Annotated[float, Option(metavar="X", help="Taken off as often as they occurred.")] = (
+        DEFAULT_SAMPLING.frequency_penalty
+    )
+    penalty_last_n: Annotated[
+        int, Option(metavar="N", help="Tokens that penalties look back on; -1 = all, 0 = none.")
+    ] = DEFAULT_SAMPLING.penalty_last_n
+    top_k: Annotated[int, Option(metavar="N", help="The N most probable tokens; 0 = all.")] = DEFAULT_SAMPLING.top_k
+    typical_p: Annotated[float, Option(metavar="P", help="Locally typical mass; 1 = all.")] = DEFAULT_SAMPLING.typical_p
+    top_p: Annotated[float, Option(metavar="P", help="The fewest tokens with this mass; 1 = all.")] = (
+        DEFAULT_SAMPLING.top_p
+    )
+    min_p: Annotated[float, Option(metavar="P", help="Tokens this probable beside the first; 0 = all.")] = (
+        DEFAULT_SAMPLING.min_p
+    )
+    temperature: Annotated[float, Option(metavar="T", help="0 = always the most probable token.")] = (
+        DEFAULT_SAMPLING.temperature
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingGroup:
+    """What ends a sequence."""
+
+    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a sequence.")] = DEFAULT_STOPPING.max_tokens
+    stop: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT",
+            help="Text that ends it, with \\n, \\r, \\t and \\\\ for line ends, tab, backslash. Repeatable.",
+        ),
+    ] = None
+    stop_token: Annotated[list[int] | None, Option(metavar="ID", help="Token that ends it. Repeatable.")] = None
+    ignore_eog: Annotated[bool, Option("--ignore-eog", help="Go on after end-of-generation tokens.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyChoicesGroup(ChoicesGroup):
+    """Choices, where only these texts may be generated."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOutput:
+    """Output."""
+
+    stream: Annotated[bool, Option("--stream", help="Text as it comes; of many sequences each when it has ended.")] = (
+        False
+    )
+    json: Annotated[bool, Option("--json", help="One JSON object with every sequence and its tokens.")] = False
+    openai: Annotated[bool, Option("--openai", help="One JSON object in the format of OpenAI's API.")] = False
+    logprobs: Annotated[
+        int | None, Option(metavar="K", help="With --json or --openai: the K most probable tokens at every step.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

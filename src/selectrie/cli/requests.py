@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from selectrie import inputs
-from selectrie.cli.groups import ChoicesGroup, ModelGroup, PromptGroup, RuleGroup, SearchGroup
+from selectrie.cli.groups import (
+    BarePromptGroup,
+    ChoicesGroup,
+    ModelGroup,
+    PromptGroup,
+    PromptsGroup,
+    RuleGroup,
+    SamplingGroup,
+    SearchGroup,
+    StoppingGroup,
+)
 from selectrie.errors import ChoiceError, OptionError, PromptError
-from selectrie.options import Prompting, Rule, Search
+from selectrie.options import DEFAULT_PROMPTING, Prompting, Rule, Sampling, Search, Stopping
 
 if TYPE_CHECKING:
     from selectrie.engine import Engine
 
 Prompt = str | list[int] | list[dict[str, object]]
+
+_PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
+"""Where one prompt may stand."""
 
 
 def open_engine(group: ModelGroup) -> Engine:
@@ -32,6 +46,17 @@ def open_engine(group: ModelGroup) -> Engine:
     )
 
 
+def read_prompts(group: PromptsGroup) -> list[Prompt]:
+    """The prompts, from the one place they are given in."""
+    if group.prompts_file is None:
+        return [read_prompt(group)]
+    given = [name for name in _PROMPTS if getattr(group, name) is not None]
+    if given:
+        given.append("prompts_file")
+        raise PromptError(f"prompts are given {len(given)} times: {', '.join(map(_flag, given))}; give them once")
+    return list(inputs.read_prompts(group.prompts_file))
+
+
 def unnamed_model(group: ModelGroup) -> str | None:
     """The name of the model that answers where the caller named none."""
     if group.model is not None:
@@ -41,9 +66,9 @@ def unnamed_model(group: ModelGroup) -> str | None:
     return embedded.NAME
 
 
-def read_prompt(group: PromptGroup) -> Prompt:
+def read_prompt(group: BarePromptGroup) -> Prompt:
     """The prompt, from the one place it is given in; piped stdin where none is."""
-    given = [name for name in ("prompt", "prompt_file", "token_ids", "chat") if getattr(group, name) is not None]
+    given = [name for name in _PROMPTS if getattr(group, name) is not None]
     if len(given) > 1:
         raise PromptError(f"the prompt is given {len(given)} times: {', '.join(map(_flag, given))}; give it once")
     if group.system is not None and given and given[0] in ("chat", "token_ids"):
@@ -64,10 +89,10 @@ def read_prompt(group: PromptGroup) -> Prompt:
     return text
 
 
-def prompting(group: PromptGroup, delimiter: str = "") -> Prompting:
+def prompting(group: BarePromptGroup, delimiter: str = "") -> Prompting:
     """How prompt and choices become tokens."""
     return Prompting(
-        boundary=group.boundary,
+        boundary=group.boundary if isinstance(group, PromptGroup) else DEFAULT_PROMPTING.boundary,
         delimiter=delimiter,
         truncate=group.truncate,
         system=group.system,
@@ -84,6 +109,22 @@ def read_choices(group: ChoicesGroup) -> list[str]:
     if not choices:
         raise ChoiceError("no choices: give -c TEXT for each, or --choices-file FILE")
     return choices
+
+
+def sampling(group: SamplingGroup) -> Sampling:
+    """How a token is drawn."""
+    values = {field.name: getattr(group, field.name) for field in fields(group)}
+    return Sampling(**{**values, "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
+
+
+def stopping(group: StoppingGroup) -> Stopping:
+    """What ends a sequence."""
+    return Stopping(
+        max_tokens=group.max_tokens,
+        stop=tuple(inputs.parse_escapes("stop", text) for text in group.stop or ()),
+        stop_tokens=tuple(group.stop_token or ()),
+        ignore_eog=group.ignore_eog,
+    )
 
 
 def rule(group: RuleGroup) -> Rule:

@@ -6,6 +6,7 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 
 from __future__ import annotations
 
+from selectrie.results.generation import Chunk, Completion, Generation
 from selectrie.results.models import ModelRecord
 from selectrie.results.records import (
     FORMAT_VERSION,
@@ -24,6 +25,9 @@ __all__ = [
     "Certificate",
     "ChoiceScore",
     "ChoiceTable",
+    "Chunk",
+    "Completion",
+    "Generation",
     "ModelRecord",
     "Selection",
     "Signature",

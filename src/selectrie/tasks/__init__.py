@@ -29,6 +29,8 @@ class Ask:
     parents: int32[n], local row of the parent, or `~j` for element j < i of this ask. tokens: int32[n].
     wanted: bool[n], rows to be told. keep: bool[n], nodes that may be parents in a later ask.
     release: int32[m], local rows no longer needed, leaves before or together with what they hang from; freed first.
+    spent: int32[m], local rows that no ask after this one will extend, though they carry others: a forking model may drop
+    their state once this ask is evaluated. Row 0 is never among them.
     """
 
     parents: IntArray
@@ -36,6 +38,7 @@ class Ask:
     wanted: BoolArray
     keep: BoolArray
     release: IntArray = field(default_factory=NOTHING.copy)
+    spent: IntArray = field(default_factory=NOTHING.copy)
 
 
 class Task(Protocol[R_co]):
@@ -89,16 +92,22 @@ def run(task: Task[R], model: Model) -> R:
     try:
         task.tell(rows)
         while (ask := task.ask(room)) is not None:
-            leaving = [local[row] for row in ask.release.tolist()]
-            for row in ask.release.tolist():
-                local[row] = NO_NODE
-            model.release(np.array(leaving, dtype=np.int32), forget=True)
+            _give_back(ask.release, local, model)
             nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
             local.extend(nodes.tolist())
+            _give_back(ask.spent, local, model)
             task.tell(rows)
         return task.result()
     finally:
         model.release(np.array([*held[:-1], *(node for node in local if node != NO_NODE)], dtype=np.int32), forget=True)
+
+
+def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
+    """Release the nodes of some local rows; those that carry others stay until these go."""
+    leaving = [local[row] for row in rows.tolist()]
+    for row in rows.tolist():
+        local[row] = NO_NODE
+    model.release(np.array(leaving, dtype=np.int32), forget=True)
 
 
 def extend_in_rounds(

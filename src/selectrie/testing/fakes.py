@@ -44,6 +44,7 @@ class FakeModel:
         self._last = np.empty((0, len(vocabulary.pieces)), dtype=np.float32)
         self._failure: SelectrieError | None = None
         self._is_decoding = self._is_interrupted = self._is_closed = False
+        self.granule = 1
         self.calls = 0
         self.rows = 0
         self.evaluations: Counter[Path] = Counter()

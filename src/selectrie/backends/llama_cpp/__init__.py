@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from selectrie.backends.llama_cpp.memory import memory_needed
 from selectrie.backends.llama_cpp.model import EXACT_GRANULE, LlamaModel, open_model
 from selectrie.backends.llama_cpp.weights import LlamaOptions
 
-__all__ = ["EXACT_GRANULE", "LlamaModel", "LlamaOptions", "open_model"]
+__all__ = ["EXACT_GRANULE", "LlamaModel", "LlamaOptions", "memory_needed", "open_model"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import llama_cpp
 
@@ -21,27 +22,47 @@ _CELL_BLOCK = 256
 """llama.cpp rounds a context up to this many cells."""
 
 
+class Metadata(Protocol):
+    """What a file says of its model."""
+
+    def metadata_int(self, key: str) -> int | None:
+        """A whole number; None where it is missing. `{arch}` in the key stands for the architecture."""
+
+
 def fit(weights: Weights, options: LlamaOptions) -> Size:
     """The size of a model's context by its options, the logits' and states' budgets, and free memory.
 
     Cells for a whole call are added to the tokens asked for, so that padding and rows evaluated again always find room.
     """
     n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
-    rows = min(options.n_batch, max(8, _LOGITS_BUDGET_BYTES // (4 * n_vocabulary)))
-    rows -= rows % (64 if rows >= 64 else 8)
+    rows = rows_of_call(options, n_vocabulary)
     sequences = min(MAX_SEQUENCES, rows)
     if weights.kind.forks:
-        state_bytes = max(1, _state_bytes(weights, options))
-        sequences = min(sequences, max(_LEAST_STATES, _STATES_BUDGET_BYTES // state_bytes))
+        sequences = sequences_for(_state_bytes(weights, options), rows)
     nodes = options.n_ctx
     if nodes is None:
-        trained = llama_cpp.llama_model_n_ctx_train(weights.pointer)
-        nodes = min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
+        nodes = usual_nodes(llama_cpp.llama_model_n_ctx_train(weights.pointer))
         nodes = max(min(nodes, _cells_that_fit(weights, options, rows) - rows), min(nodes, 256))
     return sized(weights, nodes, rows, sequences)
 
 
-def sized(weights: Weights, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
+def rows_of_call(options: LlamaOptions, n_vocabulary: int) -> int:
+    """Rows of one call: as asked for, within the budget for their logits; a multiple of 8, of 64 where they are many."""
+    rows = min(options.n_batch, max(8, _LOGITS_BUDGET_BYTES // (4 * n_vocabulary)))
+    return rows - rows % (64 if rows >= 64 else 8)
+
+
+def sequences_for(state_bytes: int, rows: int) -> int:
+    """Sequences of a forking model: as many as rows, within the budget for their states."""
+    return min(MAX_SEQUENCES, rows, max(_LEAST_STATES, _STATES_BUDGET_BYTES // max(1, state_bytes)))
+
+
+def usual_nodes(trained: int) -> int:
+    """Tokens held where nobody says how many and memory is not short; trained: the training context, 0 = not known."""
+    return min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
+
+
+def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
     """A size with its cells.
 
     A model with two sets of RoPE factors (Phi-3 128k) takes the long ones when the context exceeds the original one, so

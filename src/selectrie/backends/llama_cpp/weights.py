@@ -199,7 +199,7 @@ def open_weights(source: object, options: LlamaOptions) -> Weights:
 
 
 def _load(path: Path, options: LlamaOptions) -> Weights:
-    _require_gguf(path)
+    require_gguf(path)
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers
     with log.of_ours(verbose=options.verbose):
@@ -214,7 +214,7 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
     return Weights(pointer, path.name, path, verbose=options.verbose)
 
 
-def _require_gguf(path: Path) -> None:
+def require_gguf(path: Path) -> None:
     """What can be said about a file without llama.cpp, in plainer words."""
     if not path.exists():
         raise ModelFileError(str(path), "no such file")

@@ -1,0 +1,131 @@
+"""Sequences to people and programs: whole, as they come, and as one JSON object."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from selectrie.cli import requests
+from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
+from selectrie.cli.text import shown, tagged
+from selectrie.errors import OptionError
+
+if TYPE_CHECKING:
+    from selectrie.engine import Engine
+    from selectrie.results import Chunk, Completion, Generation
+
+LOOKUP = "lookup"
+
+
+def check(
+    sequences: SequencesGroup, output: GenerateOutput, choices: list[str] | None, wanted: dict[str, Any]
+) -> dict[str, Any]:
+    """wanted: the records of the request. What `Engine.generate` and `Engine.stream` take, `draft` apart. Raises `OptionError` for what no engine would do."""
+    formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
+    if len(formats) > 1:
+        raise OptionError(formats[1], True, f"no --{formats[0]} beside it")
+    if output.logprobs is not None and not (output.json or output.openai):
+        raise OptionError("logprobs", output.logprobs, "--json or --openai beside it, which show them")
+    if output.stream and sequences.best_of is not None:
+        raise OptionError("best_of", sequences.best_of, "no --stream beside it: the best are known at the end")
+    from selectrie.generating import Generating, Wanted  # numpy: not needed for --help
+
+    options = Generating(
+        best_of=sequences.best_of,
+        choices=choices,
+        n_alternatives=output.logprobs or 0,
+        deadline_s=sequences.deadline,
+    )
+    request = {**wanted, "n": sequences.n, "seed": sequences.seed, "options": options}
+    Wanted(**request)
+    return request
+
+
+def answer(
+    model: ModelGroup,
+    prompts: list[requests.Prompt],
+    draft: str | None,
+    output: GenerateOutput,
+    request: dict[str, Any],
+) -> None:
+    """Load what is needed, generate, and write it."""
+    given: Any = prompts if len(prompts) > 1 else prompts[0]
+    many = len(prompts) > 1 or request["n"] > 1
+    with ExitStack() as stack:
+        engine = stack.enter_context(requests.open_engine(model))
+        drafter = _drafter(stack, model, draft)
+        if output.stream:
+            _stream(engine, given, {**request, "draft": drafter}, many=many)
+            return
+        generation = engine.generate(given, **request, draft=drafter)
+    _write(generation, output, many=many, chat=_is_chat(prompts, request))
+
+
+def _drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
+    if draft is None:
+        return None
+    if draft == LOOKUP:
+        from selectrie.draft import LookupDrafter
+
+        return LookupDrafter()
+    return stack.enter_context(requests.open_engine(replace(model, model=draft)))
+
+
+def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
+    """Is every prompt rendered by the chat template?"""
+    is_system = request["prompting"].system is not None
+    return is_system or all(isinstance(prompt, list) and isinstance(prompt[0], dict) for prompt in prompts)
+
+
+def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: bool) -> None:
+    from selectrie.report import formats
+
+    if output.json:
+        typer.echo(formats.to_json(generation.to_dict()))
+    elif output.openai:
+        typer.echo(formats.to_json(generation.to_openai(chat=chat)))
+    else:
+        for completion in generation:
+            typer.echo(_whole(completion, many=many))
+
+
+def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) -> None:
+    with engine.stream(given, **request) as chunks:
+        if not many:
+            _flow(chunks)
+        elif sys.stdout.isatty():
+            from selectrie.cli.live import watch
+
+            watch(chunks, lambda completion: _whole(completion, many=True))
+        else:
+            for chunk in chunks:
+                if chunk.completion is not None:
+                    typer.echo(_whole(chunk.completion, many=True))
+                    sys.stdout.flush()
+
+
+def _flow(chunks: Iterable[Chunk]) -> None:
+    """One sequence's text as it comes; its last line is ended, when it is interrupted too."""
+    last = ""
+    try:
+        for chunk in chunks:
+            if chunk.text:
+                typer.echo(shown(chunk.text), nl=False)
+                sys.stdout.flush()
+                last = chunk.text[-1]
+    except KeyboardInterrupt:
+        if last not in ("", "\n"):
+            typer.echo()
+        raise
+    if last != "\n":
+        typer.echo()
+
+
+def _whole(completion: Completion, *, many: bool) -> str:
+    text = shown(completion.text)
+    return tagged(completion.prompt_index, completion.index, text) if many else text.removesuffix("\n")

@@ -1,0 +1,115 @@
+"""What one request has under way on the model's thread: begun together, taken back together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from selectrie.errors import CancelledError
+from selectrie.owner import Handle, Owner
+from selectrie.tasks import Task
+
+R = TypeVar("R")
+
+
+class Errand:
+    """The tasks and calls of one request. Any thread may cancel it at any point; from then on it begins nothing more.
+
+    priority, deadline_s: of its tasks (`Owner.handle`); the seconds count from when the errand is made.
+    """
+
+    def __init__(self, owner: Owner, *, priority: int = 0, deadline_s: float | None = None) -> None:
+        self.owner = owner
+        self._priority = priority
+        self._until = None if deadline_s is None else owner.now() + deadline_s
+        self._handles: list[Handle[Any]] = []
+        self._is_cancelled = False
+        self._is_calling = False
+        scope = _SCOPE.get()
+        if scope is not None:
+            scope.add(self)
+
+    def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
+        """Queue a task (`Owner.handle`)."""
+        left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
+        handle = self.owner.handle(task, on_step, priority=self._priority, deadline_s=left_s)
+        self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
+        self._check()
+        handle.start()
+        return handle
+
+    def call(self, function: Callable[[], R]) -> R:
+        """Run a function on the model's thread (`Owner.call`)."""
+        self._is_calling = True
+        try:
+            self._check()
+            # A decode that `cancel` stops makes the owner call again, to be told that nobody waits any more.
+            answer = self.owner.call(lambda: () if self._is_cancelled else (function(),))
+        finally:
+            self._is_calling = False
+        if not answer:
+            raise CancelledError
+        return answer[0]
+
+    def cancel(self) -> None:
+        """Take everything back that has not ended. Whoever waits for it meets `CancelledError`."""
+        self._is_cancelled = True
+        for handle in tuple(self._handles):
+            if not handle.is_done:  # to cancel is to stop the decode, which others share
+                handle.cancel()
+        if self._is_calling:
+            self.owner.scheduler.model.interrupt()
+
+    def _check(self) -> None:
+        if self._is_cancelled:
+            raise CancelledError
+
+
+@contextmanager
+def errand(owner: Owner, *, priority: int = 0, deadline_s: float | None = None) -> Iterator[Errand]:
+    """An errand that is taken back where the block fails, Ctrl-C included; the model's memory stays until the block ends.
+
+    Raises `ClosedError` or `ForkedError`.
+    """
+    with owner.using():
+        begun = Errand(owner, priority=priority, deadline_s=deadline_s)
+        try:
+            yield begun
+        except BaseException:
+            begun.cancel()
+            raise
+
+
+class Scope:
+    """The errands begun within a `with` block, in the same thread or asyncio task: who waits for the block may cancel them."""
+
+    def __init__(self) -> None:
+        self._errands: list[Errand] = []
+        self._is_cancelled = False
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Collect the errands of a block."""
+        token = _SCOPE.set(self)
+        try:
+            yield
+        finally:
+            _SCOPE.reset(token)
+
+    def add(self, begun: Errand) -> None:
+        """Collect one; it is cancelled at once where the scope is."""
+        self._errands.append(begun)
+        if self._is_cancelled:
+            begun.cancel()
+
+    def cancel(self) -> None:
+        """Cancel all of them, and those to come; from any thread."""
+        self._is_cancelled = True
+        for begun in tuple(self._errands):
+            begun.cancel()
+
+
+_SCOPE: ContextVar[Scope | None] = ContextVar("selectrie_scope", default=None)

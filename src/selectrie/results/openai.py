@@ -1,0 +1,108 @@
+"""Sequences in the format of OpenAI's API: completion objects and chat completion objects.
+
+The fields are those of the API reference, https://platform.openai.com/docs/api-reference/completions/object and
+https://platform.openai.com/docs/api-reference/chat/object.
+"""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Protocol
+
+from selectrie.results.plain import number
+from selectrie.results.records import TokenScore
+
+_OUT_OF_ROOM = ("length", "deadline")
+
+
+class Drawn(Protocol):
+    """What is read of a `Completion`."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def tokens(self) -> tuple[TokenScore, ...]: ...
+    @property
+    def alternatives(self) -> tuple[tuple[TokenScore, ...], ...]: ...
+    @property
+    def finish(self) -> str: ...
+
+
+def finish_reason(finish: str) -> str:
+    """The API's word: "length" where tokens or time ran out, else "stop"."""
+    return "length" if finish in _OUT_OF_ROOM else "stop"
+
+
+def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
+    """`object` and `choices` of a completion object."""
+    return {
+        "object": "text_completion",
+        "choices": [
+            {
+                "text": one.text,
+                "index": index,
+                "logprobs": _logprobs(one),
+                "finish_reason": finish_reason(one.finish),
+            }
+            for index, one in enumerate(completions)
+        ],
+    }
+
+
+def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
+    """`object` and `choices` of a chat completion object."""
+    return {
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": one.text},
+                "logprobs": {"content": _chat_logprobs(one)},
+                "finish_reason": finish_reason(one.finish),
+            }
+            for index, one in enumerate(completions)
+        ],
+    }
+
+
+def _logprobs(one: Drawn) -> dict[str, object]:
+    """Parallel lists over the tokens."""
+    top = [_top(token, place) for token, place in zip(one.tokens, one.alternatives, strict=False)]
+    return {
+        "tokens": [token.label for token in one.tokens],
+        "token_logprobs": [number(token.logp) for token in one.tokens],
+        "top_logprobs": top or None,
+        "text_offset": _offsets(one.tokens, len(one.text)),
+    }
+
+
+def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
+    """Log-probability by spelling, the most probable first, and of the token drawn, which the API always lists.
+
+    Of alternatives with one spelling the most probable is listed.
+    """
+    top: dict[str, float | None] = {}
+    for token in (*alternatives, drawn):
+        top.setdefault(token.label, number(token.logp))
+    return top
+
+
+def _offsets(tokens: Sequence[TokenScore], n_chars: int) -> list[int]:
+    """Characters of the text before each token; those of a stop string, which is no text, stand at its end."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    lengths = [len(decoder.decode(token.piece)) for token in tokens]
+    return [min(before, n_chars) for before in accumulate(lengths[:-1], initial=0)] if tokens else []
+
+
+def _chat_logprobs(one: Drawn) -> list[dict[str, object]]:
+    alternatives = one.alternatives or ((),) * len(one.tokens)
+    return [
+        {**_token(token), "top_logprobs": [_token(other) for other in place]}
+        for token, place in zip(one.tokens, alternatives, strict=True)
+    ]
+
+
+def _token(token: TokenScore) -> dict[str, object]:
+    return {"token": token.label, "logprob": number(token.logp), "bytes": list(token.piece)}

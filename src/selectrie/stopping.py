@@ -1,0 +1,110 @@
+"""Bytes of drawn tokens -> text that may be shown now: stop strings, hold-back, whole UTF-8 characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from selectrie.errors import OptionError, ProtocolError
+
+_LENGTHS = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
+"""Bytes of a character by the upper half of its first."""
+_SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
+"""Where the second byte of a character has a narrower range than 80..BF (Unicode 15, table 3-7)."""
+
+
+class TextEmitter:
+    """Turns a byte stream into text, and ends it before the first stop string.
+
+    What has been emitted depends on the bytes fed so far alone, never on how they were cut into pieces:
+
+    * The stream ends where a stop string is first **complete**; of several complete at that byte, the longest is the one
+      (so of "abcd" and "bc" in `abcd`, it is "bc"). Neither it nor what follows it is text.
+    * Held back: the longest end of the stream that begins a stop string, and before it an incomplete UTF-8 character.
+    * Bytes that are no UTF-8 become U+FFFD as `bytes.decode("utf-8", "replace")` has it: one for each maximal part of a
+      character (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
+    * An incomplete character before the stop string, or at the end, is no text.
+
+    stop: byte strings; an empty one raises `OptionError`. Cost of a piece: its length + the longest stop string's, for each
+    stop string.
+    """
+
+    def __init__(self, stop: Sequence[bytes]) -> None:
+        self._stops = tuple(dict.fromkeys(stop))
+        if b"" in self._stops:
+            raise OptionError("stop", b"", "stop strings that are not empty")
+        self._beginnings = frozenset(s[:n] for s in self._stops for n in range(1, len(s)))
+        self._longest = max(map(len, self._stops), default=1) - 1
+        self._data = bytearray()
+        self._n_passed = 0
+        self._finished = False
+        self._stopped: bytes | None = None
+
+    @property
+    def stopped(self) -> bytes | None:
+        """The stop string that ended the stream, or None."""
+        return self._stopped
+
+    @property
+    def data(self) -> bytes:
+        """All bytes before the stop string, what is held back included."""
+        return bytes(self._data)
+
+    def feed(self, piece: bytes) -> str:
+        """Take bytes in; returns the text that may be emitted now, often "". `ProtocolError` after the end."""
+        if self._finished:
+            raise ProtocolError("fed bytes after the end of the text")
+        self._data += piece
+        found = self._first_stop()
+        if found is None:
+            return self._pass_on(len(self._data) - self._n_held())
+        end, self._stopped = found
+        del self._data[end - len(self._stopped) :]
+        self._finished = True
+        return self._pass_on(len(self._data))
+
+    def finish(self) -> str:
+        """End the stream; returns what was held back for a stop string that did not come. "" when it has ended."""
+        self._finished = True
+        return self._pass_on(len(self._data))
+
+    def _first_stop(self) -> tuple[int, bytes] | None:
+        """End and stop string of the first one complete; every occurrence begins in what is held back or after it."""
+        found = []
+        for stop in self._stops:
+            start = self._data.find(stop, self._n_passed)
+            if start >= 0:
+                found.append((start + len(stop), -len(stop), stop))
+        if not found:
+            return None
+        end, _, stop = min(found)
+        return end, stop
+
+    def _n_held(self) -> int:
+        """Bytes at the end that begin a stop string."""
+        for n in range(min(self._longest, len(self._data) - self._n_passed), 0, -1):
+            if bytes(self._data[-n:]) in self._beginnings:
+                return n
+        return 0
+
+    def _pass_on(self, end: int) -> str:
+        """Text of the bytes up to `end` that were not passed on before, less an incomplete character."""
+        new = bytes(self._data[self._n_passed : end])
+        new = new[: len(new) - _n_incomplete(new)]
+        self._n_passed += len(new)
+        return new.decode("utf-8", "replace")
+
+
+def _n_incomplete(data: bytes) -> int:
+    """Bytes at the end that begin a character and lack at least one byte of it.
+
+    Python's incremental decoder would also keep the beginning of a surrogate, which can become no character.
+    """
+    for n in range(1, min(3, len(data)) + 1):
+        lead = data[-n]
+        if lead >= 0xC0:
+            lacks = n < (_LENGTHS[lead >> 4] if 0xC2 <= lead <= 0xF4 else 0)
+            low, high = _SECOND.get(lead, (0x80, 0xBF))
+            return n if lacks and (n == 1 or low <= data[1 - n] <= high) else 0
+        if lead < 0x80:
+            return 0
+    return 0

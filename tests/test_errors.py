@@ -1,0 +1,59 @@
+"""The tree of errors: copies and other processes see what was raised."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from selectrie import errors
+from selectrie.errors import SelectrieError, of_request
+
+VALUES = {"int": 3, "float": 1.5, "object": [1], "int | None": 4, "str | None": "b", "Mapping[str, int]": {"m": 5}}
+KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, SelectrieError)]
+
+
+def made(kind: type[SelectrieError]) -> SelectrieError:
+    """One of this kind, of whatever its arguments are."""
+    if not inspect.isfunction(kind.__init__):
+        return kind("a reason")
+    args, named = [], {}
+    for parameter in list(inspect.signature(kind).parameters.values()):
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            return kind("a reason")
+        value = VALUES.get(parameter.annotation, "a")
+        if parameter.kind == parameter.KEYWORD_ONLY:
+            named[parameter.name] = value
+        elif parameter.kind != parameter.VAR_KEYWORD:
+            args.append(value)
+    return kind(*args, **named)
+
+
+def through_pickle(error: SelectrieError) -> SelectrieError:
+    """What another process sees of it."""
+    other: SelectrieError = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    return other
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("copied", [copy.copy, through_pickle])
+def test_a_copy_says_the_same(kind, copied):
+    """Kind, message, and every attribute: a pool of processes hands errors on so, and breaks where it cannot."""
+    error = made(kind)
+    error.request = 7
+    other = copied(error)
+    assert type(other) is kind
+    assert str(other) == str(error)
+    assert str(other).startswith("request 7: ")
+    assert (other.args, vars(other)) == (error.args, vars(error))
+    other.request = 8
+    assert error.request == 7
+
+
+def test_the_innermost_request_counts():
+    """An index that is there stays."""
+    with pytest.raises(SelectrieError) as caught, of_request(1), of_request(2), of_request(None):
+        raise errors.DecodeError("no")
+    assert caught.value.request == 2
