@@ -144,7 +144,7 @@ class Owner:
         priority: int = 0,
         deadline_s: float | None = None,
     ) -> Handle[R]:
-        """A task that is not queued yet. on_step: called on the model's thread after each of its model calls.
+        """A task that is not queued yet. on_step: called on the model's thread when its prompt's row is known and after each of its model calls.
 
         priority: higher goes first. deadline_s: seconds from now; a task that has none left ends with what it has where it
         can (`jobs.Expiring`), else with `DeadlineError`.

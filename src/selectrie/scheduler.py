@@ -252,6 +252,8 @@ class Scheduler:
                 return None
             job.task.tell(Rows(row[None]))
             job.told = True
+            if job.on_step is not None:  # a stream has its first token before any call
+                job.on_step()
         if job.ask is None and not self._ask(job, room):
             self._end(job, result=job.task.result())
             return None

@@ -1,4 +1,4 @@
-"""Write the training corpus: three courses, each with documents of every topic in its shares, shuffled, from one seed.
+"""Write the training corpus: four courses, each with documents of every topic in its shares, shuffled, from one seed.
 
 `python -m tiny_model.corpus` in `tools/`; documents are separated by a NUL character, which none contains.
 """
@@ -85,6 +85,27 @@ COURSES = (
             "categories": 4,
             "stories": 3,
             "conversation": 3,
+        },
+    ),
+    Course(
+        20261124,
+        32_000_000,
+        {
+            "countries": 8,
+            "animals": 5,
+            "words": 8,
+            "things": 5,
+            "numbers": 20,
+            "calendar": 6,
+            "yes_no": 4,
+            "sentiment": 12,
+            "intents": 10,
+            "drills": 40,
+            "records": 10,
+            "extraction": 5,
+            "categories": 6,
+            "stories": 3,
+            "conversation": 4,
         },
     ),
 )

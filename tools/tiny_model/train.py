@@ -34,23 +34,33 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall: each of `falls` is a step and the step at which a
-    straight line from there reaches 0; the line holds until the next one begins.
+class Fall:
+    """A straight line of the learning rate from step `at` on, which would reach 0 at step `zero` and holds until the next one begins.
+
+    level: where it begins; None: where the rate is.
     """
 
+    at: int
+    zero: int
+    level: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the training goes. Learning rates rise for `warmup` steps, stay, and go along `falls`."""
+
     stages: tuple[Stage, ...] = (
-        Stage(4700, 16, 256, isolated=True),
+        Stage(6000, 16, 256, isolated=True),
         Stage(300, 4, 1024, isolated=False),  # the far end of the context has been seen, too
     )
-    most_tokens: tuple[int | None, ...] = (None, 2_664_733, None)  # of each course; None: all of it
+    most_tokens: tuple[int | None, ...] = (None, 2_664_733, 4_934_400, None)  # of each course; None: all of it
     seed: int = 1
     n_threads: int = 2
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     weight_decay: float = 0.02
     warmup: int = 60
-    falls: tuple[tuple[int, int], ...] = ((1520, 3800), (2300, 4600), (3000, 5000))  # slower with each course
+    falls: tuple[Fall, ...] = (Fall(1520, 3800), Fall(2300, 4600), Fall(3000, 5000), Fall(4000, 6300, level=0.4))
     save_every: int = 100
 
     @property
@@ -61,10 +71,12 @@ class Plan:
     def rate(self, step: int) -> float:
         """Factor of the learning rates at a step."""
         factor = 1.0
-        ends = [*(at for at, _ in self.falls[1:]), self.steps]
-        for (at, zero), end in zip(self.falls, ends, strict=True):
-            if step > at:
-                factor *= (zero - min(step, end)) / (zero - at)
+        ends = [*(fall.at for fall in self.falls[1:]), self.steps]
+        for fall, end in zip(self.falls, ends, strict=True):
+            if step > fall.at:
+                factor = (factor if fall.level is None else fall.level) * (
+                    (fall.zero - min(step, end)) / (fall.zero - fall.at)
+                )
         return min(1.0, (step + 1) / self.warmup, factor)
 
 
