@@ -13,7 +13,7 @@ BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/te
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
-	$(BIN)/selectrie select -p "Q: Name a city in the United States. A:" -c " New Delhi" -c " Chicago" --explain
+	$(BIN)/selectrie select -p "Q: Which city in the United States comes to mind? A:" -c " Chicago" -c " New Zealand" --explain
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest
