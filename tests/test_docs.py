@@ -81,6 +81,7 @@ def workplace(tmp_path, monkeypatch, embedded):
     (tmp_path / "p.txt").write_text("Once upon a time there was a little girl. She went to the\n")
     for name in ("labels.txt", "choices.txt", "100k.txt"):
         (tmp_path / name).write_text("".join(f" {word}\n" for word in WORDS))
+    (tmp_path / "prompts.jsonl").write_text('"Once upon a time"\n{"prompt": "The sky is"}\n')
     (tmp_path / "choices.json").write_text(json.dumps([f" {word}" for word in WORDS]))
     (tmp_path / "messages.json").write_text(json.dumps([{"role": "user", "content": "Where to?"}]))
     monkeypatch.chdir(tmp_path)

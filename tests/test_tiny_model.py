@@ -185,11 +185,11 @@ def random_weights(config: Config, rng: np.random.Generator) -> dict[str, NDArra
 @pytest.mark.parametrize("kind", ["f16", "q8_0"])
 def test_an_exported_model_loads_and_answers(tmp_path, kind):
     """Both formats are written in a way that llama.cpp reads; the same weights give the same bytes."""
-    config = Config(n_vocab=260, n_embd=64, n_layer=2, n_head=2, n_ff=96, n_ctx=128)
+    config = Config(n_vocab=261, n_embd=64, n_layer=2, n_head=2, n_ff=96, n_ctx=128)
     letters = sorted(chr(code) for code in gguf_bytes())
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *letters])}
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *letters, "ab"])}
     tokenizer = tmp_path / "tokenizer.json"
-    tokenizer.write_text(json.dumps({"model": {"vocab": vocabulary, "merges": []}}), encoding="utf-8")
+    tokenizer.write_text(json.dumps({"model": {"vocab": vocabulary, "merges": [["a", "b"]]}}), encoding="utf-8")
     weights = random_weights(config, np.random.default_rng(1))
     paths = [tmp_path / f"{name}.gguf" for name in ("one", "two")]
     for path in paths:
