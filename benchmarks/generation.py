@@ -226,7 +226,7 @@ def draft(bench: Bench) -> None:
         bench.llm.trim()
         with bench.recorder.watching():
             start = time.perf_counter()
-            drawn = bench.llm.generate(prompt, seed=1, stopping=bench.stopping(), draft=drafter, options=only)
+            drawn = bench.llm.generate(prompt, seed=1, stopping=Stopping(max_tokens=512), draft=drafter, options=only)
             bench.figures.add(name, time.perf_counter() - start)
             bench.counts[f"{name}_calls"] = len(bench.recorder.made)
         bench.counts.update({"draft_proposed": drawn[0].n_drafted, "draft_accepted": drawn[0].n_accepted})

@@ -6,6 +6,7 @@ import ctypes
 import logging
 import platform
 import re
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -77,10 +78,12 @@ class Log:
     def _receive(self, level: int, text: bytes, data: int | None) -> None:
         self._level = self._level if level == _CONTINUED else level
         if self._inside:
-            self._lines.append((self._level, text.decode("utf-8", "replace")))
-            if not self._shown:
-                return
-        elif logging.getLogger("llama-cpp-python").level == logging.NOTSET:
+            line = text.decode("utf-8", "replace")
+            self._lines.append((self._level, line))
+            if self._shown:  # not by the callback before: a `Llama` that is to be quiet has made that one quiet
+                sys.stderr.write(line)
+            return
+        if logging.getLogger("llama-cpp-python").level == logging.NOTSET:
             return
         if self._previous:
             self._previous(level, text, data)
