@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from pathlib import Path
 
 import llama_cpp
 import numpy as np
 
+from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.vocabulary import Vocabulary
-
-
-@llama_cpp.llama_log_callback
-def _silent(_level, _text, _data):
-    """llama.cpp talks while it loads; the reference must outlive the process's last call."""
 
 
 @cache
 def open_model(path: Path):
     """A model's vocabulary alone, as llama.cpp's own pointer; never freed, for the vocabularies read from it live on."""
-    llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
-    llama_cpp.llama_backend_init()
+    log.install()
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+    with log.of_ours():
+        llama_cpp.llama_backend_init()
+        model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
     assert model, path
     return model
 
