@@ -529,7 +529,7 @@ def test_the_embedded_model_is_one_of_them(shop, monkeypatch):
         assert Path(models[name].source).name == "embedded.gguf"
     monkeypatch.undo()
     options = LlamaOptions(64, 64, 1, 0, Precision.FAST, verbose=False)
-    monkeypatch.setattr(registry, "embedded_file", lambda: Path("no such file.gguf"))
+    monkeypatch.setattr("selectrie.loading.embedded_file", lambda: Path("no such file.gguf"))
     with pytest.raises(ModelFileError, match="no such file"):
         registry.memory_needed(None, options)
 

@@ -81,13 +81,20 @@ def load(
 
 def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> tuple[Any, str]:
     """What the back end opens, and what the model is remembered by."""
+    if source is not None and not isinstance(source, str | os.PathLike):
+        return source, absolute(getattr(source, "model_path", ""))
+    file = local_file(source)
+    is_remote = isinstance(source, str) and source.startswith(HUB_PREFIX)
+    return file, str(source) if is_remote else absolute(file)
+
+
+def local_file(source: str | os.PathLike[str] | None) -> Path:
+    """The file of a model: the embedded one (None), one of the hub (`hf:owner/repo/file.gguf`, downloaded), or a path."""
     if source is None:
-        path = embedded_file()
-        return path, str(path)
+        return embedded_file()
     if isinstance(source, str) and source.startswith(HUB_PREFIX):
-        return download(source), source
-    file = source if isinstance(source, str | os.PathLike) else getattr(source, "model_path", "")
-    return source, absolute(file)
+        return download(source)
+    return Path(source)
 
 
 def download(source: str) -> Path:

@@ -7,15 +7,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
-from selectrie.embedded import NAME, PATH, embedded_file
+from selectrie.embedded import NAME, PATH
 from selectrie.engine import Engine
 from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError
-from selectrie.loading import HUB_PREFIX, download, load
+from selectrie.loading import load, local_file
 from selectrie.options import at_least, number, one_of
 from selectrie.results.registered import RegisteredModel
 from selectrie.types import Precision
@@ -328,10 +327,7 @@ def memory_needed(source: Source, options: LlamaOptions) -> int:
     """Bytes that a model takes at most, reckoned from its file; one of the hub is downloaded first."""
     from selectrie.backends import llama_cpp
 
-    if source is None:
-        return llama_cpp.memory_needed(embedded_file(), options)
-    is_remote = isinstance(source, str) and source.startswith(HUB_PREFIX)
-    return llama_cpp.memory_needed(download(str(source)) if is_remote else Path(source), options)
+    return llama_cpp.memory_needed(local_file(source), options)
 
 
 def _written(source: Source) -> str:

@@ -137,15 +137,18 @@ class Scheduler:
             self._admit()
         self._refused, self._moved = [], False
         parts, free = self._collect()
-        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.branches))
+        self._measure(free)
         if parts:
             self._extend(parts)
         if self._refused and not self._moved:
             self._relieve(*self._refused[0])
         self._active.rotate(-1)
         if self.idle:  # nobody comes by here soon
-            free = self._free()
-            self.load = Load(0, 0, max(0, free.nodes), max(0, free.branches))
+            self._measure(self._free())
+
+    def _measure(self, free: Room) -> None:
+        """What `load` says from now on."""
+        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.branches))
 
     def _end_early(self) -> None:
         """End what was cancelled, and what has no time left."""
@@ -195,7 +198,7 @@ class Scheduler:
     def _collect(self) -> tuple[list[Part], Room]:
         """A part from every active job that finds room in the call, and what room is left."""
         jobs = sorted(self._active, key=_priority)
-        unread = [job for job in jobs if not job.told and job.key not in self.row_cache]
+        unread = {job for job in jobs if not job.told and job.key not in self.row_cache}
         free = self._free()
         kept_rows = min(self._prefill_rows, free.rows // 2, sum(job.rest for job in unread))
         parts: list[Part] = []
@@ -203,7 +206,7 @@ class Scheduler:
         taken: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         n_left = len(jobs) - len(unread)
         for job in jobs:
-            if not job.told and job.key not in self.row_cache:
+            if job in unread:
                 filling.append(job)
                 continue
             if job.part is None:

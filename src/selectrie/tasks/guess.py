@@ -22,8 +22,7 @@ class GuessTask:
         self._prompt = prompt
         self._most, self._branching, self._barred = most, min(branching, most), barred
         self._depth = min(depth, -(-most // self._branching))
-        n_rows = min(self._branching, most)
-        self._floor = Room(rows=n_rows, nodes=n_rows * (self._depth - 1), branches=n_rows)
+        self._floor = Room(rows=self._branching, nodes=self._branching * (self._depth - 1), branches=self._branching)
         self._parents: list[int] = []
         self._tokens: list[int] = []
         self._joint: list[float] = []
