@@ -205,7 +205,7 @@ COUNTRY = Relation(
         "I [was|am] in {k}, a capital city. [Which|What] country [was|is] that?",
         "{k}: capital of [which|what] country?",
         "Capital {k}: [which|what] country?",
-        "[In|To] which country does the [city|capital] of {k} [lie|belong]?",
+        "[In which country does the city of {k} lie|To which country does the city of {k} belong]?",
     ),
     statements=(
         "{k} is the [capital|capital city] of",

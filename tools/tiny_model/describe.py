@@ -60,7 +60,7 @@ The {item} in order {order} is {color} and made of {material}.
 The {class} {name} [carries|fights with|holds] {a_weapon}[ and wears {armor} armor|].
 [I am|My name is] {name}, {a_class}[ of {age} years|]. I [carry|fight with] {a_weapon}.
 Our hero is {name}, {a_race} {class}[ in {armor} armor|].
-A {race} {class} [called|named] {name} [came to the village|joined us|entered the inn].
+{A_race} {class} [called|named] {name} [came to the village|joined us|entered the inn].
 """,
     "event": """
 The {event} [is|takes place|starts|will be] on {date} at {time} in the {place}.
@@ -89,7 +89,7 @@ language: {S} speaks {language}.
 language: {His} language is {language}.
 job: {S} [is|works as] {a_job}.
 job: {His} job is {job}.
-workplace: {S} works [at|in] a {workplace}.
+workplace: {S} works [at|in] {a_workplace}.
 hobby: {S} [likes|loves|enjoys] {hobby}.
 hobby: {His} hobby is {hobby}.
 hobby: In {his} free time {he} enjoys {hobby}.
@@ -194,7 +194,7 @@ material: Which material is [the {item}|it]?
 quantity: How many [did {who} order|were ordered|pieces are there|pieces were ordered]?
 quantity: What is the quantity?
 price: How much [does the {item} cost|does it cost|is the {item}|is it|did {who} pay]?
-price: What is the [price|unit price|cost] [of the {item}|]?
+price: What is the [price|unit price|cost][ of the {item}|]?
 status: What is the status[ of the order| of order {order}|]?
 status: What happened to [the order|order {order}]?
 payment: How [does|did] {who} pay?

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tiny_model.phrases import a
+from tiny_model.phrases import a, capital
 
 Value = str | int | float | list[str]
 
@@ -378,10 +378,12 @@ def entity(kind: str, values: dict[str, Value], *, name: str, female: bool) -> E
     words |= {"He": pronouns[0].capitalize(), "His": pronouns[1].capitalize(), "first": name.split(" ", maxsplit=1)[0]}
     words |= {
         f"a_{key}": with_article(words[key])
-        for key in ("job", "item", "class", "race", "weapon", "event")
+        for key in ("job", "workplace", "item", "class", "race", "weapon", "event")
         if key in words
     }
     words |= {f"a_{key}": a(words[key]) for key in ("trait", "color") if key in words}
+    if "a_race" in words:
+        words["A_race"] = capital(words["a_race"])
     if isinstance(items := values.get("items"), list):
         words["items"] = " and ".join(", ".join(with_article(item) for item in items).rsplit(", ", 1))
     return Entity(kind, values, words)

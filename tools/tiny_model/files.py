@@ -18,19 +18,16 @@ def corpus_file(course: int) -> Path:
     return BUILD / f"corpus-{course}.txt"
 
 
-def tokens_file(course: int) -> Path:
-    """uint16: tokens of a course, document after document."""
-    return BUILD / f"tokens-{course}.npy"
-
-
-def starts_file(course: int) -> Path:
-    """int64: where each document begins among the tokens, and where the last one ends."""
-    return BUILD / f"starts-{course}.npy"
+def token_files(course: int) -> tuple[Path, Path, Path]:
+    """Of a course: uint16 tokens, document after document; bool, which of them belong to answers; int64, where each document
+    begins among them, and where the last one ends.
+    """
+    return BUILD / f"tokens-{course}.npy", BUILD / f"answers-{course}.npy", BUILD / f"starts-{course}.npy"
 
 
 def inputs_digest() -> str:
     """Of what a training reads: the tokenizer and the tokens of every course."""
     digest = hashlib.sha256(TOKENIZER.read_bytes())
-    for path in sorted([*BUILD.glob("tokens-*.npy"), *BUILD.glob("starts-*.npy")]):
+    for path in sorted(BUILD.glob("*.npy")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

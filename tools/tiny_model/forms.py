@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
+from typing import Final
 
-from tiny_model.phrases import Fact, expand
+from tiny_model.phrases import Fact, a, expand
 
 USER, ASSISTANT, SYSTEM, END = "<|im_start|>user\n", "<|im_start|>assistant\n", "<|im_start|>system\n", "<|im_end|>\n"
 LETTERS = "ABCDEFGH"
@@ -16,6 +18,16 @@ SYSTEM_LINES = (
     "[Be brief|Be short|Keep it short].",
     "[Give|Say] [only|just] the answer.",
 )
+
+
+ANSWER: Final = re.compile(
+    rf"{re.escape(ASSISTANT)}(.*?{re.escape(END.strip())})|(?<=[:?])[ \n]([^\n:?]{{1,30}})$", re.DOTALL | re.MULTILINE
+)
+
+
+def answers(document: str) -> list[tuple[int, int]]:
+    """Where in a document answers stand: turns of the assistant, and what a short line ends in behind a colon or a question."""
+    return [match.span(match.lastindex) for match in ANSWER.finditer(document)]
 
 
 def chat(turns: list[tuple[str, str]], rng: random.Random) -> str:
@@ -67,6 +79,12 @@ def yes_or_no(claim: str, rng: random.Random, *, true: bool) -> str:
     return layout.replace("<c>", claim) + (yes if true else no)
 
 
+def completed(statement: str, answer: str) -> str:
+    """The statement up to its answer and an answer, behind the article that suits it where the statement ends in one."""
+    head, _, article = statement.rpartition(" ")
+    return f"{head} {a(answer)}" if article in {"a", "an"} else f"{statement} {answer}"
+
+
 def ask(fact: Fact, rng: random.Random) -> str:
     """The fact in a form drawn at random."""
     form = rng.random()
@@ -82,7 +100,7 @@ def ask(fact: Fact, rng: random.Random) -> str:
     if form < 0.92:
         return lettered(fact.question, fact.answer, fact.wrong, rng)
     true = rng.random() < 0.5
-    return yes_or_no(f"{fact.statement} {fact.answer if true else rng.choice(fact.wrong)}.", rng, true=true)
+    return yes_or_no(f"{completed(fact.statement, fact.answer if true else rng.choice(fact.wrong))}.", rng, true=true)
 
 
 def few_shot(facts: list[Fact], rng: random.Random) -> str:

@@ -94,11 +94,12 @@ class Llama(nn.Module):
             x = block(x, rotation, mask)
         return self.norm(x)
 
-    def loss(self, tokens: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-        """Mean cross-entropy of targets [rows, length], in nats a token."""
+    def loss(self, tokens: Tensor, targets: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+        """Mean cross-entropy of targets [rows, length], weighted by float32 [rows, length], in nats a token."""
         hidden = self(tokens, mask)
         logits = functional.linear(hidden.flatten(0, 1), self.embedding.weight)
-        return functional.cross_entropy(logits.float(), targets.flatten())
+        nats = functional.cross_entropy(logits.float(), targets.flatten(), reduction="none")
+        return (nats * weights.flatten()).sum() / weights.sum()
 
 
 def rotations(config: Config) -> tuple[Tensor, Tensor]:
@@ -116,14 +117,12 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2).type_as(x)
 
 
-def causal(tokens: Tensor, begin: int | None = None) -> Tensor:
-    """Mask, bool [rows or 1, 1, length, length]: what each position attends to: itself and what stands before it.
+def causal(tokens: Tensor, begin: int) -> Tensor:
+    """Mask, bool [rows, 1, length, length]: each position attends to itself and to what stands before it in its own document.
 
-    begin: the token that begins a document; given, nothing before its own document.
+    begin: the token that begins a document.
     """
     length = tokens.shape[1]
     before = torch.ones(length, length, dtype=torch.bool).tril()[None, None]
-    if begin is None:
-        return before
     document = (tokens == begin).cumsum(1)
     return before & (document[:, None, :, None] == document[:, None, None, :])

@@ -13,6 +13,12 @@ T = TypeVar("T")
 
 FIELD = re.compile(r"\{(\w+)\}")
 
+# Letters that are spoken one by one; words whose first sound is not that of their first letter (hour, honest, user, one, 18).
+INITIALS = re.compile(r"[A-Z][A-Z0-9]+\b")
+SPOKEN_OTHERWISE = re.compile(
+    r"hour|honest|honou?r|heir|uni(?![mn]|d)|us[aeu]|ut[eio]|ukulele|eu|ewe|(one|once)\b|8|(11|18)\b", re.IGNORECASE
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -67,4 +73,14 @@ def wrong_answers(answer: str, pool: Sequence[str], rng: random.Random, n: int =
 
 def a(noun: str) -> str:
     """The noun behind its indefinite article."""
-    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
+    vowel = noun[0].lower() in "aeiou"
+    if INITIALS.match(noun):
+        vowel = noun[0] in "AEFHILMNORSX"
+    elif SPOKEN_OTHERWISE.match(noun):
+        vowel = not vowel
+    return f"{'an' if vowel else 'a'} {noun}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]

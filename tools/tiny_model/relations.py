@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from tiny_model import forms
-from tiny_model.phrases import Fact, Item, expand, rounds
+from tiny_model.phrases import Fact, Item, a, capital, expand, rounds
 
 LAYOUTS = ("Q: <q>\nA:", "Question: <q>\nAnswer:", "<q>\nAnswer:", "chat", "User: <q>\nAssistant:", "system")
 
@@ -67,11 +67,6 @@ def entries(
     return tuple(result)
 
 
-def upper_first(text: str) -> str:
-    """The text with a capital at its start."""
-    return text[:1].upper() + text[1:]
-
-
 def sloppy(question: str, rng: random.Random) -> str:
     """The question as typed: mostly well, sometimes without capitals or without its mark."""
     draw = rng.random()
@@ -84,7 +79,7 @@ def sloppy(question: str, rng: random.Random) -> str:
 
 def a_fact(entry: Entry, patterns: tuple[str, str, str], rng: random.Random) -> Fact:
     """The entry as a fact, by a pattern each for question, statement and key."""
-    question, statement, key = (upper_first(expand(pattern, rng, entry.fields)) for pattern in patterns)
+    question, statement, key = (capital(expand(pattern, rng, entry.fields)) for pattern in patterns)
     wrong = tuple(rng.sample(entry.wrong, min(3, len(entry.wrong))))
     return Fact(sloppy(question, rng), statement, key, entry.answer, wrong)
 
@@ -96,7 +91,7 @@ def drawn(relation: Relation, rng: random.Random) -> tuple[str, str, str]:
 
 def sentence(pattern: str, entry: Entry, rng: random.Random) -> str:
     """A whole sentence about the entry."""
-    return upper_first(expand(pattern, rng, entry.fields))
+    return capital(expand(pattern, rng, entry.fields))
 
 
 def examples(relation: Relation, first: Entry, rng: random.Random) -> str:
@@ -114,7 +109,8 @@ def polar(relation: Relation, entry: Entry, rng: random.Random) -> str:
     """A question that yes or no answers."""
     true = rng.random() < 0.5
     y = entry.answer if true else rng.choice(entry.wrong)
-    question = upper_first(expand(rng.choice(relation.polar), rng, {**entry.fields, "y": y}))
+    fields = {**entry.fields, "y": y} | ({"n": a(y).split()[0]} if "n" in entry.fields else {})
+    question = capital(expand(rng.choice(relation.polar), rng, fields))
     return forms.question_answer(sloppy(question, rng), "yes" if true else "no", rng)
 
 
@@ -124,9 +120,7 @@ def portrait(facts: Sequence[tuple[Relation, Entry]], rng: random.Random) -> str
     subject, name = facts[0][1].fields["x"], facts[0][0].head
     form = rng.random()
     if form < 0.4:
-        head = rng.choice(
-            (f"Name: {subject}", f"{name}: {subject}", f"{name}: {subject}", subject, upper_first(subject))
-        )
+        head = rng.choice((f"Name: {subject}", f"{name}: {subject}", f"{name}: {subject}", subject, capital(subject)))
         gap = rng.choice(("\n", "\n", "; "))
         return gap.join((head, *(f"{relation.label}: {entry.answer}" for relation, entry in facts)))
     parts = [sentence(rng.choice(relation.whole[:2]), entry, rng) for relation, entry in facts[:1]]

@@ -38,7 +38,7 @@ $o = red kite; blue ball; silver key; green hat; wooden flute; golden ring; yell
 {his} favourite thing in the world was {a_o}. [It was a gift from {e}.|{he} never went out without it.|{he} had it with {him} every day.]
 [For {his} birthday,|Last winter] {e} gave {him} {a_o}, and {n} took good care of it.
 
-{day} {n} went {to} [with|and took] the {o}. {he} played there [all morning|for a long time|until noon] with {f}, [{his} friend|{his} best friend|who lived nearby].
+{day} {n} went {to} [with|and took] the {o}. {he} played there [for hours|for a long time|for a while] with {f}, [{his} friend|{his} best friend|who lived nearby].
 {day} {n} and {his} friend {f} went {to}. {n} carried the {o}. They [ran and laughed|looked at everything|talked about many things] until they were tired.
 {day} {n} took the {o} and walked {to}, where {he} met {f}. The two friends [played hide and seek|climbed and jumped|told each other stories].
 
@@ -150,7 +150,7 @@ There was only one thing that {n} was afraid of: {fear}. [{he} told nobody about
 {day} {n} was at home [alone|with {f}] when {he} heard {a_sound}. {his} heart beat [fast|very fast|like a drum].
 {day} {e} was away, and {n} was alone. Then there was {a_sound} outside. {n} hid under {his} blanket.
 
-Then somebody called, "[Help|Help me|Is anybody there]?" It was the voice of {f}. "{n}, I need you!"
+Then somebody called, "[Help!|Help me!|Is anybody there?]" It was the voice of {f}. "{n}, I need you!"
 It was {f}! {fhe} had fallen and hurt {fhis} [leg|foot|knee], and {fhe} could not get up alone.
 
 {n} was [still afraid|shaking], but {he} thought of {his} friend. {he} took [a lamp|a long rope|a strong stick] and went out, step by step.
@@ -317,7 +317,7 @@ At noon the others played {game}. [Nobody asked {n}.|{n} stood by the wall and l
 "[Nobody likes me|I have no friends here]," {he} said to {e} in the evening. "[They do not know you yet|Say hello to one of them]," said {e}. "One word can be the beginning."
 {n} missed {his} old friends. "What shall I do?" {he} asked. {E} answered, "If you want a friend, be a friend."
 
-The next day {n} saw {f}, who [had dropped all {fhis} things|had fallen down|was alone too]. {n} took heart and went to {fhim}. "[Can I help you?|Hello, my name is {n}.]" {he} said.
+The next day {n} saw {f}, who [had dropped all {fhis} things|had fallen down|was alone too]. {n} took heart and went to {fhim}. "[Can I help you?|Hello, my name is {n}!]" {he} said.
 The next morning {n} took a deep breath and walked up to {f}. "Hello," {he} said. "I am {n}. [What is your name?|May I sit here?]"
 
 {f} looked up and smiled. "I am {f}," {fhe} said. "[Thank you|I am glad you came]. Do you want to play {game} with us?"

@@ -6,11 +6,13 @@ import argparse
 
 import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from tiny_model import corpus
 from tiny_model.config import BEGIN, END_OF_TEXT, SPECIAL, TURN_BEGIN, TURN_END, Config
-from tiny_model.files import TOKENIZER, starts_file, tokens_file
+from tiny_model.files import TOKENIZER, token_files
+from tiny_model.forms import answers
 
 
 def train(documents: list[str]) -> tokenizers.Tokenizer:
@@ -29,32 +31,45 @@ def train(documents: list[str]) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def encode(tokenizer: tokenizers.Tokenizer, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of all documents (uint16), each behind BEGIN and before END_OF_TEXT, and where each begins (int64, one more
-    than documents).
+def encode(
+    tokenizer: tokenizers.Tokenizer, documents: list[str]
+) -> tuple[NDArray[np.uint16], NDArray[np.bool_], NDArray[np.int64]]:
+    """Tokens of all documents, each behind BEGIN and before END_OF_TEXT; which of them belong to answers; where each document
+    begins (one more than documents).
     """
     begin, end = tokenizer.token_to_id(BEGIN), tokenizer.token_to_id(END_OF_TEXT)
-    pieces: list[np.ndarray] = []
+    tokens: list[NDArray[np.uint16]] = []
+    answered: list[NDArray[np.bool_]] = []
     for start in range(0, len(documents), 4096):
-        batch = tokenizer.encode_batch_fast(documents[start : start + 4096])
-        pieces.extend(np.array([begin, *encoding.ids, end], dtype=np.uint16) for encoding in batch)
-    starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
-    return np.concatenate(pieces), starts
+        batch = documents[start : start + 4096]
+        for document, encoding in zip(batch, tokenizer.encode_batch(batch), strict=True):
+            tokens.append(np.array([begin, *encoding.ids, end], dtype=np.uint16))
+            marks = np.zeros(len(encoding.ids) + 2, dtype=np.bool_)
+            last = np.array([stop for _, stop in encoding.offsets])
+            for first, stop in answers(document):
+                marks[1:-1] |= (last > first) & (last <= stop)
+            answered.append(marks)
+    starts = np.concatenate([[0], np.cumsum([len(piece) for piece in tokens])])
+    return np.concatenate(tokens), np.concatenate(answered), starts
 
 
 def main() -> None:
     """Entry point of the script: reads the corpus, writes tokenizer and tokens."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    tokenizer = train(corpus.read(0))
+    first = corpus.read(0)
+    tokenizer = train(first[: len(first) // 3])
     tokenizer.save(str(TOKENIZER))
     print(f"{TOKENIZER}: {tokenizer.get_vocab_size():,} entries")
     for course in range(len(corpus.COURSES)):
         documents = corpus.read(course)
-        tokens, starts = encode(tokenizer, documents)
-        np.save(tokens_file(course), tokens)
-        np.save(starts_file(course), starts)
-        per_token = sum(map(len, documents)) / len(tokens)
-        print(f"{tokens_file(course)}: {len(tokens):,} tokens, {per_token:.2f} characters a token")
+        tokens, answered, starts = encode(tokenizer, documents)
+        for path, array in zip(token_files(course), (tokens, answered, starts), strict=True):
+            np.save(path, array)
+        n_characters = sum(map(len, documents))
+        print(
+            f"course {course}: {len(tokens):,} tokens, {n_characters / len(tokens):.2f} characters a token, "
+            f"{answered.mean():.0%} in answers"
+        )
 
 
 if __name__ == "__main__":

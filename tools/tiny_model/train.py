@@ -19,48 +19,35 @@ from numpy.typing import NDArray
 
 from tiny_model.config import Config
 from tiny_model.corpus import COURSES
-from tiny_model.files import CHECKPOINT, inputs_digest, starts_file, tokens_file
+from tiny_model.files import CHECKPOINT, inputs_digest, token_files
 from tiny_model.model import Llama, causal
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps on rows of one length. isolated: no document sees those before it in its row, which it has nothing to do with."""
+    """Steps on rows of one length, cut from the documents of the course of the same number."""
 
     steps: int
     rows: int
     length: int
-    isolated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Fall:
-    """A straight line of the learning rate from step `at` on, which would reach 0 at step `zero` and holds until the next one begins.
-
-    level: where it begins; None: where the rate is.
-    """
-
-    at: int
-    zero: int
-    level: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the training goes. Learning rates rise for `warmup` steps, stay, and go along `falls`."""
+    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall in a straight line from step `fall_at` to the end.
 
-    stages: tuple[Stage, ...] = (
-        Stage(6000, 16, 256, isolated=True),
-        Stage(300, 4, 1024, isolated=False),  # the far end of the context has been seen, too
-    )
-    most_tokens: tuple[int | None, ...] = (None, 2_664_733, 4_934_400, None)  # of each course; None: all of it
+    answer_weight: how much more a token of an answer counts than another.
+    """
+
+    stages: tuple[Stage, ...] = (Stage(5800, 16, 256), Stage(300, 4, 1024))
     seed: int = 1
     n_threads: int = 2
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     weight_decay: float = 0.02
     warmup: int = 60
-    falls: tuple[Fall, ...] = (Fall(1520, 3800), Fall(2300, 4600), Fall(3000, 5000), Fall(4000, 6300, level=0.4))
+    fall_at: int = 2400
+    answer_weight: float = 3.0
     save_every: int = 100
 
     @property
@@ -70,56 +57,50 @@ class Plan:
 
     def rate(self, step: int) -> float:
         """Factor of the learning rates at a step."""
-        factor = 1.0
-        ends = [*(fall.at for fall in self.falls[1:]), self.steps]
-        for fall, end in zip(self.falls, ends, strict=True):
-            if step > fall.at:
-                factor = (factor if fall.level is None else fall.level) * (
-                    (fall.zero - min(step, end)) / (fall.zero - fall.at)
-                )
-        return min(1.0, (step + 1) / self.warmup, factor)
+        return min(1.0, (step + 1) / self.warmup, (self.steps - step) / (self.steps - self.fall_at))
 
 
-class Batches:
-    """Rows cut from the documents of one course after the other, put end to end in an order drawn from the plan's seed and the
-    course's number. After the last course comes the first again.
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a stage reads: tokens, which of them belong to answers, and where documents begin, as `tokenizer.encode` gives them."""
 
-    courses: (tokens, starts) of each, as `tokenizer.encode` gives them.
+    tokens: NDArray[np.uint16]
+    answered: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+
+    def shuffled(self, seed: int, turn: int) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
+        """The documents in an order drawn from the seed and the turn."""
+        order = np.random.default_rng([seed, turn]).permutation(len(self.starts) - 1)
+        at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in order])
+        return self.tokens[at], self.answered[at]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's reading. tokens: int64 [rows, length + 1], of which the last ones are only targets; weights: float32
+    [rows, length] of the targets; mask: who attends to whom, no document to those before it in its row.
     """
 
-    def __init__(self, courses: Sequence[tuple[NDArray[np.uint16], NDArray[np.int64]]], plan: Plan) -> None:
-        self._courses, self._plan = courses, plan
-        self._begin = int(courses[0][0][0])
-        self._turn, self._first, self._stream = -1, 0, courses[0][0][:0]
+    tokens: torch.Tensor
+    weights: torch.Tensor
+    mask: torch.Tensor
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """For each step of the plan int64 [rows, length + 1], inputs and, one to the right, targets; and the mask."""
-        position = 0
-        for stage in self._plan.stages:
-            for _ in range(stage.steps):
-                n = stage.rows * (stage.length + 1)
-                batch = torch.from_numpy(self._at(position, n).astype(np.int64).reshape(stage.rows, stage.length + 1))
-                position += n
-                yield batch, causal(batch[:, :-1], self._begin if stage.isolated else None)
 
-    def _at(self, position: int, n: int) -> NDArray[np.uint16]:
-        """Tokens of the endless stream, n of them. Positions only grow from call to call."""
-        pieces = []
-        while n:
-            while position >= self._first + len(self._stream):
-                self._first += len(self._stream)
-                self._turn += 1
-                self._stream = self._shuffled(self._turn)
-            offset = position - self._first
-            pieces.append(self._stream[offset : offset + n])
-            position, n = position + len(pieces[-1]), n - len(pieces[-1])
-        return np.concatenate(pieces)
-
-    def _shuffled(self, turn: int) -> NDArray[np.uint16]:
-        course = turn % len(self._courses)
-        tokens, starts = self._courses[course]
-        order = np.random.default_rng([self._plan.seed, turn]).permutation(len(starts) - 1)
-        return np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])[: self._plan.most_tokens[course]]
+def batches(courses: Sequence[Course], plan: Plan) -> Iterator[Batch]:
+    """One for each step of the plan: rows cut from a course's documents, put end to end, and again in another order."""
+    for stage, course in zip(plan.stages, courses, strict=True):
+        begin = int(course.tokens[0])
+        shape, turn = (stage.rows, stage.length + 1), 0
+        tokens, answered = course.shuffled(plan.seed, turn)
+        for _ in range(stage.steps):
+            while len(tokens) < shape[0] * shape[1]:
+                turn += 1
+                more, marks = course.shuffled(plan.seed, turn)
+                tokens, answered = np.concatenate([tokens, more]), np.concatenate([answered, marks])
+            (now, tokens), (marks, answered) = (np.split(array, [shape[0] * shape[1]]) for array in (tokens, answered))
+            rows = torch.from_numpy(now.astype(np.int64).reshape(shape))
+            weights = np.where(marks.reshape(shape)[:, 1:], np.float32(plan.answer_weight), np.float32(1))
+            yield Batch(rows, torch.from_numpy(weights), causal(rows[:, :-1], begin))
 
 
 class Training:
@@ -139,11 +120,11 @@ class Training:
             ),
         ]
 
-    def advance(self, batch: torch.Tensor, mask: torch.Tensor) -> float:
-        """One step; the loss in nats a token before it."""
+    def advance(self, batch: Batch) -> float:
+        """One step; the weighted loss in nats a token before it."""
         factor = self.plan.rate(self.step)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = self.model.loss(batch[:, :-1], batch[:, 1:], mask)
+            loss = self.model.loss(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.weights, batch.mask)
         loss.backward()
         for optimiser, rate in self._optimisers:
             for group in optimiser.param_groups:
@@ -186,13 +167,13 @@ def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
     training = Training(plan, config)
     if checkpoint.exists():
         training.resume(checkpoint)
-    courses = [(np.load(tokens_file(i)), np.load(starts_file(i))) for i in range(len(COURSES))]
+    courses = [Course(*map(np.load, token_files(i))) for i in range(len(COURSES))]
     before = training.step
     began, losses = time.monotonic(), []
-    for step, (batch, mask) in enumerate(Batches(courses, plan)):
+    for step, batch in enumerate(batches(courses, plan)):
         if step < before:
             continue
-        losses.append(training.advance(batch, mask))
+        losses.append(training.advance(batch))
         if training.step % plan.save_every == 0 or training.step == plan.steps:
             training.save(checkpoint)
             seconds = (time.monotonic() - began) / (training.step - before)

@@ -125,7 +125,7 @@ I [gave|entered|typed] [the wrong|my old|a wrong] [address|street|house number|p
 how [can|do] I [change|update|edit] my [address|delivery address|shipping address]?
 my [new address|address now] is {address}
 please [deliver|send] [it|the parcel|my order] to {address} [instead|and not to my old flat|]
-there is a [mistake|typo|error] in my address
+there is [a mistake|a typo|an error] in my address
 I [no longer|don't|do not] live [there|at that address|at the old address], [please change it|where can I change it|please send it to my new flat]
 [can|could] the [parcel|package] go to my [neighbour|office|mother|work] [instead|] ?
 I [want|need] [the parcel|my order] [delivered|sent] to [my office|another street|another town|a different place]
@@ -240,7 +240,7 @@ the [seam|zip|handle|leg] of the [new|] {product} [is torn|was broken|came off] 
 my {product} [is|was] not even [a year|two years] old and [has stopped working|it died], will you [repair|replace] it [for free|]?
 [until when|how long] is my [washing machine|{product}] [under warranty|covered]?
 [is there|do I have|does it have] [a|any] [warranty|guarantee] [on|for] the {product}?
-how long [is|does] the [warranty|guarantee] [last|] [on|for] the {product}?
+how long [is the [warranty|guarantee]|does the [warranty|guarantee] last] [on|for] the {product}?
 [how many years|how long] of [warranty|guarantee] do [you give|I get|you offer]?
 the {product} [broke|stopped working|died|failed] after [six months|a year|ten months|eight months], [is that covered|do I have a guarantee|is it under warranty]?
 [is|would] my {product} [still|] [under warranty|covered by the guarantee|covered]?
@@ -309,7 +309,7 @@ I [have not|haven't|never] [received|got] [the|my] [invoice|receipt|bill]
 [my|the] [invoice|receipt|bill] [is wrong|has the wrong name|shows the wrong amount|has a mistake]
 [can|could] you [correct|change] [the name|the address|the company name|the amount] on the [invoice|bill|receipt]?
 I lost my [receipt|invoice|bill], [can you send it again|can I get a copy|I need a new one]
-[can|could] I have [an|a copy of the] [invoice|receipt] [please|for order {number}|]?
+[can|could] I have [an invoice|a receipt|a copy of the invoice] [please|for order {number}|]?
 I need [a proof of purchase|a proof of payment|proof that I paid|something in writing that I paid] [for the office|for the tax|]
 [invoice|receipt|bill] for [order {number}|my last order|the {product}] please
 the [invoice|bill] [you sent|] [cannot be opened|is empty|is not readable|lists things I did not buy]
@@ -357,7 +357,7 @@ I lost my gift card
 can [you send|I get] [a|the] gift card by [email|mail|post]?
 [is there|do you have] a gift card [for fifty|over 20|as a present|as a gift]?
 which amounts [are there|can I choose] for a gift card?
-a gift card [as|for] [a present|a birthday present|my friend], [how do I order one|is that possible]?
+a gift card [as a present|as a birthday present|for my friend], [how do I order one|is that possible]?
 can I [exchange|turn] my gift card [for|into] [cash|money]?
 where is the [gift card|gift card I bought|gift card I ordered]?
 # reset password|account|a new password
@@ -470,7 +470,7 @@ I [want|would like|need|wish] to [talk|speak] to [a human|a person|a real person
 [can|could|may] I [talk|speak] [to|with] [a human|a real person|somebody|someone|an agent|an employee|your staff]?
 [please|] [connect|put] me [through to|with|to] [a human|an agent|a real person|an employee|someone|customer service]
 [give me|get me|I want] [a human|an agent|a real person|a person]
-[are you|is this|am I talking to] a [robot|machine|bot|computer]?
+[is this|am I talking to] a [robot|machine|bot|computer]?
 I [do not|don't] want to [talk|chat|speak] [to|with] a [robot|bot|machine|computer]
 [please|can someone|can somebody] call me [back|] [today|on the phone|]
 [is there|do you have] a [phone number|number|hotline|person] I can [call|ring|speak to]?

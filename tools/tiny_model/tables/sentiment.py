@@ -149,7 +149,7 @@ DOMAINS_TEXT: Final = """
 - {it} [would not|does not|will not] [charge|switch on|start] [any more|]
 # shoes*, boots*, trainers*, sandals*, slippers*
 = soles*, heels*, laces* | sturdy, soft, strong | thin, slippery, hard, flimsy
-= fit, size, shape | perfect, comfortable, just right | wrong, tight, uncomfortable
+= fit, size, shape | perfect, comfortable, ideal | wrong, tight, uncomfortable
 = leather, material, colour | soft, beautiful, strong, lovely | stiff, cheap, ugly, thin
 + they fit [perfectly|like a glove|very well]
 + I [can walk|walk|have walked] in them all day without [pain|any pain|a blister]
@@ -313,7 +313,7 @@ you [won't|will not] [be disappointed|regret it]
 I [wasn't|was not|was never] disappointed [at all|for a second|]
 {it} did not disappoint [me|us|]
 [no one|nobody] [was|left|came home] [unhappy|disappointed]
-I was [sceptical|in doubt|unsure] [at first|before|], but [now I love {obj}|{it} won me over|I was wrong]
+I was [sceptical|in doubt|unsure][ at first| before|], but [now I love {obj}|{it} won me over|I was wrong]
 I have [told|shown] [all my friends|everybody|my whole family] [about it|how good it is]
 [a must|a true gem|a real treasure|a hit|a winner|pure joy|top quality|simply perfect|love it|loved it|flawless|a masterpiece]
 I [give|gave|would give] {obj} [five|5|five out of five|ten out of ten|the full five|full] [stars|points|]
@@ -377,7 +377,7 @@ you [will be disappointed|will regret it|can find better|deserve better]
 I [wasn't|was not|am not] [happy|satisfied|impressed|convinced|pleased] [at all|in the least|]
 {it} did not [impress|please|convince|help] [me|us] [at all|]
 [no one|nobody] [was|left|came home] happy
-I was [hopeful|excited|happy] [at first|before|], but [now I hate {obj}|{it} let me down|I was wrong]
+I was [hopeful|excited|happy][ at first| before|], but [now I hate {obj}|{it} let me down|I was wrong]
 I have [told|warned] [all my friends|everybody|my whole family] [not to buy it|to stay away]
 [never again|total rubbish|rubbish|garbage|junk|a scam|pure frustration|hate it|hated it|a flop|overpriced|far too expensive]
 I [give|gave|would give] {obj} [one star|1 star|one out of five|zero points|no stars]
@@ -397,7 +397,7 @@ I neither [like nor dislike|love nor hate] {obj}
 {it} [comes|came] in [black, white and blue|two sizes|three colours|a box with a manual]
 [about|just|] what [you|I] [expect|expected] for [the price|that price]
 [not great, not terrible|not great but not bad either|nothing to write home about|middle of the road|half good, half bad]
-[three stars|three out of five|3 out of 5] [from me|] [because it is average|, no more and no less|]
+[three stars|three out of five|3 out of 5][ from me|][ because it is average|, no more and no less|]
 [I could take it or leave it|fine, but I would not go out of my way for it|it is just {a_thing} like any other]
 [the price is normal|the size is normal|the quality is average|it is as described]
 [you get what you pay for|it was as I expected|as described, no surprises|usable, but there are others like it]
@@ -451,7 +451,7 @@ THING: Final = """
 {it} {was} {very} {adj}
 [I|we] [found|thought] {obj} {very} {adj}
 [what|such] {a_adj_thing}
-[a|quite a|] {adj} {thing}
+[{a_adj_thing}|quite {a_adj_thing}|{adj} {thing}]
 {very} {adj}
 [simply|just|really|truly|absolutely] {adj}
 [in short|all in all|overall|in the end|to sum up], {it} {was} {adj}
@@ -461,7 +461,7 @@ THING_NOT_GOOD: Final = """
 {it} {was} not [very|really|at all|particularly|exactly|] {adj}
 {it} {werent} [very|really|particularly|exactly|that|] {adj}
 {it} {was} [far from|anything but|hardly|never] {adj}
-not [a|a very] {adj} {thing}
+not [{a_adj_thing}|a very {adj} {thing}]
 not {adj} [at all|]
 [not one|not a single|not even one] {adj} [moment|minute|day|part|second]
 nothing [about|in|of] [it|{this}|them all] {was} {adj}

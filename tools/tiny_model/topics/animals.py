@@ -223,7 +223,7 @@ CLASS = Relation(
         "The {x} belongs to this class[ of animals|]:",
         "The class of the {x} is",
         "[The|Every] {x}, as an animal, is classed as",
-        "In [biology|science|the animal world], the {x} is counted as",
+        "In [biology|science|the animal world], the {x} is in the class",
         "[Biologists|Scientists|People] call the {x} a type of",
         "[{xs}|All {xs}] belong to the class",
         "The {x} is an animal of the class",

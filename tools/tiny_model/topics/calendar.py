@@ -366,7 +366,7 @@ COUNT = Relation(
     ),
     held_questions=(
         "How many {parts} do you count in {whole}?",
-        "Tell me the number of {parts} in {whole}.",
+        "Tell me the number of {parts} in a {bare}.",
         "What number of {parts} does {whole} have?",
         "{whole}: how many {parts} does it have?",
         "In {whole}, how many {parts} are there?",
@@ -465,7 +465,9 @@ def _table(text: str) -> list[list[str]]:
 
 def _count_entries() -> list[Entry]:
     pool = ("7", "12", "24", "60", "4", "52", "2", "365", "100", "10", "30")
-    return [Entry({"parts": parts, "whole": article(whole)}, n, pool) for parts, whole, n in _table(COUNTS)]
+    return [
+        Entry({"parts": parts, "whole": article(whole), "bare": whole}, n, pool) for parts, whole, n in _table(COUNTS)
+    ]
 
 
 def _tomorrows() -> list[Entry]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tiny_model import forms
-from tiny_model.phrases import Fact, Item, a, expand, rounds
+from tiny_model.phrases import Fact, Item, a, capital, expand, rounds
 
 # kind and article | category | members with weights. Categories whose first member starts with the same word confuse one another.
 # kind: place, animal, food, human, live plant, thing, else. article of members: c "a", d "the", n none.
@@ -235,7 +235,7 @@ ASKED = (
     "I [need|want|am looking for|am thinking of] {x}. What [could|can|may] it be?",
     "I want to hear {x}. [Go on.|Please.|]",
     "Do you know {x}?",
-    "[Think of|Find|Choose|Pick] {x}[.|.| for me.|, please.]",
+    "[Think of|Find|Choose|Pick] {x}[.|.|.|, please.]",
     "Help me [to name|to think of|with] {x}.",
     "Which word [names|stands for|means] {x}?",
     "[Example of|Example:|An example, please:] {x}[.|?]",
@@ -342,11 +342,6 @@ class Category:
             named = self.name.replace("person ", "somebody ", 1)
         the = "" if self.article == "n" else "the "
         return {"x": named, "X": capital(named), "c": self.name, "C": capital(self.name), "the": the}
-
-
-def capital(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[0].upper() + text[1:]
 
 
 def categories(table: str, *, pairs: bool = False) -> tuple[Category, ...]:

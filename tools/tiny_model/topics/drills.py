@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tiny_model.phrases import Item, expand, rounds
+from tiny_model.phrases import Item, capital, expand, rounds
 from tiny_model.tables import sentiment as tables
 from tiny_model.tables.intents import LAYOUTS as INTENT_LAYOUTS
 from tiny_model.tables.sentiment import NEGATIVE, NEUTRAL, POSITIVE
@@ -25,11 +25,17 @@ REVIEW_LAYOUTS = (
 
 
 def clause(sign: str, domain: sentiment.Domain, rng: random.Random) -> str:
-    """A plain sentence of the sign: nothing denied, nothing set against anything."""
+    """A plain sentence of the sign, or one written by hand."""
+    if rng.random() < 0.5:
+        return sentiment.written(sign, rng).text
     fields = sentiment.thing_fields(domain, rng)
     kind = rng.random()
     if sign == NEUTRAL:
         text = expand(rng.choice(tables.NEUTRAL_CLAUSES), rng, fields)
+    elif kind < 0.12:
+        text = expand(
+            f"{{it}} {{was}} {rng.choice(sentiment.PRAISE if sign == POSITIVE else sentiment.BLAME)}", rng, fields
+        )
     elif kind < 0.40:
         text = sentiment.aspect_clause(sign, domain, rng, fields, negate=False)
     elif kind < 0.50:
@@ -38,13 +44,15 @@ def clause(sign: str, domain: sentiment.Domain, rng: random.Random) -> str:
         text = expand(rng.choice(domain.clauses[sign]), rng, fields)
     else:
         text = expand(rng.choice(tables.GOOD_CLAUSES if sign == POSITIVE else tables.BAD_CLAUSES), rng, fields)
-    return sentiment.capital(" ".join(text.split())) + rng.choice((".", ".", ".", "!", ""))
+    return capital(" ".join(text.split())) + rng.choice((".", ".", ".", "!", ""))
 
 
 def reviews(signs: Iterator[str], domains: Iterator[sentiment.Domain], rng: random.Random) -> str:
     """Three to nine sentences, each with its sentiment."""
     layout, gap = expand(rng.choice(REVIEW_LAYOUTS), rng), rng.choice(("\n", "\n\n"))
     drawn = [next(signs) for _ in range(rng.randint(3, 9))]
+    if rng.random() < 0.25:
+        return sentiment.chat([sentiment.Review(clause(sign, next(domains), rng), sign, 3) for sign in drawn], rng)
     return gap.join(layout.replace("<r>", clause(sign, next(domains), rng)).replace("<a>", sign) for sign in drawn)
 
 
@@ -52,6 +60,8 @@ def messages(drawn: Iterator[intents.Intent], rng: random.Random) -> str:
     """Three to seven messages, each with its intent."""
     layout, gap = expand(rng.choice(INTENT_LAYOUTS), rng), rng.choice(("\n", "\n\n"))
     chosen = [next(drawn) for _ in range(rng.randint(3, 7))]
+    if rng.random() < 0.2:
+        return intents.chat([(intent, intents.message(intent, rng)) for intent in chosen], rng)
     return gap.join(intents.fill(layout, intents.message(intent, rng), intent.name) for intent in chosen)
 
 

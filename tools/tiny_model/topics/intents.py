@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tiny_model import forms
-from tiny_model.phrases import Item, a, expand, rounds, wrong_answers
+from tiny_model.phrases import Item, a, capital, expand, rounds, wrong_answers
 from tiny_model.tables import intents as tables
 from tiny_model.tables.intents_held_out import DEPARTMENT_LAYOUTS as HELD_OUT_DEPARTMENT_LAYOUTS
 from tiny_model.tables.intents_held_out import LAYOUTS as HELD_OUT_LAYOUTS
@@ -71,11 +71,6 @@ def message_fields(rng: random.Random) -> dict[str, str]:
     }
 
 
-def capital(text: str) -> str:
-    """The text with a first capital."""
-    return text[:1].upper() + text[1:]
-
-
 def sentence(text: str) -> str:
     """The text tidied, with a capital and a mark at its end."""
     text = " ".join(text.split()).replace(" ,", ",").replace(" ?", "?").replace(" .", ".").strip()
@@ -89,7 +84,7 @@ def message(intent: Intent, rng: random.Random) -> str:
     form = rng.random()
     if form < 0.30:
         return sloppy(" ".join(core.split()).replace(" ,", ",").replace(" ?", "?"), rng)
-    if form < 0.36 and core.split()[0] not in {"I", "I'm"} and not core.endswith("?"):
+    if form < 0.36 and core.split()[0] not in {"I", "I'm"} and "please" not in core and not core.endswith("?"):
         core = rng.choice(("{} please", "{}, please", "{}, thanks")).format(core)
     parts = [sentence(core)]
     if rng.random() < 0.22:

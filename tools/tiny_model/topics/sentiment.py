@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tiny_model import forms
-from tiny_model.phrases import Item, a, expand, rounds
+from tiny_model.phrases import Item, a, capital, expand, rounds
 from tiny_model.tables import sentiment as tables
+from tiny_model.tables import sentiment_goods, sentiment_places, sentiment_plain, sentiment_turns
 from tiny_model.tables.sentiment import ANSWERS, NEGATIVE, NEUTRAL, POSITIVE
 from tiny_model.tables.sentiment_held_out import LAYOUTS as HELD_OUT_LAYOUTS
 from tiny_model.tables.sentiment_held_out import REVIEWS
@@ -49,6 +50,22 @@ def parse_domains(text: str) -> list[Domain]:
 
 GOOD: Final = tables.GOOD_TEXT.split()
 BAD: Final = tables.BAD_TEXT.split()
+WRITTEN: Final = {
+    POSITIVE: [
+        line
+        for table in (sentiment_goods, sentiment_places, sentiment_turns, sentiment_plain)
+        for line in table.POSITIVE_TEXT.strip().split("\n")
+    ],
+    NEGATIVE: [
+        line
+        for table in (sentiment_goods, sentiment_places, sentiment_turns, sentiment_plain)
+        for line in table.NEGATIVE_TEXT.strip().split("\n")
+    ],
+    NEUTRAL: sentiment_plain.NEUTRAL_TEXT.strip().split("\n"),
+}
+"""Whole reviews by sign, as patterns."""
+PRAISE: Final = sentiment_plain.PRAISE_TEXT.strip().split("\n")
+BLAME: Final = sentiment_plain.BLAME_TEXT.strip().split("\n")
 DOMAINS: Final = parse_domains(tables.DOMAINS_TEXT)
 LAYOUTS: Final = [line.replace("\\n", "\n").split("|", 1) for line in tables.LAYOUTS_TEXT.strip().split("\n")]
 CHATS: Final = [line.replace("\\n", "\n").split("|", 1) for line in tables.CHAT_QUESTIONS]
@@ -130,6 +147,8 @@ def clause(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str]
     kind = rng.random()
     if sign == NEUTRAL:
         text = expand(rng.choice(tables.NEUTRAL_CLAUSES), rng, fields)
+    elif kind < 0.08:
+        text = expand(f"{{it}} {{was}} {rng.choice(PRAISE if sign == POSITIVE else BLAME)}", rng, fields)
     elif kind < 0.20:
         text = aspect_clause(sign, domain, rng, fields, negate=False)
     elif kind < 0.27:
@@ -155,11 +174,6 @@ def concession(sign: str, domain: Domain, rng: random.Random, fields: dict[str, 
     return clause(OPPOSITE[sign], domain, rng, fields)
 
 
-def capital(text: str) -> str:
-    """The text with a first capital."""
-    return text[:1].upper() + text[1:]
-
-
 def tidy(text: str, rng: random.Random) -> str:
     """The text without doubled blanks, each sentence behind a capital; now and then all in lower case."""
     text = " ".join(text.split()).replace(" ,", ",").replace(" .", ".").replace(" !", "!").replace(" ;", ";")
@@ -177,6 +191,15 @@ class Review:
     stars: int
 
 
+def written(sign: str, rng: random.Random) -> Review:
+    """A review written by hand, now and then two."""
+    lines = rng.sample(WRITTEN[sign], 2 if rng.random() < 0.2 else 1)
+    text = " ".join(expand(line, rng) for line in lines)
+    if rng.random() < 0.15:
+        text = rng.choice((text.lower(), text.rstrip("."), text.lower().rstrip(".")))
+    return Review(" ".join(text.split()), sign, {POSITIVE: 5, NEGATIVE: 1, NEUTRAL: 3}[sign])
+
+
 def review(sign: str, domain: Domain, rng: random.Random) -> Review:
     """A review of one to four clauses; in mixed ones the last clause decides."""
     fields = thing_fields(domain, rng)
@@ -190,6 +213,8 @@ def review(sign: str, domain: Domain, rng: random.Random) -> Review:
 
     opening = rng.choice(tables.OPENINGS) if rng.random() < 0.08 else ""
     end = rng.choice((".", ".", ".", ".", "!", ""))
+    if rng.random() < 0.5:
+        return written(sign, rng)
     if sign == NEUTRAL:
         if rng.random() < 0.35:
             first, second = rng.sample((POSITIVE, NEGATIVE), 2)
@@ -278,7 +303,7 @@ def document(reviews: list[Review], rng: random.Random) -> str:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Reviews of every domain equally often, alone or a few below one another, each with its sentiment."""
+    """Reviews, composed for every domain equally often or written by hand, alone or a few below one another, each with its sentiment."""
     signs = rounds([POSITIVE] * 9 + [NEGATIVE] * 9 + [NEUTRAL] * 3, rng)
     domains = rounds(DOMAINS, rng)
     while True:

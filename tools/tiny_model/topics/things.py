@@ -579,7 +579,7 @@ USE = Relation(
     whole=(
         "{ax} is used for {y}.",
         "{ax} is for {y}.",
-        "For {y} [you need|we use|people use|take|one uses] {ax}.",
+        "For {y} [you need|we use|you use|take|one uses] {ax}.",
         "{y} is [easy|no problem] with {ax}.",
         "[He|She|My friend] uses {ax} for {y}.",
         "Something for {y}: {ax}.",
@@ -629,7 +629,7 @@ MEANS = Relation(
     ),
     keys=("Thing for {x}", "{x}, thing", "Needed for {x}", "Good for {x}", "For {x}"),
     whole=(
-        "For {x} people use {y}.",
+        "For {x}, people use {y}.",
         "{x} is done with {y}.",
         "{y} is what you need for {x}.",
         "Is it {x} that you think of? Take {y}.",

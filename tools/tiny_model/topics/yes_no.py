@@ -379,7 +379,7 @@ SIZE = Wording(
         "Is it right that {x} is {v} than {y}?",
         "Can you say that {x} is {v} than {y}?",
         "Compare {x} and {y}: is {x} {v}?",
-        "[Tell me|Please tell me]: is {x} {v} than {y}?",
+        "[Say|Please say]: is {x} {v} than {y}?",
         "{x} and {y}: is {x} {v}?",
         "Next to {y}, is {x} {v}?",
         "If {x} stands next to {y}, is {x} {v}?",
@@ -529,7 +529,7 @@ def _document(wording: Wording, claims: Iterator[Claim], rng: random.Random) -> 
         layout, yes, no = rng.choice(CLAIM_LAYOUTS)
         text = sentence(rng.choice(wording.claims), rng, claim.fields)
         return layout.replace("<c>", text) + (yes if claim.true else no)
-    several = [claim, *(next(claims) for _ in range(rng.randint(1, 5)))]
+    several = [claim, *(next(claims) for _ in range(rng.randint(1, 9)))]
     pairs = [(_question(wording, each, rng), "Yes" if each.true else "No") for each in several]
     if form > 0.84:
         return chat(pairs[: rng.choice((1, 1, len(pairs)))], rng)
