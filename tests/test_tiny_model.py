@@ -21,7 +21,7 @@ import selectrie
 from tiny_model import corpus, export, forms, held_out
 from tiny_model.config import END_OF_TEXT, SPECIAL, TURN_END, Config
 from tiny_model.country_tables import COUNTRIES
-from tiny_model.evaluate import FACTS, Accuracy, accuracies, answers, read_items, table, together
+from tiny_model.evaluate import CHATS, FACTS, Accuracy, accuracies, answers, read_items, table, together
 from tiny_model.files import EMBEDDED, HELD_OUT, REPOSITORY
 from tiny_model.held_out import contained
 from tiny_model.phrases import Fact, Item, expand
@@ -156,6 +156,16 @@ def test_a_lettered_question_is_answered_by_the_letter_of_the_right_option():
         assert text[-1] == right[0]
 
 
+def test_answers_are_found_in_a_document():
+    """Turns of the assistant with their end, and the rest of a line behind a colon or below a question; no long line."""
+    talk = forms.chat([("Which?", "gold"), ("And now: what?", "lead\nand tin")], random.Random(1))
+    asked = "Question: Which metal is it?\nAnswer: gold"
+    below = "Which metal is it?\ngold"
+    long = "Review: It is gold, I would say, and nothing but gold.\nSentiment: positive"
+    found = [[text[start:stop] for start, stop in forms.answers(text)] for text in (talk, asked, below, long)]
+    assert found == [["gold<|im_end|>", "lead\nand tin<|im_end|>"], ["gold"], ["gold"], ["positive"]]
+
+
 def test_every_form_of_a_fact_contains_its_answer_or_judges_it():
     """Question, sentence, chat, key, letters: the answer stands in each; a claim is judged by yes or no."""
     fact = Fact("What is it?", "It is", "It", "gold", ("lead", "tin", "iron"))
@@ -236,20 +246,12 @@ def test_the_card_quotes_the_accuracies(measured):
         assert abs(float(quoted[row.kind]) - 100 * row.joint) <= 1, row
 
 
-@pytest.mark.xfail(strict=True, reason="88.8 % today; the next training is to reach it")
 def test_held_out_facts_are_known(measured):
     """At least 95 % of the questions about facts are answered right."""
     assert together(list(measured.values()), FACTS).joint >= 0.95
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("sentiment", marks=pytest.mark.xfail(strict=True, reason="71.4 % today")),
-        pytest.param("intents", marks=pytest.mark.xfail(strict=True, reason="77.5 % today")),
-        "records",
-    ],
-)
+@pytest.mark.parametrize("kind", ["sentiment", "intents", "records"])
 def test_held_out_texts_are_understood(measured, kind):
     """At least 90 % of reviews, messages and records."""
     assert measured[kind].joint >= LEAST[kind]
@@ -266,6 +268,16 @@ def test_an_accuracy_counts_what_was_right():
     """By hand: two of three right by joint, one by greedy, one by joint alone."""
     row = Accuracy.of("x", [(True, True), (True, False), (False, False)])
     assert (row.n, row.joint, row.greedy, row.n_joint_alone) == (3, 2 / 3, 1 / 3, 1)
+
+
+def test_the_marks_of_turns_are_read_as_control_tokens(items):
+    """A chat is asked as it was read in training; as plain text its marks would be bytes, and the answer chance."""
+    chat = next(item for item in items if item.prompt.startswith(forms.USER))
+    with selectrie.load(n_threads=1) as llm:
+        (_, asked), *_ = answers(llm, [chat])
+        spelled = llm.select(chat.prompt, chat.choices, prompting=CHATS)
+        plain = llm.select(chat.prompt, chat.choices)
+    assert asked.choices[0].logp == spelled.choices[0].logp != plain.choices[0].logp
 
 
 def test_every_question_is_asked_once(items):

@@ -22,6 +22,7 @@ from tiny_model.phrases import Item
 
 FACTS = ("countries", "animals", "words", "things", "numbers", "calendar")
 WINDOW_CHARACTERS = 1000
+CHATS = selectrie.Prompting(parse_special=True)  # the marks of turns in a prompt are the control tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def answers(llm: selectrie.Engine, items: Iterable[Item]) -> Iterator[tuple[Item
         for start in range(0, len(group), 16):
             batch = group[start : start + 16]
             requests = [(item.prompt, item.choices) for item in batch]
-            yield from zip(batch, llm.select_many(requests, following=following), strict=True)
+            yield from zip(batch, llm.select_many(requests, following=following, prompting=CHATS), strict=True)
 
 
 def accuracies(

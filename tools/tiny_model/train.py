@@ -25,21 +25,26 @@ from tiny_model.model import Llama, causal
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps on rows of one length, cut from the documents of the course of the same number."""
+    """Steps on rows of one length, cut from the documents of the course of the same number.
+
+    level: the factor of the learning rates at which it begins, to fall to 0 at its end; None: as the plan says.
+    """
 
     steps: int
     rows: int
     length: int
+    level: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall in a straight line from step `fall_at` to the end.
+    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall in a straight line from step `fall_at` on to 0 at
+    the end of the stages without a level of their own, which come first.
 
     answer_weight: how much more a token of an answer counts than another.
     """
 
-    stages: tuple[Stage, ...] = (Stage(5800, 16, 256), Stage(300, 4, 1024))
+    stages: tuple[Stage, ...] = (Stage(5800, 16, 256), Stage(300, 4, 1024), Stage(500, 16, 256, level=0.25))
     seed: int = 1
     n_threads: int = 2
     muon_rate: float = 0.02
@@ -57,7 +62,14 @@ class Plan:
 
     def rate(self, step: int) -> float:
         """Factor of the learning rates at a step."""
-        return min(1.0, (step + 1) / self.warmup, (self.steps - step) / (self.steps - self.fall_at))
+        end = sum(stage.steps for stage in self.stages if stage.level is None)
+        if step < end:
+            return min(1.0, (step + 1) / self.warmup, (end - step) / (end - self.fall_at))
+        for stage in self.stages:
+            if stage.level is not None and step < end + stage.steps:
+                return stage.level * (end + stage.steps - step) / stage.steps
+            end += 0 if stage.level is None else stage.steps
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

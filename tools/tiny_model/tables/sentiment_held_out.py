@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 USER, ASSISTANT, END = "<|im_start|>user\n", "<|im_start|>assistant\n", "<|im_end|>\n"
-# The first four are layouts of the training text; it never uses the others.
+# The first five are layouts of the training text; it never uses the others.
 LAYOUTS: Final = (
     "Review: <r>\nSentiment:",
     "Text: <r>\nLabel:",
