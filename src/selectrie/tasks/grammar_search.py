@@ -1,0 +1,412 @@
+"""Best first on an automaton: the exact k best of all texts it accepts, with a certificate, from as few rows as bounds allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from selectrie.automaton import Automaton
+from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.model import Rows
+from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
+from selectrie.tasks import Ask, check_count
+from selectrie.tasks.best_children import BestChildren, Open, RowChildren
+from selectrie.tasks.found_paths import FoundPath, FoundPaths
+from selectrie.tasks.frontier import GRANULE, ROUNDING
+from selectrie.tasks.healed_mass import HealedMass
+from selectrie.tasks.live_nodes import LiveNodes
+from selectrie.tasks.path_nodes import PathNodes
+from selectrie.tasks.score import check_room
+from selectrie.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray, Room
+from selectrie.vocabulary import Vocabulary
+
+MOST_WANTED = 10
+"""Tokens noted that the model wants most after the prompt."""
+LEAST = float(np.finfo(np.float64).min)
+"""The least bound above -inf."""
+DEAD = -1
+"""State of a node that the automaton does not allow: only its row is of interest."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AutomatonSpec:
+    """What is searched for. Checked when it is made.
+
+    max_tokens: most tokens of a path. terminator: "eog" (the end of generation is part of the event) or "none".
+    rule: "joint", or "token_mean" (joint / tokens of the path). search: k, stop, mass, budget_nodes, width; "all" goes on
+    until nothing is open. healed: bytes of the prompt that the automaton spells first, which every score is conditional on.
+    canonical: is this finished path the tokenizer's own encoding? None: every path counts. viable: may these two tokens be
+    neighbours in such an encoding? (NO_TOKEN is never asked for.) last: the token before the first, None: not known.
+    merge_equal_text: finished paths of one text are one, and the k best texts are looked for.
+    """
+
+    vocabulary: Vocabulary = field(repr=False)
+    max_tokens: int = 128
+    terminator: str = "eog"
+    rule: str = "joint"
+    search: Search = DEFAULT_SEARCH
+    healed: bytes = b""
+    canonical: Callable[[Sequence[int]], bool] | None = None
+    viable: Callable[[int, int], bool] | None = None
+    last: int | None = None
+    merge_equal_text: bool = True
+
+    def __post_init__(self) -> None:
+        at_least("max_tokens", self.max_tokens, 1, optional=False)
+        one_of("terminator", self.terminator, ("eog", "none"))
+        one_of("rule", self.rule, ("joint", "token_mean"))
+        if self.terminator == "eog" and not len(self.vocabulary.eog):
+            raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AutomatonOutcome:
+    """What a search found, and what that proves.
+
+    found: the first k texts (more where they tie), best first, ties by bytes; all that were found unless `search.stop` is "best".
+    proved: nothing of at most `max_tokens` tokens that is not among them scores more. bound_gap: score of the k-th less the
+    best bound left open, inf where nothing is open, -inf where fewer than k were found and something is.
+    open_mass: bound on the probability that text begins with a path left open. cut_bound: best bound of what was left out
+    for having more than `max_tokens` tokens, -inf for none: below the k-th score, the proof holds for any length.
+    greedy: tokens of masked greedy decoding as far as they were followed; greedy_ended: up to its end.
+    strings: whether what was looked for is the tokenizer's own encoding of each text (else any token path).
+    log_heal, heal_gap: of the healed bytes, taken off already. wanted: the most probable tokens after the prompt, and their
+    log-probabilities. n_dead_ends: paths that may neither end nor go on. n_other: finished paths that no tokenizer makes.
+    n_repeated: rows asked for again.
+    """
+
+    found: tuple[FoundPath, ...]
+    proved: bool
+    bound_gap: float
+    open_mass: float
+    cut_bound: float
+    greedy: IntArray
+    greedy_ended: bool
+    strings: bool
+    log_heal: float
+    heal_gap: float
+    wanted: tuple[IntArray, FloatArray]
+    n_evaluated: int
+    n_repeated: int
+    n_dead_ends: int
+    n_other: int
+
+
+class AutomatonSearch:
+    """Finds the k best texts of an automaton below a prompt.
+
+    An open path cannot score more than its own sum of log-probabilities (over `max_tokens`, for means), since each further
+    token only takes off. Open paths are evaluated by that bound, `search.width` a call and more as the search goes on, until
+    nothing open can reach the k-th best. The path of masked greedy decoding is followed first, beside them: its end is a
+    text to compare with early. Rows that only the healed bytes need come before everything.
+    on_found: called with each finished text that is the best so far.
+    """
+
+    def __init__(
+        self,
+        prompt: IntArray,
+        automaton: Automaton,
+        spec: AutomatonSpec,
+        *,
+        on_found: Callable[[FoundPath], None] | None = None,
+    ) -> None:
+        if len(prompt) == 0:
+            raise ProtocolError("a search needs a prompt of at least one token")
+        wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
+        if len(wrong):
+            raise TokenRangeError(int(wrong[0]), spec.vocabulary.n_tokens)
+        self._prompt, self._automaton, self._spec = prompt, automaton, spec
+        self._on_found = on_found
+        self._ends_by_token = spec.terminator == "eog"
+        state = automaton.start()
+        can_end = automaton.can_end(state)
+        if can_end and not self._ends_by_token:
+            raise OptionError(
+                "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
+            )
+        self._nodes = PathNodes(state, can_end=can_end, goes_on=_any(automaton.allowed(state)))
+        self._live = LiveNodes(self._nodes, None)
+        self._open = BestChildren()
+        self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
+        self._healing = HealedMass(spec.vocabulary, spec.healed)
+        self._log_heal = 0.0
+        self._is_ready = not spec.healed
+        self._unread: list[
+            tuple[int, IntArray, FloatArray]
+        ] = []  # nodes and children read before the healed bytes are known
+        self._made: dict[tuple[int, int], int] = {}  # by parent and token
+        self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
+        self._again: dict[int, tuple[int, range | None]] = {}  # node that stands for another whose rest is to be read
+        self._greedy, self._greedy_ended = ROOT, False
+        self._floor = Room(rows=1, nodes=spec.max_tokens, branches=1)
+        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
+        self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
+        self._cut_bound = -np.inf
+        self._n_evaluated = self._n_dead_ends = self._n_other = 0
+        self._is_finished = False
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._n_evaluated
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._expected is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        if self._healing.waiting != NO_NODE:
+            return self._plan([self._healing.waiting], {}, room)
+        budget = self._spec.search.budget_nodes
+        left = room.rows if budget is None else budget - self._n_evaluated
+        if left > 0:
+            targets, bounds = self._targets(min(left, self._width, room.rows))
+            if targets:
+                return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
+        self._follow_greedy()
+        self._is_finished = True
+        return None
+
+    def tell(self, rows: Rows) -> None:
+        if self._expected is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._expected))
+        nodes, self._expected = self._expected, None
+        for i, node in enumerate(nodes.tolist()):
+            self._read(node, rows, i)
+
+    def result(self) -> AutomatonOutcome:
+        if not self._is_finished:
+            raise ProtocolError("no result before ask returned None")
+        kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best)
+        return AutomatonOutcome(
+            found=self._found.ranked(),
+            proved=best == -np.inf or best < kth - ROUNDING,
+            bound_gap=np.inf if best == -np.inf else kth - best,
+            open_mass=self._open_mass(),
+            cut_bound=self._cut_bound,
+            greedy=np.array(self._nodes.tokens(self._greedy), dtype=np.int32),
+            greedy_ended=self._greedy_ended,
+            strings=self._spec.canonical is not None,
+            log_heal=self._log_heal,
+            heal_gap=self._healing.log_heal()[1],
+            wanted=self._wanted,
+            n_evaluated=self._n_evaluated,
+            n_repeated=self._live.repeated,
+            n_dead_ends=self._n_dead_ends,
+            n_other=self._n_other,
+        )
+
+    @property
+    def _width(self) -> int:
+        """Nodes a call: more as the search goes on, in whole granules."""
+        return -(-max(self._spec.search.width, self._n_evaluated // 4) // GRANULE) * GRANULE
+
+    def _at_least(self) -> float:
+        """Bounds below this do not matter any more."""
+        return self._found.kth() - ROUNDING if self._spec.search.stop == "best" else -np.inf
+
+    def _targets(self, most: int) -> tuple[list[int], dict[int, float]]:
+        """Nodes to evaluate, the next one of the greedy path first, and the bounds of those taken off the queue."""
+        targets: dict[int, None] = {}
+        bounds: dict[int, float] = {}
+        if not self._is_enough():
+            greedy = self._follow_greedy()
+            if greedy != NO_NODE:
+                targets[greedy] = None
+                self._early[greedy] = float(self._nodes.logp_prefix[greedy]) - self._log_heal
+            while len(targets) < most and self._open.best() >= max(self._at_least(), LEAST):
+                found = self._open.pop()
+                node = self._entered(found)
+                if node != NO_NODE and node not in targets:
+                    targets[node], bounds[node] = None, found.bound
+        ordered = sorted(targets, key=lambda node: node in bounds and int(self._nodes.parent[node]) not in self._live)
+        return ordered, bounds
+
+    def _is_enough(self) -> bool:
+        """The found texts are all that is looked for."""
+        search = self._spec.search
+        if self._open.best() < max(self._at_least(), LEAST):
+            return True
+        if search.stop != "mass":
+            return False
+        mass = self._found.mass()
+        return mass > 0 and mass >= search.mass * (mass + self._open_mass())
+
+    def _open_mass(self) -> float:
+        """Bound on the probability of everything open. What was read before its turn stands in the queue still."""
+        return min(1.0, max(0.0, self._open.open_mass() - float(np.exp(list(self._early.values())).sum())))
+
+    def _plan(self, targets: list[int], bounds: dict[int, float], room: Room) -> Ask:
+        ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
+        asked = set(self._expected.tolist())
+        for node, bound in bounds.items():
+            if node not in asked:
+                self._open.put_back(node, bound, float(self._nodes.logp_prefix[node]) - self._log_heal)
+        return ask
+
+    def _read(self, node: int, rows: Rows, i: int) -> None:
+        """Take one row in: the node's end, its children, and what it says of the healed bytes."""
+        spec, nodes = self._spec, self._nodes
+        nodes.evaluated[node] = True
+        self._n_evaluated += 1
+        if node == ROOT:
+            self._wanted = rows.top(i, MOST_WANTED)
+        source, ranks = self._again.pop(node, (node, None))
+        ids = np.empty(0, dtype=np.int32)
+        if nodes.goes_on[source] and nodes.depth[source] < spec.max_tokens:
+            ids = _ids(self._automaton.allowed(int(nodes.state[source])))
+        logp = rows.logp(i, ids)
+        if ranks is not None:
+            self._open.add(self._children(source, ids, logp, ranks), self._at_least())
+            return
+        best = int(np.argmax(logp)) if len(ids) else -1
+        nodes.eog_logp[node] = rows.log_mass(i, spec.vocabulary.eog)
+        nodes.best_token[node] = ids[best] if best >= 0 and logp[best] > -np.inf else NO_TOKEN
+        nodes.best_logp[node] = logp[best] if best >= 0 else -np.inf
+        self._unread.append((node, ids, logp))
+        if not self._is_ready:
+            self._is_ready = not self._heal(rows, i)
+        if self._is_ready:
+            self._take_in()
+
+    def _heal(self, rows: Rows, i: int) -> bool:
+        """Read the row for the healed bytes; is another one needed?"""
+        node = self._healing.waiting
+        more = self._healing.read(rows, i, float(self._nodes.logp_prefix[node]))
+        if more is None:
+            self._log_heal = self._healing.log_heal()[0]
+            return False
+        self._healing.wait_for(self._child(*more))
+        return True
+
+    def _take_in(self) -> None:
+        """Open the children of what was read, and end the paths whose rows were."""
+        for node, ids, logp in self._unread:
+            if self._ends_by_token and self._nodes.can_end[node]:
+                self._finish(node, float(self._nodes.eog_logp[node]))
+            self._open.add(self._children(node, ids, logp), self._at_least())
+        self._unread.clear()
+
+    def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
+        prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+        return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
+
+    def _bound(self, logp: FloatArray) -> FloatArray:
+        """No text below scores more. A condition that is a lower bound may leave a beginning more than certain."""
+        if self._spec.rule == "joint":
+            return logp
+        return np.where(logp > 0, logp, logp / self._spec.max_tokens)
+
+    def _entered(self, found: Open) -> int:
+        """The node to be evaluated for what came off the queue, NO_NODE where no row is needed."""
+        nodes = self._nodes
+        if found.rest is not None:
+            source = found.node
+            parent, token, logp = int(nodes.parent[source]), int(nodes.token[source]), float(nodes.logp[source])
+            twin = nodes.add(parent, token, logp, int(nodes.state[source]))
+            self._again[twin] = source, found.rest
+            return twin
+        if found.token is None:
+            return found.node
+        if not self._is_viable(found.node, found.token):
+            return NO_NODE
+        node = self._child(found.node, found.token, found.logp)
+        self._early.pop(node, None)
+        return node if self._needs_row(node) else NO_NODE
+
+    def _is_viable(self, parent: int, token: int) -> bool:
+        left = self._spec.last if parent == ROOT else int(self._nodes.token[parent])
+        return self._spec.viable is None or left is None or self._spec.viable(left, token)
+
+    def _child(self, parent: int, token: int, logp: float) -> int:
+        """The node of a token after its parent; a path that ends there without a token of its own is finished."""
+        known = self._made.get((parent, token))
+        if known is not None:
+            return known
+        nodes, automaton, state = self._nodes, self._automaton, DEAD
+        if self._is_ready or _allows(automaton.allowed(int(nodes.state[parent])), token):
+            state = automaton.advance(int(nodes.state[parent]), token)
+        node = self._made[parent, token] = nodes.add(parent, token, logp, state)
+        if state == DEAD:
+            return node
+        goes_on, can_end = _any(automaton.allowed(state)), automaton.can_end(state)
+        nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
+        self._n_dead_ends += not (can_end or goes_on)
+        if can_end and not self._ends_by_token:
+            self._finish(node, 0.0)
+        if goes_on and nodes.depth[node] >= self._spec.max_tokens:
+            bound = float(nodes.logp_prefix[node]) - self._log_heal
+            self._cut_bound = max(self._cut_bound, bound if self._spec.rule == "joint" else max(bound, 0.0))
+        return node
+
+    def _needs_row(self, node: int) -> bool:
+        nodes = self._nodes
+        goes_on = nodes.goes_on[node] and nodes.depth[node] < self._spec.max_tokens
+        return not nodes.evaluated[node] and bool(goes_on or (self._ends_by_token and nodes.can_end[node]))
+
+    def _finish(self, node: int, terminator: float) -> None:
+        """Note a text, unless it cannot matter, or is not as the tokenizer would write it."""
+        spec, nodes = self._spec, self._nodes
+        logp = float(nodes.logp_prefix[node]) - self._log_heal + terminator
+        score = logp if spec.rule == "joint" else logp / max(1, int(nodes.depth[node]))
+        if logp == -np.inf or score < self._at_least():
+            return
+        path = nodes.path(node)
+        tokens = nodes.token[path]
+        if spec.canonical is not None and not spec.canonical(tokens.tolist()):
+            self._n_other += 1
+            return
+        data = spec.vocabulary.decode(tokens)[len(spec.healed) :]
+        found = FoundPath(data, tokens, nodes.logp[path], terminator, logp, score)
+        before = self._found.kth()
+        is_best = self._found.add(found)
+        if self._found.kth() > before and spec.search.stop == "best":
+            self._open.drop_below(self._at_least())
+        if is_best and self._on_found is not None:
+            self._on_found(found)
+
+    def _follow_greedy(self) -> int:
+        """Follow masked greedy decoding through what is evaluated; the node it needs next, NO_NODE where it ends or can
+        matter no more."""
+        nodes = self._nodes
+        while not self._greedy_ended and nodes.evaluated[self._greedy]:
+            node = self._greedy
+            if nodes.can_end[node] and nodes.eog_logp[node] >= nodes.best_logp[node]:
+                self._greedy_ended = True
+            elif nodes.best_token[node] == NO_TOKEN:
+                return NO_NODE
+            else:
+                self._greedy = self._child(node, int(nodes.best_token[node]), float(nodes.best_logp[node]))
+                if nodes.can_end[self._greedy] and not nodes.goes_on[self._greedy] and not self._ends_by_token:
+                    self._greedy_ended = True
+        node = self._greedy
+        if self._greedy_ended or not self._needs_row(node):
+            return NO_NODE
+        prefix = float(nodes.logp_prefix[node]) - self._log_heal
+        return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE
+
+
+def _any(allowed: BoolArray | IntArray) -> bool:
+    """Is anything allowed?"""
+    return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
+
+
+def _ids(allowed: BoolArray | IntArray) -> IntArray:
+    """int32[]: what is allowed, ascending."""
+    if allowed.dtype == np.bool_:
+        return np.flatnonzero(allowed).astype(np.int32)
+    return allowed.astype(np.int32)
+
+
+def _allows(allowed: BoolArray | IntArray, token: int) -> bool:
+    return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())
