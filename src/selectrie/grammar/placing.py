@@ -1,0 +1,23 @@
+"""Where in a grammar's text something stands: offsets to the lines and columns that errors show."""
+
+from __future__ import annotations
+
+from selectrie.errors import GrammarError
+
+
+def refused(text: str, place: int, reason: str) -> GrammarError:
+    """The error for what stands at character `place` of a text: line and column from 1 on, and the line itself."""
+    place = min(place, len(text))
+    start = text.rfind("\n", 0, place) + 1
+    stop = text.find("\n", place)
+    return GrammarError(
+        reason,
+        line=text.count("\n", 0, place) + 1,
+        column=place - start + 1,
+        excerpt=text[start : len(text) if stop < 0 else stop],
+    )
+
+
+def clipped(text: str, limit: int = 40) -> str:
+    """A text as a message quotes it."""
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
