@@ -1,0 +1,30 @@
+"""What ends a grammar with an error instead of a hang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarLimits:
+    """Bounds on one compiled grammar; over any of them is a `GrammarError` that names it.
+
+    The defaults keep any source of up to 1 MB within 2 s and 256 MB, and any text read by it within the same memory.
+
+    most_states: states of all rules together, repetitions unrolled.
+    most_work: elementary steps spent on making one rule deterministic; above it the rule stays as it is, which is slower.
+    most_inlined: states copied into the place of a call, in all; above it calls stay calls.
+    most_configurations: different situations a text has led to in a machine's life.
+    most_stacks: different sets of open rules in a machine's life.
+    most_bytes: memory of both.
+    """
+
+    most_states: int = 400_000
+    most_work: int = 60_000
+    most_inlined: int = 30_000
+    most_configurations: int = 400_000
+    most_stacks: int = 400_000
+    most_bytes: int = 160 << 20
+
+
+DEFAULT_LIMITS = GrammarLimits()
