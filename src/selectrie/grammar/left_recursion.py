@@ -50,11 +50,11 @@ def left_corner(
         for state in range(1, len(automaton.edges)):
             nfa.edges[place[state]] = [(label, place[target]) for label, target in automaton.edges[state]]
     for rule in ring:
-        complete = [place for place, final in zip(own[rule], automata[rule].final, strict=True) if final]
         joint = nfa.state()
         nfa.jumps[joint] = [*goes_on[rule], *([1] if rule == wanted else [])]
-        for place in complete:
-            nfa.jumps[place].append(joint)
+        for state, final in zip(own[rule], automata[rule].final, strict=True):
+            if final:
+                nfa.jumps[state].append(joint)
     return without_empty(simplified(nfa, limits))
 
 

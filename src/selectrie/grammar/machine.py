@@ -91,7 +91,8 @@ class Machine:
         pairs = np.unique(configurations[unknown].astype(np.int64) * self.n_classes + classes[unknown])
         rows, columns = pairs // self.n_classes, pairs % self.n_classes
         found: list[int] = []
-        before, closed = DEAD, ()
+        before = DEAD
+        closed: Items = ()
         try:
             for configuration, kind in zip(rows.tolist(), columns.tolist(), strict=True):
                 if configuration != before:
