@@ -1,0 +1,57 @@
+"""Options of a request, as frozen records: what a dozen keyword arguments would be otherwise.
+
+Every record checks each field's type and value when it is made and raises `OptionError`: true and false are no numbers,
+NaN is no probability, one text is no list of texts. Records compare by value and can be hashed, copied and pickled.
+"""
+
+from __future__ import annotations
+
+from selectrie.options.beaming import DEFAULT_BEAM, Beam
+from selectrie.options.checks import (
+    at_least,
+    named,
+    natural,
+    number,
+    one_of,
+    probability,
+    seed,
+    text,
+    texts,
+    token_ids,
+)
+from selectrie.options.choosing import (
+    DEFAULT_PROMPTING,
+    DEFAULT_SEARCH,
+    RULES,
+    TERMINATORS,
+    Prompting,
+    Rule,
+    Search,
+)
+from selectrie.options.drawing import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
+
+__all__ = [
+    "DEFAULT_BEAM",
+    "DEFAULT_PROMPTING",
+    "DEFAULT_SAMPLING",
+    "DEFAULT_SEARCH",
+    "DEFAULT_STOPPING",
+    "RULES",
+    "TERMINATORS",
+    "Beam",
+    "Prompting",
+    "Rule",
+    "Sampling",
+    "Search",
+    "Stopping",
+    "at_least",
+    "named",
+    "natural",
+    "number",
+    "one_of",
+    "probability",
+    "seed",
+    "text",
+    "texts",
+    "token_ids",
+]
