@@ -23,12 +23,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "boundary",
         "prompts",
         "trie",
+        "automaton",
         "context_tree",
         "model",
-    ),  # 1: text, tokens, trees, the port
+    ),  # 1: text, tokens, trees, the ports
     ("grammar", "template", "results"),  # 2: compiled inputs; the records users hold
     (
-        "automaton",
         "chain",
         "closeness",
         "sampling",
