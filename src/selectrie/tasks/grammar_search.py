@@ -112,11 +112,7 @@ class AutomatonSearch:
         *,
         on_found: Callable[[FoundPath], None] | None = None,
     ) -> None:
-        if len(prompt) == 0:
-            raise ProtocolError("a search needs a prompt of at least one token")
-        wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
-        if len(wrong):
-            raise TokenRangeError(int(wrong[0]), spec.vocabulary.n_tokens)
+        check_prompt(prompt, spec)
         self._prompt, self._automaton, self._spec = prompt, automaton, spec
         self._on_found = on_found
         self._ends_by_token = spec.terminator == "eog"
@@ -126,7 +122,7 @@ class AutomatonSearch:
             raise OptionError(
                 "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
             )
-        self._nodes = PathNodes(state, can_end=can_end, goes_on=_any(automaton.allowed(state)))
+        self._nodes = PathNodes(state, can_end=can_end, goes_on=is_any(automaton.allowed(state)))
         self._live = LiveNodes(self._nodes, None)
         self._open = BestChildren()
         self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
@@ -264,7 +260,7 @@ class AutomatonSearch:
         source, ranks = self._again.pop(node, (node, None))
         ids = np.empty(0, dtype=np.int32)
         if nodes.goes_on[source] and nodes.depth[source] < spec.max_tokens:
-            ids = _ids(self._automaton.allowed(int(nodes.state[source])))
+            ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
         logp = rows.logp(i, ids)
         if ranks is not None:
             self._open.add(self._children(source, ids, logp, ranks), self._at_least())
@@ -339,7 +335,7 @@ class AutomatonSearch:
         node = self._made[parent, token] = nodes.add(parent, token, logp, state)
         if state == DEAD:
             return node
-        goes_on, can_end = _any(automaton.allowed(state)), automaton.can_end(state)
+        goes_on, can_end = is_any(automaton.allowed(state)), automaton.can_end(state)
         nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
         self._n_dead_ends += not (can_end or goes_on)
         if can_end and not self._ends_by_token:
@@ -396,12 +392,21 @@ class AutomatonSearch:
         return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE
 
 
-def _any(allowed: BoolArray | IntArray) -> bool:
+def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
+    """Raise `ProtocolError` for no prompt, `TokenRangeError` for a token that the vocabulary has not."""
+    if len(prompt) == 0:
+        raise ProtocolError("a search needs a prompt of at least one token")
+    wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
+    if len(wrong):
+        raise TokenRangeError(int(wrong[0]), spec.vocabulary.n_tokens)
+
+
+def is_any(allowed: BoolArray | IntArray) -> bool:
     """Is anything allowed?"""
     return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
 
 
-def _ids(allowed: BoolArray | IntArray) -> IntArray:
+def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
     """int32[]: what is allowed, ascending."""
     if allowed.dtype == np.bool_:
         return np.flatnonzero(allowed).astype(np.int32)
