@@ -104,7 +104,7 @@ class GuidanceAutomaton:
         self._n_tokens = vocabulary.n_tokens
         self._barred = frozenset(int(token) for token in vocabulary.eog)
         self._eog = vocabulary.eog
-        matcher = _library().LLMatcher(_tokenizer(vocabulary), grammar.serialised, log_level=0)
+        matcher = _library().LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0)
         if matcher.is_error():
             raise error_of(matcher.get_error(), "")
         self._first = matcher

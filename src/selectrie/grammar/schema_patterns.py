@@ -74,7 +74,7 @@ class _Rewriter:
         self._text, self._at = pattern, 0
         self._out: list[str] = []
         self._doubtful: list[tuple[int, int]] = []
-        self._line_end = False
+        self._line_end = self._anchored = False
         self._depth = 0
         self._repeatable = False
 
@@ -83,6 +83,8 @@ class _Rewriter:
             self._one()
         if self._depth:
             raise PatternError("a group is not closed")
+        if not self._anchored and _matches_empty(self._text):
+            return Rewritten("", (), line_end=False)  # found in every text
         return Rewritten("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
 
     def _one(self) -> None:
@@ -141,6 +143,7 @@ class _Rewriter:
                 raise PatternError(f"the bracket at character {self._at} closes no group")
             self._depth -= 1
         self._line_end |= sign == "$"
+        self._anchored |= sign in "^$"
         self._at += 1
         self._out.append(sign)
         self._repeatable = sign == ")"
@@ -214,3 +217,11 @@ class _Rewriter:
 
 def _is_single(ranges: Ranges, doubtful: Ranges) -> bool:
     return not doubtful and len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+
+
+def _matches_empty(pattern: str) -> bool:
+    """Does the pattern match the empty text?"""
+    try:
+        return re.fullmatch(pattern, "") is not None
+    except re.error:
+        return False
