@@ -13,8 +13,8 @@ from selectrie.grammar.reading import Characterwise
 
 MOST_OPEN = 1_000_000
 """Beginnings of texts that are kept while texts are listed."""
-MOST_COUNTED = 200_000
-"""Configurations that are looked at while texts are counted."""
+COUNTING_WORK = 3_000_000
+"""Steps of counting: a configuration and a class of bytes each; about 5 µs."""
 
 
 class Texts:
@@ -62,12 +62,14 @@ class Texts:
             if over:
                 nearest = min(self._shortest.remaining(after) for _, _, after in choices)
                 choices = [choice for choice in choices if self._shortest.remaining(choice[2]) == nearest]
-            plain = [choice for choice in choices if choice[0] < 0x7F] or choices
-            first, last, configuration = rng.choice(plain if rng.random() < 0.9 else choices)
-            characters.append(chr(rng.randint(first, min(last, 0x7E) if first < 0x7F else last)))
+            plain = [
+                (max(one[0], 0x20), min(one[1], 0x7E), one[2]) for one in choices if one[0] < 0x7F and one[1] >= 0x20
+            ]
+            first, last, configuration = rng.choice(plain if plain and rng.random() < 0.9 else choices)
+            characters.append(chr(rng.randint(first, last)))
 
-    def count(self) -> int:
-        """How many texts there are, of a finite grammar. Raises `GrammarError` beyond `MOST_COUNTED` configurations.
+    def count(self, *, work: int = COUNTING_WORK) -> int:
+        """How many texts there are, of a finite grammar. Raises `GrammarError` beyond so many steps.
 
         By bytes: equal configurations are counted once.
         """
@@ -88,6 +90,8 @@ class Texts:
             work.pop()
             ways = sum(size * counts[target] for size, target in zip(sizes, targets, strict=True))
             counts[configuration] = ways + int(machine.can_end(configuration))
-            if len(counts) > MOST_COUNTED:
-                raise GrammarError(f"the texts are too many to count: more than {MOST_COUNTED} different beginnings")
+            if len(counts) > most:
+                raise GrammarError(
+                    f"the texts are too many to count: their beginnings lead to more than {most} situations"
+                )
         return counts[machine.start]

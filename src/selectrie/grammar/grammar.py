@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from selectrie.grammar.guidance import GuidanceGrammar
     from selectrie.grammar.machine import Machine
     from selectrie.grammar.program import Program
+    from selectrie.grammar.schema import Route, Spacing
     from selectrie.grammar.verdict import Verdict
 
 
@@ -95,11 +96,19 @@ class Grammar:
         return cls(found, name=name) if isinstance(found, RuleSet) else cls.from_json_schema(found, name=name)
 
     @classmethod
-    def from_json_schema(cls, schema: Mapping[str, Any] | str | bool, *, name: str = "json-schema") -> Grammar:  # noqa: FBT001 - true and false are schemas
-        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text."""
-        from selectrie.grammar.schema import grammar_of_schema
+    def from_json_schema(
+        cls,
+        schema: Mapping[str, Any] | str | bool,  # noqa: FBT001 - true and false are schemas
+        *,
+        route: Route = "auto",
+        spacing: Spacing = "optional",
+        name: str = "json-schema",
+    ) -> Grammar:
+        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`."""
+        from selectrie.grammar.schema import ConvertedSchema, read_schema
 
-        return cls(grammar_of_schema(schema), name=name)
+        found = read_schema(schema, route=route, spacing=spacing)
+        return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
 
     @classmethod
     def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:
