@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from selectrie.errors import GrammarError
 
 
@@ -21,3 +23,15 @@ def refused(text: str, place: int, reason: str) -> GrammarError:
 def clipped(text: str, limit: int = 40) -> str:
     """A text as a message quotes it."""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A grammar text and its name in messages, "" for the one that was handed in."""
+
+    text: str
+    name: str = ""
+
+    def refused(self, place: int, reason: str) -> GrammarError:
+        """The error for a place in it."""
+        return refused(self.text, place, f"{self.name}: {reason}" if self.name else reason)

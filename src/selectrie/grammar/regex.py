@@ -11,19 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from selectrie.errors import GrammarError
 from selectrie.grammar import anchors
 from selectrie.grammar.expressions import Characters, Expression, RuleSet, Span, Text
-from selectrie.grammar.placing import clipped, refused
+from selectrie.grammar.placing import Source, clipped
 from selectrie.grammar.regex_escapes import EscapeReader
 from selectrie.grammar.regex_sets import any_character, case_variants, category, ignoring_case
 from selectrie.grammar.shapes import NOTHING, alternatives, empty_part, first_characters, repeat, sequence
 
-MOST_DEPTH = 100
+MOST_DEPTH = 64
 """Groups inside groups; what walks an expression may then go into it by recursion."""
 MOST_ITEMS = 100_000
 MOST_COUNT = 100_000
-_MOST_POSSESSIVE = 64
+_MOST_HELD = 64
+_REMEDY = "; write a plain count of a smaller set"
 _PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
 _PLAIN_VERBOSE = re.compile(r"[^\\.^$*+?{\[|()#\s]+")
 _SKIPPED = re.compile(r"(?:[ \t\n\r\v\f]+|#[^\n]*)+")
@@ -49,25 +49,21 @@ def read_regex(pattern: str) -> RuleSet:
     Lazy counts are like greedy ones, possessive ones only where no text is lost by them. Look-around, back-references,
     conditional and atomic groups, and word boundaries are refused with a GrammarError that names them and shows where.
     """
-    whole = read_pattern(pattern)
-    return RuleSet({"root": whole}, "root", pattern, {"root": Span(0, len(pattern))})
+    span = Span(0, len(pattern))
+    return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})
 
 
-def read_pattern(source: str, span: Span | None = None, flags: str = "") -> Expression:
-    """The expression of the pattern that stands in `span` of a text (all of it: None); flags: letters of a, i, m, s, x.
+def read_pattern(source: Source, span: Span, flags: str = "", *, lazy_as_greedy: bool = True) -> Expression:
+    """The expression of the pattern that stands in `span` of a text; flags: letters of a, i, m, s, x.
 
-    Errors show the place in `source`.
+    lazy_as_greedy False: a lazy count is refused where a first match would end before the longest one.
     """
-    span = span or Span(0, len(source))
-    reader = _Reader(source, span, frozenset(flags))
+    reader = _Reader(source, span, frozenset(flags), lazy_as_greedy=lazy_as_greedy)
     whole = reader.read()
-
-    def refuse(place: int, reason: str) -> GrammarError:
-        return refused(source, place, reason)
-
-    whole = anchors.without_anchors(whole, refuse) if reader.has_anchors else whole
+    if reader.has_anchors:
+        whole = anchors.without_anchors(whole, source.refused)
     if whole == NOTHING:
-        raise refuse(span.start, "no text can match: every way needs a character that is in no set")
+        raise source.refused(span.start, "no text can match: every way needs a character that is in no set")
     return whole
 
 
@@ -81,12 +77,29 @@ class _Last(Enum):
     OTHER = "other"
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A count at `place` whose way of matching loses no text as long as none of these characters can follow.
+
+    lazy: and as long as something does follow.
+    """
+
+    place: int
+    characters: Characters
+    lazy: bool
+
+    @property
+    def what(self) -> str:
+        """As messages name it."""
+        return "lazy" if self.lazy else "possessive"
+
+
 @dataclass(slots=True)
 class _Frame:
     """One open group.
 
-    place: of its parenthesis, -1 for the whole. last, last_place: what the last item is, and where it begins. held: characters
-    that must not follow, by the possessive counts at the end of this option, each with its place; held_before: of the others.
+    place: of its parenthesis, -1 for the whole. last, last_place: what the last item is, and where it begins. held: by the
+    counts at the end of this option, what must not follow; held_before: by those at the end of the others.
     """
 
     flags: frozenset[str]
@@ -95,19 +108,21 @@ class _Frame:
     items: list[Expression] = field(default_factory=list)
     last: _Last = _Last.NONE
     last_place: int = -1
-    held: list[tuple[int, Characters]] = field(default_factory=list)
-    held_before: list[tuple[int, Characters]] = field(default_factory=list)
+    held: list[_Held] = field(default_factory=list)
+    held_before: list[_Held] = field(default_factory=list)
 
 
 class _Reader:
     """Goes through a pattern once; open groups are frames on a list."""
 
-    def __init__(self, source: str, span: Span, flags: frozenset[str]) -> None:
-        self._source, self._start, self._place, self._stop = source, span.start, span.start, span.stop
+    def __init__(self, source: Source, span: Span, flags: frozenset[str], *, lazy_as_greedy: bool) -> None:
+        self._source, self._place, self._stop = source.text, span.start, span.stop
+        self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
         self._frames = [_Frame(flags, -1)]
         self._names: set[str] = set()
         self._n_items = 0
         self._escapes = EscapeReader(source, span.stop)
+        self._held: list[_Held] = []
         self.has_anchors = False
         self._signs: dict[str, Callable[[int], None]] = {
             "\\": self._escape,
@@ -127,10 +142,12 @@ class _Reader:
             self._next()
         if len(self._frames) > 1:
             raise self._refused(self._frames[-1].place, "this group is not closed; add ')'")
-        return self._closed()
-
-    def _refused(self, place: int, reason: str) -> GrammarError:
-        return refused(self._source, place, reason)
+        whole = self._closed(self._place)
+        if last := [held for held in self._held if held.lazy]:
+            raise self._refused(
+                last[0].place, f"nothing has to follow this lazy count: it would match as little as it may{_REMEDY}"
+            )
+        return whole
 
     def _next(self) -> None:
         frame, place = self._frames[-1], self._place
@@ -247,37 +264,36 @@ class _Reader:
             frame.items.append(Text(text[:-1].encode()))
             item = Text(text[-1].encode())
             frame.last_place = place - 1
-        if most != 1 and any(held >= frame.last_place for held, _ in frame.held):
-            raise self._refused(
-                frame.held[-1][0], "a possessive count inside a repetition is not supported; leave its '+' out"
-            )
-        if suffix == "+":
-            self._hold(frame, item, place, fixed=least == most)
+        inside = [held for held in frame.held if held.place >= frame.last_place]
+        if most != 1 and inside:
+            raise self._refused(inside[0].place, f"a {inside[0].what} count that ends what repeats is not supported")
+        if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
+            self._hold(frame, item, place, lazy=suffix == "?", fixed=least == most)
         frame.items.append(repeat(item, least, most))
         frame.last = _Last.REPEATED
 
-    def _hold(self, frame: _Frame, item: Expression, place: int, *, fixed: bool) -> None:
-        """A possessive count of single characters loses no text where none of them can follow: remember to see to that."""
+    def _hold(self, frame: _Frame, item: Expression, place: int, *, lazy: bool, fixed: bool) -> None:
+        """Such a count of single characters loses no text where none of them can follow: remember to see to that."""
         one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
-        if not one or len(frame.held) >= _MOST_POSSESSIVE:
-            reason = "a possessive count is supported for single characters that cannot follow it; leave the '+' out"
-            raise self._refused(place, reason)
+        held = _Held(place, first_characters(item), lazy)
+        if (not one and not (lazy and fixed)) or len(frame.held) >= _MOST_HELD:
+            raise self._refused(
+                place, f"a {held.what} count is supported for single characters that cannot follow it{_REMEDY}"
+            )
         if not fixed:
-            frame.held.append((place, first_characters(item)))
+            frame.held.append(held)
 
     def _check_held(self, frame: _Frame, item: Expression) -> None:
         self._release(frame)
         first = first_characters(item)
-        for place, held in frame.held:
-            if _overlap(held, first):
-                raise self._refused(
-                    place, "this possessive count keeps characters that may follow it; leave the '+' out"
-                )
+        for held in frame.held:
+            if _overlap(held.characters, first):
+                raise self._refused(held.place, f"this {held.what} count is of characters that may follow it{_REMEDY}")
 
     def _release(self, frame: _Frame) -> None:
         """What stands before an item that is never empty concerns nothing after it."""
         if frame.held and frame.items and empty_part(frame.items[-1]) == NOTHING:
-            frame.held = [(place, held) for place, held in frame.held if place >= frame.last_place]
+            frame.held = [held for held in frame.held if held.place >= frame.last_place]
 
     def _end_option(self, _place: int) -> None:
         frame = self._frames[-1]
@@ -286,17 +302,20 @@ class _Reader:
         frame.held_before, frame.held = [*frame.held_before, *frame.held], []
         frame.items, frame.last = [], _Last.NONE
 
-    def _closed(self) -> Expression:
-        self._end_option(self._place)
-        return alternatives(self._frames.pop().options)
+    def _closed(self, place: int) -> Expression:
+        """The open group as a whole; `_held` is then by what counts at its ends."""
+        self._end_option(place)
+        frame = self._frames.pop()
+        self._held = frame.held_before
+        return alternatives(frame.options)
 
     def _close(self, place: int) -> None:
         if len(self._frames) == 1:
             raise self._refused(place, "no group is open here; write '\\)' for the character")
-        frame = self._frames[-1]
-        whole = self._closed()
-        self._add(whole, frame.place)
-        self._frames[-1].held = [*self._frames[-1].held, *frame.held_before]
+        opened = self._frames[-1].place
+        whole = self._closed(place)
+        self._add(whole, opened)
+        self._frames[-1].held = [*self._frames[-1].held, *self._held]
 
     def _open(self, place: int) -> None:
         frame = self._frames[-1]

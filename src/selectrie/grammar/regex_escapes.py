@@ -6,9 +6,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import LAST_CODE_POINT
-from selectrie.grammar.placing import clipped, refused
+from selectrie.grammar.placing import Source, clipped
 from selectrie.grammar.regex_sets import category
 
 _LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
@@ -31,8 +30,9 @@ class FoundSet:
 class EscapeReader:
     """Reads at places of a text, up to `stop`."""
 
-    def __init__(self, source: str, stop: int) -> None:
-        self._source, self._stop = source, stop
+    def __init__(self, source: Source, stop: int) -> None:
+        self._source, self._stop = source.text, stop
+        self._refused = source.refused
 
     def outside_set(self, place: int) -> tuple[int, int]:
         """Code point of the escape at a backslash, and where it ends."""
@@ -112,6 +112,3 @@ class EscapeReader:
             shown = clipped(self._source[place : min(place + 2, self._stop)])
             raise self._refused(place, f"{shown} is no escape of Python's regular expressions, or not a complete one")
         return ord(letter), place + 2
-
-    def _refused(self, place: int, reason: str) -> GrammarError:
-        return refused(self._source, place, reason)
