@@ -101,8 +101,8 @@ def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> 
     shortest: list[str] = []
     n_texts = None
     try:
-        shortest += islice(Texts(Machine(program)).listed(), AMBIGUITY_TEXTS)
-        n_texts = Texts(Machine(program)).count(work=COUNTING_WORK) if report.finite else None
+        shortest += islice(texts.listed(), AMBIGUITY_TEXTS)
+        n_texts = texts.count(work=COUNTING_WORK) if report.finite else None
     except GrammarError:
         n_texts = None  # more than it is worth to count
     ambiguous = ambiguous_text(rules, [*shortest, *drawn])

@@ -79,19 +79,17 @@ class Texts:
         for kind in machine.program.class_of:
             sizes[kind] += 1
         counts: dict[int, int] = {DEAD: 0}
-        work = [machine.start]
-        while work:
-            configuration = work[-1]
+        path = [machine.start]
+        while path:
+            configuration = path[-1]
             targets = [machine.step(configuration, byte_of[kind]) for kind in range(machine.n_classes)]
             missing = [target for target in targets if target not in counts]
             if configuration not in counts and missing:
-                work += missing
+                path += missing
                 continue
-            work.pop()
+            path.pop()
             ways = sum(size * counts[target] for size, target in zip(sizes, targets, strict=True))
             counts[configuration] = ways + int(machine.can_end(configuration))
-            if len(counts) > most:
-                raise GrammarError(
-                    f"the texts are too many to count: their beginnings lead to more than {most} situations"
-                )
+            if len(counts) * machine.n_classes > work:
+                raise GrammarError(f"the texts are too various to count: {len(counts)} different situations, and more")
         return counts[machine.start]

@@ -39,8 +39,12 @@ class Characterwise:
     def _bytes(self, configuration: int, low: int, high: int) -> list[Choice]:
         """Runs of bytes that lead to the same configuration."""
         runs: list[Choice] = []
+        targets: dict[int, int] = {}
+        class_of = self._machine.program.class_of
         for byte in range(low, high):
-            target = self._machine.step(configuration, byte)
+            target = targets.get(class_of[byte])
+            if target is None:
+                target = targets[class_of[byte]] = self._machine.step(configuration, byte)
             if target != DEAD:
                 runs.append((byte, byte, target))
         return _merged(runs)
