@@ -19,7 +19,11 @@ class Search:
     k: how many of the best must be certain. stop: "best" (the first k are proved), "mass" (the finished choices hold
     `mass` of the set's probability), "all" (everything scored). budget_nodes: most trie nodes to evaluate; when it is used
     up the answer is the best so far with `proved=False` (rows of the masked-greedy path come on top). width: nodes per model call of best_first.
-    on_progress: called with (nodes evaluated, nodes in all) after each model call, from the model's thread.
+    on_progress: called with (nodes evaluated, nodes in all; 0 where nobody knows) after each model call, from the model's thread.
+
+    Of a grammar that is searched, for its texts cannot be listed: max_tokens: most tokens of a text. canonical_only: a text
+    counts with the tokenizer's own encoding alone, so that the best *text* is proved; else every token path counts.
+    on_found: called with (text, log-probability) when a better one is found, from the model's thread.
     """
 
     method: str = "auto"
@@ -29,6 +33,9 @@ class Search:
     budget_nodes: int | None = None
     width: int = 16
     on_progress: Callable[[int, int], None] | None = None
+    max_tokens: int = 128
+    canonical_only: bool = True
+    on_found: Callable[[str, float], None] | None = None
 
     def __post_init__(self) -> None:
         one_of("method", self.method, ("auto", "exhaustive", "best_first"))
@@ -39,6 +46,11 @@ class Search:
         probability("mass", self.mass)
         if self.on_progress is not None and not callable(self.on_progress):
             raise OptionError("on_progress", self.on_progress, "a callable of two numbers, or None")
+        at_least("max_tokens", self.max_tokens, 1, optional=False)
+        if type(self.canonical_only) is not bool:
+            raise OptionError("canonical_only", self.canonical_only, "True or False")
+        if self.on_found is not None and not callable(self.on_found):
+            raise OptionError("on_found", self.on_found, "a callable of a text and a number, or None")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from selectrie.model import Rows
 from selectrie.options import at_least
 from selectrie.sampling import uniform
 from selectrie.tasks import Ask, check_count
+from selectrie.tasks.automaton_records import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
 from selectrie.tasks.found_paths import FoundPath
-from selectrie.tasks.grammar_search import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
 from selectrie.tasks.healed_mass import HealedMass
 from selectrie.tasks.live_nodes import LiveNodes
 from selectrie.tasks.path_nodes import PathNodes
@@ -315,8 +315,7 @@ class ExactSampleTask:
         if self._spec.canonical is not None and not self._spec.canonical(tokens.tolist()):
             return False
         logp = float(self._nodes.logp_prefix[node]) + terminator
-        data = self._spec.vocabulary.decode(tokens)[len(self._spec.healed) :]
-        stream.text = FoundPath(data, tokens, self._nodes.logp[path], terminator, logp, logp)
+        stream.text = FoundPath(self._spec.text(tokens), tokens, self._nodes.logp[path], terminator, logp, logp)
         self._leaves[node] = logp
         self._n_attempts += 1
         self._estimate += stream.start

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from selectrie.automaton import Automaton
-from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.errors import OptionError, ProtocolError
 from selectrie.model import Rows
-from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
 from selectrie.tasks import Ask, check_count
+from selectrie.tasks.automaton_records import (
+    DEAD,
+    AutomatonOutcome,
+    AutomatonSpec,
+    allowed_ids,
+    allows,
+    check_prompt,
+    is_any,
+)
 from selectrie.tasks.best_children import BestChildren, Open, RowChildren
 from selectrie.tasks.found_paths import FoundPath, FoundPaths
 from selectrie.tasks.frontier import GRANULE, ROUNDING
@@ -19,79 +27,14 @@ from selectrie.tasks.healed_mass import HealedMass
 from selectrie.tasks.live_nodes import LiveNodes
 from selectrie.tasks.path_nodes import PathNodes
 from selectrie.tasks.score import check_room
-from selectrie.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray, Room
-from selectrie.vocabulary import Vocabulary
+from selectrie.types import NO_NODE, NO_TOKEN, ROOT, FloatArray, IntArray, Room
+
+__all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
 MOST_WANTED = 10
 """Tokens noted that the model wants most after the prompt."""
 LEAST = float(np.finfo(np.float64).min)
 """The least bound above -inf."""
-DEAD = -1
-"""State of a node that the automaton does not allow: only its row is of interest."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AutomatonSpec:
-    """What is searched for. Checked when it is made.
-
-    max_tokens: most tokens of a path. terminator: "eog" (the end of generation is part of the event) or "none".
-    rule: "joint", or "token_mean" (joint / tokens of the path). search: k, stop, mass, budget_nodes, width; "all" goes on
-    until nothing is open. healed: bytes of the prompt that the automaton spells first, which every score is conditional on.
-    canonical: is this finished path the tokenizer's own encoding? None: every path counts. viable: may these two tokens be
-    neighbours in such an encoding? (NO_TOKEN is never asked for.) last: the token before the first, None: not known.
-    merge_equal_text: finished paths of one text are one, and the k best texts are looked for.
-    """
-
-    vocabulary: Vocabulary = field(repr=False)
-    max_tokens: int = 128
-    terminator: str = "eog"
-    rule: str = "joint"
-    search: Search = DEFAULT_SEARCH
-    healed: bytes = b""
-    canonical: Callable[[Sequence[int]], bool] | None = None
-    viable: Callable[[int, int], bool] | None = None
-    last: int | None = None
-    merge_equal_text: bool = True
-
-    def __post_init__(self) -> None:
-        at_least("max_tokens", self.max_tokens, 1, optional=False)
-        one_of("terminator", self.terminator, ("eog", "none"))
-        one_of("rule", self.rule, ("joint", "token_mean"))
-        if self.terminator == "eog" and not len(self.vocabulary.eog):
-            raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AutomatonOutcome:
-    """What a search found, and what that proves.
-
-    found: the first k texts (more where they tie), best first, ties by bytes; all that were found unless `search.stop` is "best".
-    proved: nothing of at most `max_tokens` tokens that is not among them scores more. bound_gap: score of the k-th less the
-    best bound left open, inf where nothing is open, -inf where fewer than k were found and something is.
-    open_mass: bound on the probability that text begins with a path left open. cut_bound: best bound of what was left out
-    for having more than `max_tokens` tokens, -inf for none: below the k-th score, the proof holds for any length.
-    greedy: tokens of masked greedy decoding as far as they were followed; greedy_ended: up to its end.
-    strings: whether what was looked for is the tokenizer's own encoding of each text (else any token path).
-    log_heal, heal_gap: of the healed bytes, taken off already. wanted: the most probable tokens after the prompt, and their
-    log-probabilities. n_dead_ends: paths that may neither end nor go on. n_other: finished paths that no tokenizer makes.
-    n_repeated: rows asked for again.
-    """
-
-    found: tuple[FoundPath, ...]
-    proved: bool
-    bound_gap: float
-    open_mass: float
-    cut_bound: float
-    greedy: IntArray
-    greedy_ended: bool
-    strings: bool
-    log_heal: float
-    heal_gap: float
-    wanted: tuple[IntArray, FloatArray]
-    n_evaluated: int
-    n_repeated: int
-    n_dead_ends: int
-    n_other: int
 
 
 class AutomatonSearch:
@@ -330,7 +273,7 @@ class AutomatonSearch:
         if known is not None:
             return known
         nodes, automaton, state = self._nodes, self._automaton, DEAD
-        if self._is_ready or _allows(automaton.allowed(int(nodes.state[parent])), token):
+        if self._is_ready or allows(automaton.allowed(int(nodes.state[parent])), token):
             state = automaton.advance(int(nodes.state[parent]), token)
         node = self._made[parent, token] = nodes.add(parent, token, logp, state)
         if state == DEAD:
@@ -362,8 +305,7 @@ class AutomatonSearch:
         if spec.canonical is not None and not spec.canonical(tokens.tolist()):
             self._n_other += 1
             return
-        data = spec.vocabulary.decode(tokens)[len(spec.healed) :]
-        found = FoundPath(data, tokens, nodes.logp[path], terminator, logp, score)
+        found = FoundPath(spec.text(tokens), tokens, nodes.logp[path], terminator, logp, score)
         before = self._found.kth()
         is_best = self._found.add(found)
         if self._found.kth() > before and spec.search.stop == "best":
@@ -390,28 +332,3 @@ class AutomatonSearch:
             return NO_NODE
         prefix = float(nodes.logp_prefix[node]) - self._log_heal
         return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE
-
-
-def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
-    """Raise `ProtocolError` for no prompt, `TokenRangeError` for a token that the vocabulary has not."""
-    if len(prompt) == 0:
-        raise ProtocolError("a search needs a prompt of at least one token")
-    wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
-    if len(wrong):
-        raise TokenRangeError(int(wrong[0]), spec.vocabulary.n_tokens)
-
-
-def is_any(allowed: BoolArray | IntArray) -> bool:
-    """Is anything allowed?"""
-    return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
-
-
-def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
-    """int32[]: what is allowed, ascending."""
-    if allowed.dtype == np.bool_:
-        return np.flatnonzero(allowed).astype(np.int32)
-    return allowed.astype(np.int32)
-
-
-def _allows(allowed: BoolArray | IntArray, token: int) -> bool:
-    return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())

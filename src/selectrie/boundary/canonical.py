@@ -1,0 +1,168 @@
+"""Behind a prompt, with texts nobody can list: what of it is kept, and which token paths are the tokenizer's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.boundary.records import PromptText
+from selectrie.boundary.tail import Tail, encode_after, find_tail, is_at_start
+from selectrie.errors import OptionError, PromptError
+from selectrie.types import BoolArray, IntArray
+from selectrie.vocabulary import Vocabulary
+
+_SPACE = b" "
+_WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmM]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
+"""A space, or ASCII letters after at most one, that are not what follows the apostrophe of a contraction: some tokenizers
+cut "'re" off whatever letters come next."""
+_LETTERS = re.compile(rb"[A-Za-z]+\Z")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenPrompt:
+    """A prompt and what texts after it begin with.
+
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt's last token, taken off the context: every path spells
+    them first, and every log-probability is conditional on them. put: the space that the tokenizer puts before a text that
+    begins here: every path spells it first, without any condition. At most one of the two has bytes.
+    prompt_tokens: int32[], the prompt alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's own.
+    """
+
+    context: IntArray
+    healed: bytes
+    put: bytes
+    prompt_tokens: IntArray
+    boundary: str
+    paths: OwnPaths
+
+    @property
+    def prefix(self) -> bytes:
+        """Bytes that every path spells before the text."""
+        return self.healed or self.put
+
+    @property
+    def last(self) -> int | None:
+        """The token before a path's first where both are encoded together, else None."""
+        return int(self.context[-1]) if self.healed and self.paths.joins else None
+
+
+def open_prompt(
+    vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal", *, first: BoolArray | None = None
+) -> OpenPrompt:
+    """Cut a prompt for texts that are not known yet.
+
+    "heal": the prompt's last token is taken off, for the text may change it; unless it has no bytes, is all there is, or
+    every text begins with a space that no token joins to what stands before. "split": all tokens stay.
+    first: bool[256], bytes that texts may begin with; None: any. Raises `PromptError` for a prompt without tokens,
+    `OptionError` for another boundary ("harness" looks at whole texts).
+    """
+    if boundary not in ("heal", "split"):
+        raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
+    own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
+    tokens = np.concatenate([prompt.prefix, own])
+    if not len(tokens):
+        raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
+    spelt = vocabulary.decode(own)
+    is_aligned = spelt in (prompt.text, _SPACE + prompt.text)
+    healed = b""
+    if boundary == "heal" and len(own) and len(tokens) > 1 and is_aligned and not _is_closed(vocabulary, spelt, first):
+        healed = vocabulary.pieces[own[-1]]
+    if boundary == "split" or not is_aligned:
+        prompt = PromptText(tokens, b"")
+    context = tokens[:-1] if healed else tokens
+    put = b""
+    if not prompt.text and vocabulary.space_prefix and is_at_start(vocabulary, prompt.prefix):
+        put = _SPACE
+    return OpenPrompt(
+        context=context,
+        healed=healed,
+        put=put,
+        prompt_tokens=tokens,
+        boundary="split" if boundary == "heal" and not is_aligned else boundary,
+        paths=OwnPaths(vocabulary, prompt, context, healed or put),
+    )
+
+
+def _is_closed(vocabulary: Vocabulary, spelt: bytes, first: BoolArray | None) -> bool:
+    """Does every text begin with a space after something else, and does no token hold both? (`tail` has the same rule.)"""
+    if first is None or not spelt or spelt[-1:].isspace():
+        return False
+    is_only_space = bool(first[_SPACE[0]]) and int(np.count_nonzero(first)) == 1
+    return is_only_space and not vocabulary.joins(spelt[-1], _SPACE[0])
+
+
+class OwnPaths:
+    """Which token paths after a context are the tokenizer's own encoding of their text, as it stands there.
+
+    Calling it with all tokens after the context answers for a finished path: encoded behind the prompt, its text gives the
+    kept tokens and then these. Control tokens are nobody's text: each begins another one. One tokenizer call, of the prompt's
+    tail and the text.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, prompt: PromptText, context: IntArray, prefix: bytes) -> None:
+        self._vocabulary, self._prompt, self._context, self._prefix = vocabulary, prompt, context.tolist(), prefix
+        self._tail: Tail | None = find_tail(vocabulary, prompt, [b""]) if prompt.text else None
+        self._pairs: dict[tuple[int, int], bool] = {}
+
+    @property
+    def joins(self) -> bool:
+        """The prompt's own text is encoded together with the paths'."""
+        return self._tail is not None
+
+    def __call__(self, tokens: Sequence[int]) -> bool:
+        pieces = self._vocabulary.pieces
+        starts = [0, *(place + 1 for place, token in enumerate(tokens) if not pieces[token])]
+        stops = [*(start - 1 for start in starts[1:]), len(tokens)]
+        first, *others = [list(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True)]
+        if not self._begins_own(first):
+            return False
+        for start, part in zip(starts[1:], others, strict=True):
+            before = np.array([tokens[start - 1]], dtype=np.int32)
+            if encode_after(self._vocabulary, before, self._vocabulary.decode(part)) != part:
+                return False
+        return True
+
+    def viable(self, left: int, right: int) -> bool:
+        """May these be neighbours in an own path? False only where that is certain, for two parts of one word of ASCII letters.
+
+        Such neighbours are encoded alone as they are within any text: merges by rank, the best of all segmentations and the
+        longest match from the left all have that property inside of one word (for merges: Berglund and van der Merwe,
+        "Formalizing BPE tokenization", arXiv:2309.08715). Elsewhere what stands further off may matter.
+        """
+        known = self._pairs.get((left, right))
+        if known is None:
+            known = self._pairs[left, right] = self._is_viable(left, right)
+        return known
+
+    def _is_viable(self, left: int, right: int) -> bool:
+        one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
+        if not _WORD_PART.match(one) or not _LETTERS.match(other):
+            return True
+        return encode_inside(self._vocabulary, one + other) == [left, right]
+
+    def _begins_own(self, tokens: list[int]) -> bool:
+        """Are these, up to the first control token, encoded as they stand behind the prompt?"""
+        text = self._vocabulary.decode(tokens)
+        if not text.startswith(self._prefix):
+            return False
+        text = text[len(self._prefix) :]
+        if self._tail is None:
+            return encode_after(self._vocabulary, self._prompt.prefix, text) == tokens
+        [encoded] = self._tail.encode(self._vocabulary, [text])
+        before = self._tail.before.tolist()
+        if encoded is None:
+            before = self._prompt.prefix.tolist()
+            encoded = encode_after(self._vocabulary, self._prompt.prefix, self._prompt.text + text)
+        n = len(self._context) - len(before)
+        return encoded[:n] == self._context[len(before) :] and encoded[n:] == tokens
+
+
+def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
+    """Tokens of text that stands within another: no space is put before it."""
+    if not vocabulary.space_prefix:
+        return vocabulary.tokenize(text)
+    anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)
+    return encode_after(vocabulary, anything, text)
