@@ -14,14 +14,16 @@ class GrammarLimits:
     most_states: states of all rules together, repetitions unrolled.
     most_work: elementary steps spent on making one rule deterministic; above it the rule stays as it is, which is slower.
     most_inlined: states copied into the place of a call, in all; above it calls stay calls.
+    most_alternatives: ways to read one text that are followed at once.
     most_configurations: different situations a text has led to in a machine's life.
     most_stacks: different sets of open rules in a machine's life.
     most_bytes: memory of both.
     """
 
-    most_states: int = 400_000
+    most_states: int = 150_000
     most_work: int = 60_000
     most_inlined: int = 30_000
+    most_alternatives: int = 5_000
     most_configurations: int = 400_000
     most_stacks: int = 400_000
     most_bytes: int = 160 << 20

@@ -22,8 +22,9 @@ from selectrie.types import IntArray
 
 DEAD = -1
 UNKNOWN = -2
-CONFIGURATION_BYTES = 300
-"""Memory of a configuration beside its row of the table and its stacks, about."""
+CONFIGURATION_BYTES = 250
+ITEM_BYTES = 16
+"""Memory of a configuration beside its row of the table and its stacks, and of each number in it, about."""
 
 Items = tuple[int, ...]
 """state, stacks, state, stacks, ...: states ascending, each once."""
@@ -46,6 +47,7 @@ class Machine:
         self._stacks = Stacks(limits)
         self._number: dict[Items, int] = {}
         self._items: list[Items] = []
+        self._items_bytes = 0
         self._can_end: dict[int, bool] = {}
         self._after_terminal: dict[tuple[int, int], int] = {}
         self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
@@ -64,7 +66,7 @@ class Machine:
     @property
     def n_bytes(self) -> int:
         """Memory of table, configurations and stacks, estimated."""
-        return self._table.nbytes + CONFIGURATION_BYTES * len(self._items) + self._stacks.n_bytes + self._plans.n_bytes
+        return self._table.nbytes + self._items_bytes + self._stacks.n_bytes + self._plans.n_bytes
 
     def step(self, configuration: int, byte: int) -> int:
         """The configuration after one more byte; `DEAD` where nothing accepts it."""
@@ -194,7 +196,12 @@ class Machine:
             return DEAD
         if len(found) == 1:
             return self._intern(*found.items())
-        return self._intern(tuple(part for item in sorted(found.items()) for part in item))
+        if len(found) > self._limits.most_alternatives:
+            raise GrammarError(
+                f"a text can be read in {len(found)} ways at once, beyond the limit of {self._limits.most_alternatives}; "
+                "the grammar is too ambiguous"
+            )
+        return self._intern(tuple([part for item in sorted(found.items()) for part in item]))
 
     def _intern(self, items: Items) -> int:
         number = self._number.get(items)
@@ -203,6 +210,9 @@ class Machine:
         number = len(self._items)
         if number == len(self._table):
             self._grow()
+        self._items_bytes += CONFIGURATION_BYTES + ITEM_BYTES * len(items)
+        if self._items_bytes > self._limits.most_bytes:
+            raise self._too_much()
         self._items.append(items)
         self._number[items] = number
         return number
@@ -210,13 +220,16 @@ class Machine:
     def _grow(self) -> None:
         limits, capacity = self._limits, 2 * len(self._table)
         if len(self._items) >= limits.most_configurations or self.n_bytes + self._table.nbytes > limits.most_bytes:
-            raise GrammarError(
-                f"the texts read so far led to {len(self._items)} different situations in {self.n_bytes >> 20} MiB, "
-                "beyond the limits; the grammar is too ambiguous, or the texts nest too deeply"
-            )
+            raise self._too_much()
         table: IntArray = np.full((capacity, self.n_classes), UNKNOWN, np.int32)
         table[: len(self._table)] = self._table
         self._table = table
+
+    def _too_much(self) -> GrammarError:
+        return GrammarError(
+            f"the texts read so far led to {len(self._items)} different situations in {self.n_bytes >> 20} MiB, "
+            "beyond the limits; the grammar is too ambiguous, or the texts nest too deeply"
+        )
 
 
 def _pairs(items: Items) -> zip[tuple[int, int]]:

@@ -13,6 +13,9 @@ MOST_EDGES_PER_STATE = 16
 """Edges without empty moves may be this many times the limit of states: a state repeats those of all it may jump to."""
 
 
+UNSEEN, ENTERED = -1, -2
+
+
 @dataclass(slots=True)
 class _Work:
     """Elementary steps that are left."""
@@ -31,9 +34,12 @@ def simplified(nfa: Nfa, limits: GrammarLimits) -> RuleAutomaton:
     Deterministic and minimal where that takes no more than `limits.most_work` steps; otherwise as the rule was written.
     Raises `GrammarError` where empty moves multiply without bound.
     """
-    trimmed = _useful(nfa)
-    found = _subsets(trimmed, _Work(limits.most_work)) or _without_jumps(trimmed, limits)
-    return minimal(found) if found.deterministic else found
+    trimmed = _useful(nfa) if nfa.has_dead_ends else nfa
+    found = _subsets(trimmed, _Work(limits.most_work))
+    if found is None:
+        return _without_jumps(trimmed, limits)
+    block = _blocks_without_cycles(found)
+    return _merged(found, _blocks(found) if block is None else block)
 
 
 def _useful(nfa: Nfa) -> Nfa:
@@ -73,6 +79,8 @@ def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
     """The states and all that empty moves lead to."""
     found = set(states)
     work = [state for state in found if jumps[state]]
+    if not work:
+        return found
     while work:
         for target in jumps[work.pop()]:
             if target not in found:
@@ -159,8 +167,32 @@ def _without_jumps(nfa: Nfa, limits: GrammarLimits) -> RuleAutomaton:
     return RuleAutomaton(edges, final, deterministic=False)
 
 
-def minimal(rule: RuleAutomaton) -> RuleAutomaton:
-    """The smallest deterministic automaton of the language; `rule` is deterministic.
+def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
+    """For each state of a deterministic automaton the number of its block of equal states; None where there is a cycle.
+
+    Successors first, states with the same final flag and signature are one.
+    """
+    block = [UNSEEN] * len(rule.edges)
+    number: dict[tuple[bool, frozenset[tuple[int, Label]]], int] = {}
+    work = [0]
+    while work:
+        state = work[-1]
+        if block[state] == UNSEEN:
+            block[state] = ENTERED
+            for _, target in rule.edges[state]:
+                if block[target] == UNSEEN:
+                    work.append(target)
+                elif block[target] == ENTERED:
+                    return None
+            continue
+        work.pop()
+        if block[state] == ENTERED:
+            block[state] = number.setdefault((rule.final[state], _signature(rule.edges[state], block)), len(number))
+    return block
+
+
+def _blocks(rule: RuleAutomaton) -> list[int]:
+    """For each state of a deterministic automaton the number of its block of equal states.
 
     Partition refinement: only states whose successors moved to another block are looked at again, and the larger part of
     a split block keeps its number, so a state is looked at O(log n) times for each of its edges (Hopcroft 1971).
@@ -184,7 +216,7 @@ def minimal(rule: RuleAutomaton) -> RuleAutomaton:
             for state in states:
                 block[state] = number
                 dirty.update(sources[state])
-    return _merged(rule, block)
+    return block
 
 
 def _split(
@@ -215,6 +247,8 @@ def _split(
 
 def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Label]]:
     """What a state reads and where it leads: bytes that lead to the same block as one label."""
+    if len(edges) == 1:
+        return frozenset([(block[edges[0][1]], edges[0][0])])
     read: dict[int, Label] = {}
     other = []
     for label, target in edges:

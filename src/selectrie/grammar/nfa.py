@@ -70,12 +70,16 @@ skipped; None: spelled out here (characters), or nothing matches."""
 
 @dataclass(slots=True)
 class Nfa:
-    """States 0 (start) and 1 (the one final state) and those made since. edges[state], and moves that read nothing."""
+    """States 0 (start) and 1 (the one final state) and those made since. edges[state], and moves that read nothing.
+
+    has_dead_ends: some states may not lead to the final one, or be reached from the start.
+    """
 
     most_states: int
     what: str
     edges: list[list[Edge]] = field(default_factory=lambda: [[], []])
     jumps: list[list[int]] = field(default_factory=lambda: [[], []])
+    has_dead_ends: bool = False
 
     def state(self) -> int:
         if len(self.edges) >= self.most_states:
@@ -100,6 +104,7 @@ class Nfa:
                 texts = sorted({option.value for option in part.options if isinstance(option, Text)})
                 self._texts(texts, start, stop)
                 work += [(option, start, stop) for option in part.options if not isinstance(option, Text)]
+                self.has_dead_ends |= not part.options
             elif isinstance(part, Repeat):
                 self._repeat(part, start, stop, work)
             else:
@@ -128,8 +133,10 @@ class Nfa:
             self.edges[start].append((label, stop))
             if may_skip:
                 self.jumps[start].append(stop)
-        elif isinstance(part, Characters):
+        elif isinstance(part, Characters) and part.ranges:
             self._characters(part, start, stop)
+        else:
+            self.has_dead_ends = True
 
     def _text(self, value: bytes, start: int, stop: int) -> None:
         if not value:

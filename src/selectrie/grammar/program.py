@@ -47,20 +47,19 @@ def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_set
     for number, (automaton, _) in rules.items():
         base = first[number]
         for own in automaton.edges:
-            read = tuple((label, base + to) for label, to in own if 0 < label < FIRST_TERMINAL)
-            labels.update(label for label, _ in read)
-            edges.append(read)
-            calls.append(
-                tuple(
-                    (
-                        first[called(label)],
-                        NO_RETURN if automaton.final[to] and not automaton.edges[to] else base + to,
-                    )
-                    for label, to in own
-                    if label < 0
+            if all(0 < label < FIRST_TERMINAL for label, _ in own):
+                edges.append(tuple([(label, base + to) for label, to in own]))
+                calls.append(())
+                tokens.append(())
+            else:
+                edges.append(tuple([(label, base + to) for label, to in own if 0 < label < FIRST_TERMINAL]))
+                calls.append(
+                    tuple([(first[called(label)], _back(automaton, base, to)) for label, to in own if label < 0])
                 )
-            )
-            tokens.append(tuple((label - FIRST_TERMINAL, base + to) for label, to in own if label >= FIRST_TERMINAL))
+                tokens.append(
+                    tuple([(label - FIRST_TERMINAL, base + to) for label, to in own if label >= FIRST_TERMINAL])
+                )
+            labels.update([label for label, _ in own])
         final += automaton.final
     starts: tuple[int, ...] = (first[root],)
     if rules[root][1]:
@@ -69,8 +68,13 @@ def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_set
         calls.append(())
         tokens.append(())
         final.append(True)
-    class_of = _classes(labels)
+    class_of = _classes({label for label in labels if 0 < label < FIRST_TERMINAL})
     return Program(starts, edges, calls, tokens, final, token_sets, class_of, max(class_of) + 1)
+
+
+def _back(automaton: RuleAutomaton, base: int, state: int) -> int:
+    """The state to return to, none where it would only return itself."""
+    return base + state if automaton.edges[state] or not automaton.final[state] else NO_RETURN
 
 
 def _classes(labels: set[int]) -> tuple[int, ...]:
