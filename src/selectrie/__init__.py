@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
     from selectrie.generating import Generating
+    from selectrie.grammar import Grammar
     from selectrie.history import models
     from selectrie.loading import load
     from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
@@ -44,6 +45,7 @@ __all__ = [
     "EngineDrafter",
     "Generating",
     "Generation",
+    "Grammar",
     "LookupDrafter",
     "ModelRecord",
     "Models",
@@ -70,6 +72,7 @@ _HOME = {
     "EngineDrafter": "draft",
     "Generating": "generating",
     "Generation": "results",
+    "Grammar": "grammar",
     "LookupDrafter": "draft",
     "ModelRecord": "results",
     "Models": "registry",

@@ -11,6 +11,7 @@ import typer
 
 from selectrie.cli import generation, requests
 from selectrie.cli.flat import command
+from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
     ChoicesGroup,
     EndingGroup,
@@ -50,6 +51,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(grammar_app)
 
 
 def _version(value: bool) -> None:

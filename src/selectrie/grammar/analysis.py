@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import log10
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.ambiguity import MANY, Ways
@@ -55,6 +56,26 @@ class Report:
     n_texts: int | None = None
     samples: tuple[str, ...] = ()
     has_tokens: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Its fields, ready for JSON. n_texts: null from 2**53 on, where log10_texts tells the size."""
+        n = self.n_texts
+        return {
+            "sound": self.sound,
+            "n_rules": self.n_rules,
+            "error": None if self.error is None else str(self.error),
+            "undefined": list(self.undefined),
+            "unreachable": list(self.unreachable),
+            "unproductive": list(self.unproductive),
+            "empty": list(self.empty),
+            "left_recursion": [list(cycle) for cycle in self.left_recursion],
+            "ambiguous": self.ambiguous,
+            "finite": self.finite,
+            "n_texts": n if n is not None and n < 1 << 53 else None,
+            "log10_texts": None if not n else round(log10(n), 6),
+            "samples": list(self.samples),
+            "has_tokens": self.has_tokens,
+        }
 
     @property
     def sound(self) -> bool:

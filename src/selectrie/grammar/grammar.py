@@ -126,13 +126,17 @@ class Grammar:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             raise InputFileError(str(path), reason or "cannot be read") from error
-        match path.suffix.lower():
-            case ".gbnf":
-                return cls.from_gbnf(text, name=path.name)
-            case ".lark":
-                return cls.from_lark(text, folder=path.parent, name=path.name)
-            case ".json":
-                return cls.from_json_schema(text, name=path.name)
+        try:
+            match path.suffix.lower():
+                case ".gbnf":
+                    return cls.from_gbnf(text, name=path.name)
+                case ".lark":
+                    return cls.from_lark(text, folder=path.parent, name=path.name)
+                case ".json":
+                    return cls.from_json_schema(text, name=path.name)
+        except GrammarError as error:
+            reason = f"{path}: {error.reason}"
+            raise GrammarError(reason, line=error.line, column=error.column, excerpt=error.excerpt) from error
         raise InputFileError(str(path), "is no grammar by its name; it should end in .gbnf, .lark or .json")
 
     @classmethod
@@ -146,6 +150,10 @@ class Grammar:
         from selectrie.grammar.printing import printed_rules
 
         return MappingProxyType(printed_rules(self._rule_set("rules")))
+
+    def to_gbnf(self) -> str:
+        """The rules as a GBNF text that reads back to the same language, its root being its first rule."""
+        return "".join(f"{name} ::= {right}\n" for name, right in self.rules.items())
 
     @cached_property
     def digest(self) -> str:
@@ -188,7 +196,7 @@ class Grammar:
         belongs to one thread. Raises `GrammarError` for a grammar with token terminals.
         """
         if limit is None and not self.is_finite:
-            raise OptionError("limit", None, f"how many texts to give, as {self.name} has infinitely many")
+            raise OptionError("limit", None, f"a number, as {self.name} has infinitely many texts")
         if limit is not None and limit < 0:
             raise OptionError("limit", limit, "a number of texts, 0 or more")
         return islice(self._texts("expand").listed(), limit)
