@@ -26,18 +26,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from selectrie.automaton import Automaton
-from selectrie.errors import DeadEndError, ProtocolError, TokenRangeError
+from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.tasks import Ask, check_count
-from selectrie.tasks.beam_records import BeamOutcome, BeamPath, BeamSpec, Healing, PathView
+from selectrie.tasks.beam_records import BeamOutcome, BeamPath, BeamSpec, PathView
 from selectrie.tasks.candidates import Follower, Merged
 from selectrie.tasks.growth import Growth
+from selectrie.tasks.healed_mass import HealedMass
 from selectrie.tasks.held_paths import HeldPaths
 from selectrie.tasks.hypotheses import Finished, Key, Pool, add_up
 from selectrie.tasks.score import check_room
 from selectrie.types import NO_NODE, ROOT, IntArray, Room
 
-__all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "Healing", "PathView"]
+__all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
 
 _LOOKED_AT = 64
 """Extensions looked at in a step for each one that may be kept: beyond, what is refused again and again is given up."""
@@ -63,9 +64,7 @@ class BeamTask:
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: BeamSpec) -> None:
         if len(prompt) == 0:
             raise ProtocolError("a search needs a prompt of at least one token")
-        wrong = prompt[(prompt < 0) | (prompt >= len(spec.pieces))]
-        if len(wrong):
-            raise TokenRangeError(int(wrong[0]), len(spec.pieces))
+        spec.vocabulary.check_tokens(prompt)
         self._prompt, self._spec, self._beam = prompt, spec, spec.beam
         self._grown = Growth(automaton, spec)
         self._tree = self._grown.tree
@@ -79,7 +78,8 @@ class BeamTask:
         self._rows: dict[int, tuple[Rows, int]] = {}
         self._broken: set[int] = set()
         self._lost = -np.inf
-        self._log_heal = self._heal_gap = 0.0
+        self._healing, self._log_heal = HealedMass(spec.vocabulary, spec.healed), 0.0
+        self._early: dict[int, tuple[Rows, int]] = {}
         self._n_evaluated = 0
         self._close_steps: list[int] = []
         self._stopped: str | None = None
@@ -124,8 +124,11 @@ class BeamTask:
         if self._asked is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)
-        resting = [node for node in self._rows if node in self._grown.carries]
-        ask, self._asked = self._held.plan(self._waiting, resting, self._grown.carries, room)
+        carries = self._grown.carries
+        resting = [node for node in self._rows if node in carries]
+        if self._healing.waiting != NO_NODE:  # the next one may stand below any of those before it
+            carries, resting = {*carries, self._healing.waiting}, list(self._early)
+        ask, self._asked = self._held.plan(self._waiting, resting, carries, room)
         return ask
 
     def tell(self, rows: Rows) -> None:
@@ -135,20 +138,40 @@ class BeamTask:
         nodes, self._asked = self._asked, None
         if self._stopped is not None:
             return
+        self._n_evaluated += len(nodes)
+        if nodes and nodes[0] == self._healing.waiting:
+            self._heal(rows, nodes[0])
+            return
         told = set(nodes)
         self._waiting = [node for node in self._waiting if node not in told]
         kept = rows.copy() if self._waiting and nodes else rows
         self._rows.update((node, (kept, i)) for i, node in enumerate(nodes))
-        self._n_evaluated += len(nodes)
-        if not self._waiting:
+        while not self._waiting and self._stopped is None:
+            self._step()
+
+    def _heal(self, rows: Rows, node: int) -> None:
+        """Read one of the rows that tell how probable the healed bytes are; they come before everything else."""
+        tree = self._tree
+        self._early[node] = rows.copy(), 0
+        more = self._healing.read(rows, 0, tree.logp[node])
+        if more is not None:
+            below = self._grown.beside(*more)
+            self._healing.wait_for(below)
+            self._waiting = [below]
+            return
+        self._log_heal = self._healing.log_heal()[0]
+        self._waiting = []
+        self._rows = {ROOT: self._early[ROOT]}
+        while not self._waiting and self._stopped is None:
             self._step()
 
     def _step(self) -> None:
         """All rows of a step are there: finish what ends, and find what comes next."""
-        if ROOT in self._rows:
-            self._begin()
         if self._spec.terminator == "eog":
             self._finish_evaluated()
+        elif ROOT in self._rows:
+            for group in self._groups:
+                self._finish(ROOT, 0.0, group)
         chosen: Counter[int] = Counter()
         for group in self._groups:
             taken = self._extend(group, {token: self._beam.diversity * n for token, n in chosen.items()})
@@ -160,24 +183,11 @@ class BeamTask:
             self._settle(group)
         self._wait()
 
-    def _begin(self) -> None:
-        """What the first row says: how probable the healed bytes are."""
-        heal = self._spec.heal
-        rows, i = self._rows[ROOT]
-        if heal is not None and heal.data:
-            self._log_heal = rows.log_mass(i, heal.covering)
-            if self._log_heal == -np.inf:
-                raise DeadEndError(len(heal.covering))
-            self._heal_gap = float(np.logaddexp(0.0, rows.log_mass(i, heal.opened) - self._log_heal))
-        if self._spec.terminator == "none":
-            for group in self._groups:
-                self._finish(ROOT, 0.0, group)
-
     def _finish_evaluated(self) -> None:
         """Finish the told paths that may end, by what their rows give to the end of generation."""
         for node, (rows, i) in sorted(self._rows.items()):
             if node in self._grown.ends:
-                end = rows.log_mass(i, self._spec.eog)
+                end = rows.log_mass(i, self._spec.vocabulary.eog)
                 for group in [group for group in self._groups if node in group.beam] or self._groups[:1]:
                     self._finish(node, end, group)
 
@@ -241,7 +251,7 @@ class BeamTask:
         if node == NO_NODE:
             return
         rows, i = self._rows[node]
-        end = rows.log_mass(i, self._spec.eog) if node in self._grown.ends else -np.inf
+        end = rows.log_mass(i, self._spec.vocabulary.eog) if node in self._grown.ends else -np.inf
         best = next((f for f in self._followers(node, 1, {}) if self._grown.joins(node, f[0])), None)
         if node in self._grown.ends and (best is None or end > best[1]):
             self._greedy_end, self._greedy_end_logp = node, end if self._spec.terminator == "eog" else 0.0
@@ -277,9 +287,11 @@ class BeamTask:
         if not nodes:
             self._stop()
             return
-        self._waiting = self._tree.order(nodes)
+        ordered = self._tree.order(nodes)
+        self._rows = {node: self._early[node] for node in ordered if node in self._early}
+        self._waiting = [node for node in ordered if node not in self._early]
         budget = self._beam.budget_nodes
-        if budget is not None and self._n_evaluated + len(nodes) > budget:
+        if budget is not None and self._n_evaluated + len(self._waiting) > budget:
             self._break_off("budget")
 
     def _greedy_matters(self) -> bool:
@@ -293,7 +305,8 @@ class BeamTask:
 
     def _break_off(self, why: str) -> None:
         """Stop before the end; what was waited for stays unfinished."""
-        self._broken.update(node for node in self._waiting if node != ROOT)
+        left = {self._greedy, *(node for group in self._groups for node in group.beam)}
+        self._broken |= left - {ROOT, NO_NODE}
         self._waiting = []
         self._stop()
         self._stopped = why
@@ -324,7 +337,7 @@ class BeamTask:
             n_steps=max(self._tree.depth),
             close_steps=tuple(sorted(set(self._close_steps))),
             log_heal=self._log_heal,
-            heal_gap=self._heal_gap,
+            heal_gap=self._healing.log_heal()[1],
         )
 
     def _best_texts(self) -> list[tuple[Finished, int]]:

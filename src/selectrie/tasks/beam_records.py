@@ -7,50 +7,33 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from selectrie.errors import OptionError, TokenRangeError
+from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, Beam, one_of
 from selectrie.types import FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Healing:
-    """Bytes of the prompt that every path spells first, and what to read of the first row to know how probable they are.
-
-    covering: int32[], tokens that begin with them. opened: int32[], tokens that are a proper prefix of them: they may go on
-    with the rest or not, which leaves the stated gap.
-    """
-
-    data: bytes
-    covering: IntArray
-    opened: IntArray
+from selectrie.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamSpec:
     """What a beam search goes by. Checked when it is made.
 
-    pieces, texts: bytes and spelling of every token (`Vocabulary`). eog: int32[], ids that end a generation. beam: the options;
-    `exact` is not of this task. terminator: "none" or "eog". canonical: of the tokens of a finished path: are they what the
-    tokenizer makes of their text? viable: may two tokens be neighbours in what it makes of any text? heal: of the prompt's
-    end. tolerance: nats a row by which layout may have moved a log-probability.
+    beam: the options; `exact` is not of this task, and `terminator` is read from here: "none" or "eog". healed: bytes of the
+    prompt that the automaton spells first, which every score is conditional on. canonical: of the tokens of a finished path:
+    are they what the tokenizer makes of their text? None: nobody asks. viable: may two tokens be neighbours in what it makes
+    of any text? tolerance: nats a row by which layout may have moved a log-probability.
     """
 
-    pieces: Sequence[bytes] = field(repr=False)
-    eog: IntArray
+    vocabulary: Vocabulary = field(repr=False)
     beam: Beam = DEFAULT_BEAM
     terminator: str = "eog"
-    texts: Sequence[str] = field(default=(), repr=False)
+    healed: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None
     viable: Callable[[int, int], bool] | None = None
-    heal: Healing | None = None
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
         one_of("terminator", self.terminator, ("none", "eog"))
-        wrong = self.eog[(self.eog < 0) | (self.eog >= len(self.pieces))]
-        if len(wrong):
-            raise TokenRangeError(int(wrong[0]), len(self.pieces))
-        if self.terminator == "eog" and not len(self.eog):
+        if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
         if not 0 <= self.tolerance < np.inf:
             raise OptionError("tolerance", self.tolerance, "nats, not below 0")
@@ -103,7 +86,7 @@ class BeamOutcome:
     dropped or left could have reached, -inf for nothing. n_merged: paths that were a second or further one of their text.
     n_dead_ends: paths that could neither end nor go on. n_refused: that the tokenizer would not make. n_evaluated: rows
     read. n_repeated: nodes evaluated again. n_steps: of the longest path. close_steps: steps in which the tolerance could have changed
-    what was kept. log_heal, heal_gap: as of `HealPlan.log_heal`, from the first row.
+    what was kept. log_heal, heal_gap: of the healed bytes (`HealedMass.log_heal`), taken off already.
     """
 
     finished: tuple[BeamPath, ...]

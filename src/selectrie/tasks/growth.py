@@ -72,6 +72,14 @@ class Growth:
             self.carries.add(node)
         return node
 
+    def beside(self, parent: int, token: int, logp: float) -> int:
+        """The path one token longer, whose row is of interest whether or not the search may go there."""
+        if parent in self.carries and _contains(self._automaton.allowed(self.tree.state[parent]), token):
+            node = self.reach(parent, token, logp)
+            if node != NO_NODE:
+                return node
+        return self.tree.add_outside(parent, token, logp)
+
     def joins(self, parent: int, token: int) -> bool:
         """May the tokenizer write this token after the path's last one? True where nobody asks."""
         viable = self._spec.viable
@@ -103,10 +111,10 @@ class Growth:
         allowed: BoolArray | IntArray,
     ) -> IntArray:
         """The tokens that the caller goes on with; `OptionError` for one that the automaton does not allow."""
-        spec = self._spec
+        spec, pieces, texts = self._spec, self._spec.vocabulary.pieces, self._spec.vocabulary.texts
         tokens, logp = rows.top(i, _SHOWN * spec.beam.width, allowed)
         shown = [
-            TokenScore(token, spec.pieces[token], score, spec.texts[token] if spec.texts else "")
+            TokenScore(token, pieces[token], score, "" if pieces[token] else texts[token])
             for token, score in zip(tokens.tolist(), logp.tolist(), strict=True)
         ]
         view = PathView(self.tree.path(node), self.data(node), self.tree.logp[node], node in self.ends)
@@ -133,7 +141,7 @@ class Growth:
         parts: list[bytes | int] = []
         text: list[bytes] = []
         for token in self.tree.path(node):
-            piece = self._spec.pieces[token]
+            piece = self._spec.vocabulary.pieces[token]
             if piece:
                 text.append(piece)
             else:
@@ -143,8 +151,7 @@ class Growth:
 
     def data(self, node: int) -> bytes:
         """The bytes of a path, without healed ones."""
-        whole = b"".join([self._spec.pieces[token] for token in self.tree.path(node)])
-        return whole if self._spec.heal is None else whole[len(self._spec.heal.data) :]
+        return self._spec.vocabulary.decode(self.tree.path(node))[len(self._spec.healed) :]
 
 
 def _contains(allowed: BoolArray | IntArray, token: int) -> bool:

@@ -9,6 +9,8 @@ import numpy as np
 
 from selectrie.types import NO_NODE, NO_TOKEN, ROOT
 
+_NO_STATE = -1
+
 
 class PathTree:
     """Every path that was taken up, as one tree in flat columns; a node is the path to it. Node 0 is the prompt's end.
@@ -32,14 +34,20 @@ class PathTree:
 
     def add(self, parent: int, token: int, logp: float, state: int) -> int:
         """A new node; logp: of the token after the parent."""
-        node = len(self.up)
+        node = self.add_outside(parent, token, logp)
         self._children[parent, token] = node
+        self.state[node] = state
+        return node
+
+    def add_outside(self, parent: int, token: int, logp: float) -> int:
+        """A new node that the automaton does not lead to; it is not found as a child, and has no state."""
+        node = len(self.up)
         self.up.append(parent)
         self.token.append(token)
         self.depth.append(self.depth[parent] + 1)
         self.edge.append(logp)
         self.logp.append(self.logp[parent] + logp)
-        self.state.append(state)
+        self.state.append(_NO_STATE)
         self.rank.append(0)
         return node
 

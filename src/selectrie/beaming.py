@@ -1,0 +1,243 @@
+"""From a prompt and a grammar to a beam search, or the exact search, and from what was found to a `BeamResult`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from selectrie.constraining import Constrained
+from selectrie.errand import Errand
+from selectrie.errors import GrammarError
+from selectrie.options import Beam, Search
+from selectrie.owner import Handle
+from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
+from selectrie.tasks.beam import BeamOutcome, BeamPath, BeamSpec, BeamTask
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch, AutomatonSpec
+from selectrie.types import Cost, FloatArray, IntArray, ModelIdentity
+from selectrie.version import __version__
+
+STRINGS, PATHS = "strings", "token paths"
+
+
+def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) -> BeamResult:
+    """Search, and make the result. tau: nats a row that layout may move, None = not measured.
+
+    Raises `GrammarError` where nothing was found, not even the beginning of a text.
+    """
+    signature = _signature(asked, beam, errand.owner.scheduler.model.identity, tau)
+    if beam.exact:
+        exact = errand.begin(AutomatonSearch(asked.prompt, asked.automaton, _exact_spec(asked, beam)))
+        return _exact(asked, beam, exact, signature)
+    handle = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tau or 0.0)))
+    return _searched(asked, beam, handle, signature)
+
+
+def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
+    canonicity = asked.canonicity
+    return BeamSpec(
+        asked.vocabulary,
+        beam,
+        asked.terminator,
+        asked.healed,
+        canonical=canonicity.is_canonical if beam.canonical_only else None,
+        viable=canonicity.may_join if beam.canonical_only else None,
+        tolerance=tolerance,
+    )
+
+
+def _exact_spec(asked: Constrained, beam: Beam) -> AutomatonSpec:
+    canonicity = asked.canonicity
+    return AutomatonSpec(
+        asked.vocabulary,
+        max_tokens=beam.max_tokens,
+        terminator=asked.terminator,
+        search=Search(k=beam.n, budget_nodes=beam.budget_nodes),
+        healed=asked.healed,
+        canonical=canonicity.is_canonical if beam.canonical_only else None,
+        viable=canonicity.may_join if beam.canonical_only else None,
+        last=int(asked.prompt[-1]) if asked.healed else None,
+        merge_equal_text=beam.merge_equal_text,
+    )
+
+
+def _searched(asked: Constrained, beam: Beam, handle: Handle[BeamOutcome], signature: Signature) -> BeamResult:
+    """What a beam search found."""
+    outcome = handle.result()
+    gives_broken = beam.incomplete or not outcome.finished
+    broken = outcome.broken if gives_broken else ()
+    if not outcome.finished and not broken:
+        raise _nothing(asked, outcome.n_dead_ends, outcome.n_refused)
+    unfinished = "length" if outcome.stopped == "done" else outcome.stopped
+    hypotheses = tuple(_hypothesis(asked, path, "") for path in outcome.finished)
+    incomplete = tuple(_hypothesis(asked, path, unfinished) for path in broken)
+    return BeamResult(
+        hypotheses=hypotheses,
+        incomplete=incomplete,
+        greedy=None if outcome.greedy is None else _hypothesis(asked, outcome.greedy, ""),
+        agrees_with_greedy=outcome.agrees_with_greedy,
+        certificate=_beam_certificate(outcome, beam),
+        stopped=outcome.stopped,
+        n_dead_ends=outcome.n_dead_ends,
+        n_merged=outcome.n_merged,
+        n_refused=outcome.n_refused,
+        n_steps=outcome.n_steps,
+        close_steps=outcome.close_steps,
+        healed=asked.healed,
+        log_heal=outcome.log_heal,
+        heal_gap=outcome.heal_gap,
+        grammar=asked.grammar.name,
+        grammar_digest=asked.grammar.digest,
+        beam=beam,
+        cost=_cost(asked, handle.cost, [*hypotheses, *incomplete]),
+        signature=signature,
+    )
+
+
+def _beam_certificate(outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
+    """What was lost on the way bounds what another search could find; with several groups or a callback nothing does."""
+    is_plain = beam.groups == 1 and beam.expand is None
+    last = -math.inf
+    if len(outcome.finished) == beam.n:
+        penalty = beam.length_penalty
+        last = min(path.logp_path / max(1, len(path.tokens)) ** penalty for path in outcome.finished)
+    gap = math.inf if outcome.lost == -math.inf else last - outcome.lost
+    return BeamCertificate(
+        proved=is_plain and gap > 0,
+        about=STRINGS if beam.canonical_only else PATHS,
+        bound_gap=gap,
+        nodes_evaluated=outcome.n_evaluated,
+        method="beam",
+    )
+
+
+def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], signature: Signature) -> BeamResult:
+    """What the exact search found."""
+    outcome = handle.result()
+    found = outcome.found[: beam.n]
+    if not found:
+        raise _nothing(asked, outcome.n_dead_ends, outcome.n_other, longest=beam.max_tokens)
+    hypotheses = tuple(_hypothesis(asked, _as_path(path), "") for path in found)
+    last = found[-1].score if len(found) == beam.n else -math.inf
+    gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
+    greedy, agrees = _exact_greedy(asked, outcome, hypotheses)
+    return BeamResult(
+        hypotheses=hypotheses,
+        incomplete=(),
+        greedy=greedy,
+        agrees_with_greedy=agrees,
+        certificate=BeamCertificate(
+            proved=outcome.proved and gap > 0,
+            about=STRINGS if outcome.strings else PATHS,
+            bound_gap=gap,
+            nodes_evaluated=outcome.n_evaluated,
+            method="best_first",
+        ),
+        stopped="budget" if not outcome.proved else "length" if gap <= 0 else "done",
+        n_dead_ends=outcome.n_dead_ends,
+        n_merged=sum(path.n_paths - 1 for path in outcome.found),
+        n_refused=outcome.n_other,
+        n_steps=max(len(path.tokens) for path in outcome.found),
+        close_steps=(),
+        healed=asked.healed,
+        log_heal=outcome.log_heal,
+        heal_gap=outcome.heal_gap,
+        grammar=asked.grammar.name,
+        grammar_digest=asked.grammar.digest,
+        beam=beam,
+        cost=_cost(asked, handle.cost, hypotheses),
+        signature=signature,
+    )
+
+
+def _exact_greedy(
+    asked: Constrained, outcome: AutomatonOutcome, hypotheses: Sequence[Hypothesis]
+) -> tuple[Hypothesis | None, bool | None]:
+    """What masked greedy decoding writes where it is among the texts given, and whether it writes the first."""
+    written = _text_bytes(asked, asked.vocabulary.decode(outcome.greedy)[len(asked.healed) :])
+    best = hypotheses[0].data
+    if not outcome.greedy_ended:
+        return None, None if best.startswith(written) else False
+    found = [one for one in hypotheses if one.data == written]
+    return (found[0] if found else None), written == best
+
+
+def _as_path(path: FoundPath) -> BeamPath:
+    joint = float(path.score)  # of the joint, which alone is searched exactly: of this path by itself
+    return BeamPath(
+        tokens=path.tokens,
+        token_logp=path.token_logp,
+        data=path.data,
+        logp_end=path.logp_terminator,
+        logp=path.logp,
+        logp_path=joint,
+        score=path.logp,
+        n_paths=path.n_paths,
+        complete=True,
+        group=0,
+    )
+
+
+def _hypothesis(asked: Constrained, path: BeamPath, unfinished: str) -> Hypothesis:
+    """unfinished: what broke it off."""
+    data = _text_bytes(asked, path.data)
+    return Hypothesis(
+        text=data.decode("utf-8", "replace"),
+        data=data,
+        tokens=_scored(asked, path.tokens, path.token_logp),
+        logp=path.logp,
+        logp_path=path.logp_path,
+        logp_end=path.logp_end,
+        score=path.score,
+        n_paths=path.n_paths,
+        complete=path.complete,
+        ended_by=unfinished or ("eog" if asked.terminator == "eog" else "grammar"),
+        group=path.group,
+    )
+
+
+def _text_bytes(asked: Constrained, data: bytes) -> bytes:
+    """Without the delimiter, which stands before the text."""
+    return data[len(asked.delimiter) :]
+
+
+def _scored(asked: Constrained, tokens: IntArray, logps: FloatArray) -> tuple[TokenScore, ...]:
+    pieces, texts = asked.vocabulary.pieces, asked.vocabulary.texts
+    return tuple(
+        TokenScore(token, pieces[token], logp, "" if pieces[token] else texts[token])
+        for token, logp in zip(tokens.tolist(), logps.tolist(), strict=True)
+    )
+
+
+def _nothing(asked: Constrained, n_dead_ends: int, n_refused: int, longest: int | None = None) -> GrammarError:
+    """No text, and not even a beginning."""
+    causes = [f"{n_dead_ends} paths were dead ends"] if n_dead_ends else []
+    causes += [f"{n_refused} were not as the tokenizer writes them"] if n_refused else []
+    causes += [] if longest is None else [f"texts of more than {longest} tokens were not looked at"]
+    why = "; ".join(causes) or "no token that it allows is possible here"
+    return GrammarError(f"no text of {asked.grammar.name} was found: {why}")
+
+
+def _cost(asked: Constrained, cost: Cost, given: Sequence[Hypothesis]) -> Cost:
+    """With what evaluating prompt and each given path one by one would have taken."""
+    return replace(cost, rows_naive=sum(len(asked.prompt) + len(one.tokens) for one in given))
+
+
+def _signature(asked: Constrained, beam: Beam, identity: ModelIdentity, tau: float | None) -> Signature:
+    return Signature(
+        model=identity.name,
+        model_digest=identity.digest,
+        tokenizer_digest=identity.tokenizer_digest,
+        backend=identity.backend,
+        build=identity.build,
+        processor=identity.processor,
+        precision=identity.precision,
+        tolerance=tau,
+        rule="joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}",
+        premise="",
+        terminator=asked.terminator,
+        following_bytes=0,
+        boundary=asked.boundary,
+        version=__version__,
+    )
