@@ -35,7 +35,7 @@ from selectrie.grammar.lark_definitions import IGNORED, Body, Definition, Defini
 from selectrie.grammar.lark_syntax import Node
 from selectrie.grammar.placing import Source, clipped
 from selectrie.grammar.regex import MOST_COUNT, read_pattern
-from selectrie.grammar.regex_sets import case_variants
+from selectrie.grammar.regex_sets import SetMaker, case_variants
 from selectrie.grammar.shapes import alternatives, repeat, sequence
 
 WHOLE = "whole-text"
@@ -81,6 +81,7 @@ class _Carrier:
         self._instances: dict[tuple[str, tuple[Expression, ...]], str] = {}
         self._arguments: dict[Expression, str] = {}
         self._terminals_in: dict[str, set[str]] = {}
+        self._sets = SetMaker()
 
     def carried(self, start: str) -> RuleSet:
         """The rules, beginning with `start`."""
@@ -132,7 +133,7 @@ class _Carrier:
                 return self._of_name(node, place)
             case "usage":
                 return self._of_template(node, place)
-        return self._woven(_of_literal(node, place.source), place)
+        return self._woven(_of_literal(node, place.source, self._sets), place)
 
     def _around(self, item: Expression, node: Node, place: _Place) -> Expression:
         """One item under an alias, or several times."""
@@ -231,7 +232,7 @@ class _Carrier:
             raise found.source.refused(found.span.start, reason) from None
 
 
-def _of_literal(node: Node, source: Source) -> Expression:
+def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
     """A string, a range of characters, or a regular expression."""
     if node.kind == "range":
         ends = _string(node.word, node.place, source), _string(node.last, node.place, source)
@@ -248,7 +249,7 @@ def _of_literal(node: Node, source: Source) -> Expression:
         flags = node.word[stop + 1 :].replace("u", "")
         if "l" in flags:
             raise source.refused(node.place + stop + 1, "the flag l is for bytes; leave it out")
-        return read_pattern(source, Span(node.place + 1, node.place + stop), flags, lazy_as_greedy=False)
+        return read_pattern(source, Span(node.place + 1, node.place + stop), flags, lazy_as_greedy=False, sets=sets)
     text = _string(node.word, node.place, source)
     if not node.word.endswith("i"):
         return Text(text.encode())

@@ -15,7 +15,7 @@ from selectrie.grammar import anchors
 from selectrie.grammar.expressions import Characters, Expression, RuleSet, Span, Text
 from selectrie.grammar.placing import Source, clipped
 from selectrie.grammar.regex_escapes import EscapeReader
-from selectrie.grammar.regex_sets import any_character, case_variants, category, ignoring_case
+from selectrie.grammar.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category
 from selectrie.grammar.shapes import NOTHING, alternatives, empty_part, first_characters, repeat, sequence
 
 MOST_DEPTH = 64
@@ -53,12 +53,15 @@ def read_regex(pattern: str) -> RuleSet:
     return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})
 
 
-def read_pattern(source: Source, span: Span, flags: str = "", *, lazy_as_greedy: bool = True) -> Expression:
+def read_pattern(
+    source: Source, span: Span, flags: str = "", *, lazy_as_greedy: bool = True, sets: SetMaker | None = None
+) -> Expression:
     """The expression of the pattern that stands in `span` of a text; flags: letters of a, i, m, s, x.
 
-    lazy_as_greedy False: a lazy count is refused where a first match would end before the longest one.
+    lazy_as_greedy False: a lazy count is refused where a first match would end before the longest one. sets: of the whole
+    text, where it has several patterns.
     """
-    reader = _Reader(source, span, frozenset(flags), lazy_as_greedy=lazy_as_greedy)
+    reader = _Reader(source, span, frozenset(flags), sets or SetMaker(), lazy_as_greedy=lazy_as_greedy)
     whole = reader.read()
     if reader.has_anchors:
         whole = anchors.without_anchors(whole, source.refused)
@@ -115,7 +118,10 @@ class _Frame:
 class _Reader:
     """Goes through a pattern once; open groups are frames on a list."""
 
-    def __init__(self, source: Source, span: Span, flags: frozenset[str], *, lazy_as_greedy: bool) -> None:
+    def __init__(
+        self, source: Source, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool
+    ) -> None:
+        self._sets = sets
         self._source, self._place, self._stop = source.text, span.start, span.stop
         self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
         self._frames = [_Frame(flags, -1)]
@@ -223,11 +229,10 @@ class _Reader:
 
     def _set(self, place: int) -> None:
         flags = self._frames[-1].flags
-        found, self._place = self._escapes.set_at(place, ascii_only="a" in flags)
-        ranges = found.ranges
-        if "i" in flags:
-            ranges = ignoring_case(ranges, ascii_only="a" in flags)
-        whole = Characters.of([*ranges, *found.categories], negated=found.negated)
+        found, self._place = self._escapes.set_at(place)
+        whole = self._sets.made(found, ascii_only="a" in flags, ignore_case="i" in flags)
+        if whole is None:
+            raise self._refused(place, f"the sets have more than {MOST_RANGES} ranges in all; use fewer different ones")
         self._add(whole if whole.ranges else NOTHING, place)
 
     def _anchor(self, name: str, place: int) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 
 from selectrie.grammar.expressions import LAST_CODE_POINT
 from selectrie.grammar.placing import Source, clipped
-from selectrie.grammar.regex_sets import category
+from selectrie.grammar.regex_sets import FoundSet
 
 _LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
@@ -16,15 +15,6 @@ _OCTAL = re.compile(r"\\(0[0-7]{0,2}|[0-7]{3})")
 _OCTAL_IN_SET = re.compile(r"\\([0-7]{1,3})")
 _NAMED = re.compile(r"\\N\{([^}]+)\}")
 _MOST_OCTAL = 0o377
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSet:
-    r"""A set as written: ranges of characters, ranges of its categories (\d and the like), and whether it means the others."""
-
-    ranges: list[tuple[int, int]]
-    categories: list[tuple[int, int]]
-    negated: bool
 
 
 class EscapeReader:
@@ -46,36 +36,37 @@ class EscapeReader:
             )
         return self._common(place, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
-    def set_at(self, place: int, *, ascii_only: bool) -> tuple[FoundSet, int]:
+    def set_at(self, place: int) -> tuple[FoundSet, int]:
         """The set at a bracket, and where it ends."""
         source, start, stop = self._source, place, self._stop
         place += 1
         negated = source.startswith("^", place, stop)
         place += negated
-        found = FoundSet([], [], negated)
+        ranges: list[tuple[int, int]] = []
+        categories: set[str] = set()
         first = place
         while place < stop:
             if source[place] == "]" and place > first:
-                return found, place + 1
-            low, after = self._member(place, found, ascii_only=ascii_only)
+                return FoundSet(tuple(ranges), frozenset(categories), negated), place + 1
+            low, after = self._member(place, categories)
             if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
-                high, end = self._member(after + 1, found, ascii_only=ascii_only)
+                high, end = self._member(after + 1, categories)
                 if low is None or high is None or high < low:
                     raise self._refused(place, f"{clipped(source[place:end])} is no range of characters")
-                found.ranges.append((low, high))
+                ranges.append((low, high))
                 place = end
             else:
-                found.ranges.extend([] if low is None else [(low, low)])
+                ranges += [] if low is None else [(low, low)]
                 place = after
         raise self._refused(start, "this set is not closed; add ']'")
 
-    def _member(self, place: int, found: FoundSet, *, ascii_only: bool) -> tuple[int | None, int]:
-        """One character of a set, None for a category, which goes into `found`; and where it ends."""
+    def _member(self, place: int, categories: set[str]) -> tuple[int | None, int]:
+        """One character of a set, None for a category, which goes into `categories`; and where it ends."""
         if self._source[place] != "\\":
             return ord(self._source[place]), place + 1
         letter = self._letter(place)
         if letter in "dswDSW":
-            found.categories.extend(category(letter, ascii_only=ascii_only).ranges)
+            categories.add(letter)
             return None, place + 2
         if octal := _OCTAL_IN_SET.match(self._source, place, self._stop):
             return self._octal(octal, place)

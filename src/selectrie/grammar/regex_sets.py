@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 
 from selectrie.grammar.expressions import LAST_CODE_POINT, SURROGATES, Characters
@@ -19,11 +20,14 @@ _ASCII_CATEGORIES: dict[str, Ranges] = {
     "s": ((9, 13), (32, 32)),
     "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
 }
+MOST_RANGES = 400_000
+"""Of all sets of a grammar text together, as they are put in order in about half a second."""
 LINE_FEED: Ranges = ((10, 10),)
 _ASCII_LETTERS = ((65, 90), (97, 122))
 _SIZE_OF_CASE = 32
 
 
+@cache
 def category(letter: str, *, ascii_only: bool) -> Characters:
     """The characters of an escape: one of d, s, w, or of D, S, W for all others."""
     low = letter.lower()
@@ -31,9 +35,41 @@ def category(letter: str, *, ascii_only: bool) -> Characters:
     return Characters.of(list(ranges), negated=letter != low)
 
 
+@cache
 def any_character(*, line_feed: bool) -> Characters:
     """What `.` stands for: every character, or every one but the line feed."""
     return Characters.of([] if line_feed else list(LINE_FEED), negated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSet:
+    r"""A set as written: its ranges of characters, its categories (the letters of \d and the like), and is it all others?"""
+
+    ranges: tuple[tuple[int, int], ...]
+    categories: frozenset[str]
+    negated: bool
+
+
+class SetMaker:
+    """Makes characters of sets, each once; in all at most `MOST_RANGES` ranges."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[FoundSet, bool, bool], Characters] = {}
+        self._left = MOST_RANGES
+
+    def made(self, found: FoundSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
+        """The characters of a set; None where they are more ranges than are left."""
+        key = found, ascii_only, ignore_case
+        known = self._made.get(key)
+        if known is None:
+            ranges = ignoring_case(found.ranges, ascii_only=ascii_only) if ignore_case else list(found.ranges)
+            for letter in found.categories:
+                ranges += category(letter, ascii_only=ascii_only).ranges
+            self._left -= len(ranges)
+            if self._left < 0:
+                return None
+            known = self._made[key] = Characters.of(ranges, negated=found.negated)
+        return known
 
 
 def case_variants(code: int, *, ascii_only: bool) -> tuple[int, ...]:
