@@ -10,8 +10,8 @@ from selectrie.grammar.expressions import Characters, Expression, Reference, Rul
 from selectrie.grammar.left_recursion import left_corner, leftmost_calls, without_empty
 from selectrie.grammar.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine import Machine
-from selectrie.grammar.minimise import simplified
-from selectrie.grammar.nfa import Label, Nfa, RuleAutomaton, call, called, terminal
+from selectrie.grammar.minimise import Work, simplified
+from selectrie.grammar.nfa import Nfa, Resolved, RuleAutomaton, call, called, terminal
 from selectrie.grammar.program import Program, linked
 from selectrie.grammar.rings import rings
 from selectrie.grammar.truths import Facts, facts
@@ -20,7 +20,9 @@ INLINED_STATES = 32
 """A rule of at most this many states takes the place of its calls."""
 ONCE_STATES = 4096
 """So does a rule of at most this many states that is called once."""
-SPELLED_NODES = 12
+RING_EDGE = 8
+"""An edge of a left recursive rule is worth so many of another's: its automaton is made anew for each rule called."""
+SPELLED_STATES = 14
 """A set of characters with a larger automaton is a rule of its own: `\\\\w` has more than a hundred nodes."""
 
 
@@ -38,7 +40,7 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     _check_names(rules, known)
     if rules.root not in known.productive:
         raise located(f"no text matches {rules.root!r}: each of its alternatives leads to itself or to nothing", rules)
-    work = _Compiler(rules, limits, known)
+    work = _Compiler(rules, limits, known, Work.of(limits))
     for ring in rings(_calls_of(known)):
         work.add(ring)
     return linked(_without_left_recursion(work), work.number[rules.root], tuple(work.token_sets))
@@ -83,11 +85,13 @@ class _Compiler:
     rules: RuleSet
     limits: GrammarLimits
     known: Facts
+    work: Work
     number: dict[str, int] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     automata: dict[int, RuleAutomaton] = field(default_factory=dict)
     inlined: dict[int, RuleAutomaton] = field(default_factory=dict)
-    sets: dict[Characters, int | None] = field(default_factory=dict)
+    sets: dict[Characters, Resolved] = field(default_factory=dict)
+    sets_met: dict[int, Resolved] = field(default_factory=dict)
     token_sets: dict[TokenSet, int] = field(default_factory=dict)
     n_uses: dict[str, int] = field(default_factory=dict)
     n_states: int = 0
@@ -118,42 +122,47 @@ class _Compiler:
     def _automaton(self, expression: Expression, what: str) -> RuleAutomaton:
         nfa = Nfa(self.limits.most_states - self.n_states, what)
         nfa.build(expression, self._resolve)
-        automaton = simplified(nfa, self.limits)
+        automaton = simplified(nfa, self.work)
         self.n_states += len(automaton.edges)
         return automaton
 
-    def _resolve(self, part: Expression) -> RuleAutomaton | tuple[Label, bool] | None:
+    def _resolve(self, part: Characters | TokenSet | Reference) -> Resolved:
         if isinstance(part, Characters):
-            number = self._set(part)
-            return None if number is None else self._copied(number, may_skip=False)
+            if id(part) not in self.sets_met:  # by identity first: a set may have thousands of ranges to hash
+                if part not in self.sets:
+                    self.sets[part] = self._set(part)
+                self.sets_met[id(part)] = self.sets[part]
+            return self.sets_met[id(part)]
         if isinstance(part, TokenSet):
             if not part.tokens and not part.negated:
                 return None
             return terminal(self.token_sets.setdefault(part, len(self.token_sets))), False
-        if not isinstance(part, Reference) or part.name not in self.known.productive:
+        if part.name not in self.known.productive:
             return None
         if part.name not in self.known.substantial:
             return NOTHING
-        return self._copied(self.number[part.name], may_skip=part.name in self.known.nullable)
-
-    def _copied(self, number: int, *, may_skip: bool) -> RuleAutomaton | tuple[Label, bool]:
+        number = self.number[part.name]
         automaton = self.inlined.get(number)
         if automaton is None or self.n_copied + len(automaton.edges) > self.limits.most_inlined:
-            return call(number), may_skip
+            return call(number), part.name in self.known.nullable
         self.n_copied += len(automaton.edges)
         return automaton
 
-    def _set(self, part: Characters) -> int | None:
-        """The number of a set of characters that is a rule of its own, None of a small one."""
-        if part not in self.sets:
-            nfa = Nfa(self.limits.most_states - self.n_states, "a set of characters")
-            nfa.build(part, lambda _: None)
-            self.sets[part] = None
-            if len(nfa.edges) - 2 > SPELLED_NODES:
-                self.sets[part] = number = self._new(f"set {len(self.names)}")
-                self.automata[number] = simplified(nfa, self.limits)
-                self.n_states += len(self.automata[number].edges)
-        return self.sets[part]
+    def _set(self, part: Characters) -> Resolved:
+        """One label, an automaton to copy in, or where that is large a rule of its own."""
+        if not part.ranges:
+            return None
+        nfa = Nfa(self.limits.most_states - self.n_states, "a set of characters")
+        nfa.characters(part)
+        automaton = simplified(nfa, self.work)
+        if len(automaton.edges) == 2 and len(automaton.edges[0]) == 1:
+            return automaton.edges[0][0][0], False
+        if len(automaton.edges) <= SPELLED_STATES:
+            return automaton
+        number = self._new(f"set {len(self.names)}")
+        self.automata[number] = automaton
+        self.n_states += len(automaton.edges)
+        return call(number), False
 
 
 NOTHING = RuleAutomaton([[]], [True], deterministic=True)
@@ -180,11 +189,19 @@ def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, b
             continue
         automaton = plain[number]
         if number in ring_of:
-            what = f"the left recursion of {' -> '.join(repr(work.names[one]) for one in [*ring_of[number], ring_of[number][0]][:8])}"
-            automaton = left_corner(ring_of[number], number, plain, what, work.limits)
+            automaton = _rewritten(work, ring_of[number], number, plain)
         n_states += len(automaton.edges)
         if n_states > work.limits.most_states:
             raise GrammarError(f"the rules have more than {work.limits.most_states} states; split the grammar")
         done[number] = automaton, nullable[number]
         waiting += {called(label) for edges in automaton.edges for label, _ in edges if label < 0}
     return done
+
+
+def _rewritten(work: _Compiler, ring: list[int], number: int, plain: dict[int, RuleAutomaton]) -> RuleAutomaton:
+    names = [repr(work.names[one]) for one in ring]
+    what = f"the left recursion of {' -> '.join([*names[:7], *(['...'] if len(names) > 7 else []), names[0]])}"
+    work.work.edges -= RING_EDGE * sum(len(edges) for one in ring for edges in plain[one].edges)
+    if work.work.edges < 0:
+        raise GrammarError(f"{what} is too large to be rewritten; let fewer rules begin with each other")
+    return left_corner(ring, number, plain, Nfa(work.limits.most_states, what), work.work)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from selectrie.grammar.limits import GrammarLimits
-from selectrie.grammar.minimise import simplified
+from selectrie.grammar.minimise import Work, simplified
 from selectrie.grammar.nfa import Edge, Nfa, RuleAutomaton, called
 
 
@@ -33,11 +32,10 @@ def leftmost_calls(rule: RuleAutomaton) -> list[int]:
 
 
 def left_corner(
-    ring: Sequence[int], wanted: int, automata: dict[int, RuleAutomaton], what: str, limits: GrammarLimits
+    ring: Sequence[int], wanted: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
 ) -> RuleAutomaton:
-    """The rule `wanted` of a ring without left recursion. automata: without the empty text (`without_empty`)."""
+    """The rule `wanted` of a ring without left recursion. automata: without the empty text (`without_empty`); nfa: new."""
     members = set(ring)
-    nfa = Nfa(limits.most_states, what)
     own = {rule: [nfa.state() for _ in automata[rule].edges] for rule in ring}
     goes_on: dict[int, list[int]] = {rule: [] for rule in ring}
     for rule in ring:
@@ -55,7 +53,7 @@ def left_corner(
         for state, final in zip(own[rule], automata[rule].final, strict=True):
             if final:
                 nfa.jumps[state].append(joint)
-    return without_empty(simplified(nfa, limits))
+    return without_empty(simplified(nfa, work))
 
 
 def _without_last(rule: RuleAutomaton) -> RuleAutomaton:

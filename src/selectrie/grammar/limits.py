@@ -12,7 +12,9 @@ class GrammarLimits:
     The defaults keep any source of up to 1 MB within 2 s and 256 MB, and any text read by it within the same memory.
 
     most_states: states of all rules together, repetitions unrolled.
-    most_work: elementary steps spent on making one rule deterministic; above it the rule stays as it is, which is slower.
+    most_work: elementary steps spent on making rules deterministic, a quarter of what is left on one rule; a rule that would
+        take more stays as it is, which is slower to read by.
+    most_edges: edges of rules that stay as they are, and edges of left recursive rules together with their copies.
     most_inlined: states copied into the place of a call, in all; above it calls stay calls.
     most_alternatives: ways to read one text that are followed at once.
     most_configurations: different situations a text has led to in a machine's life.
@@ -21,7 +23,8 @@ class GrammarLimits:
     """
 
     most_states: int = 150_000
-    most_work: int = 60_000
+    most_work: int = 240_000
+    most_edges: int = 400_000
     most_inlined: int = 30_000
     most_alternatives: int = 5_000
     most_configurations: int = 400_000

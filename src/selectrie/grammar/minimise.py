@@ -9,35 +9,39 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.limits import GrammarLimits
 from selectrie.grammar.nfa import FIRST_TERMINAL, Edge, Label, Nfa, RuleAutomaton
 
-MOST_EDGES_PER_STATE = 16
-"""Edges without empty moves may be this many times the limit of states: a state repeats those of all it may jump to."""
-
-
 UNSEEN, ENTERED = -1, -2
 
 
 @dataclass(slots=True)
-class _Work:
-    """Elementary steps that are left."""
+class Work:
+    """What is left to spend on the rules of one grammar. steps: on making them deterministic; edges: of those that are not."""
 
-    left: int
+    steps: int
+    edges: int
+
+    @staticmethod
+    def of(limits: GrammarLimits) -> Work:
+        """All of it."""
+        return Work(limits.most_work, limits.most_edges)
 
     def spend(self, n: int) -> bool:
-        """False once there are none left."""
-        self.left -= n
-        return self.left >= 0
+        """False once there are no steps left."""
+        self.steps -= n
+        return self.steps >= 0
 
 
-def simplified(nfa: Nfa, limits: GrammarLimits) -> RuleAutomaton:
+def simplified(nfa: Nfa, work: Work) -> RuleAutomaton:
     """The automaton of the same language without empty moves and without dead states.
 
-    Deterministic and minimal where that takes no more than `limits.most_work` steps; otherwise as the rule was written.
-    Raises `GrammarError` where empty moves multiply without bound.
+    Deterministic and minimal where that takes no more than a quarter of the steps left; otherwise as the rule was written.
+    Raises `GrammarError` where empty moves multiply edges beyond what is left of them.
     """
     trimmed = _useful(nfa) if nfa.has_dead_ends else nfa
-    found = _subsets(trimmed, _Work(limits.most_work))
+    own = Work(work.steps // 4, 0)
+    found = _subsets(trimmed, own)
+    work.steps -= work.steps // 4 - max(own.steps, 0)
     if found is None:
-        return _without_jumps(trimmed, limits)
+        return _without_jumps(trimmed, work)
     block = _blocks_without_cycles(found)
     return _merged(found, _blocks(found) if block is None else block)
 
@@ -90,7 +94,7 @@ def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
     return found
 
 
-def _subsets(nfa: Nfa, work: _Work) -> RuleAutomaton | None:
+def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
     """Rabin and Scott's construction; None where it takes too many steps."""
     start = frozenset(_closure([0], nfa.jumps))
     number: dict[frozenset[int], int] = {start: 0}
@@ -116,7 +120,7 @@ def _subsets(nfa: Nfa, work: _Work) -> RuleAutomaton | None:
     return RuleAutomaton(edges, [1 in subset for subset in order], deterministic=True)
 
 
-def _apart(grouped: dict[Label, set[int]], work: _Work) -> list[tuple[Label, set[int]]]:
+def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[int]]]:
     """The same targets by labels that have no byte in common."""
     pieces: list[tuple[Label, set[int]]] = []
     seen = 0
@@ -141,12 +145,11 @@ def _apart(grouped: dict[Label, set[int]], work: _Work) -> list[tuple[Label, set
     return pieces
 
 
-def _without_jumps(nfa: Nfa, limits: GrammarLimits) -> RuleAutomaton:
+def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
     """Each state with the edges of all states it may jump to, states that nothing leads to any more left out."""
     place, order = {0: 0}, [0]
     edges: list[list[Edge]] = []
     final: list[bool] = []
-    n_edges = 0
     for state in order:
         closure = _closure([state], nfa.jumps)
         own: set[Edge] = set()
@@ -156,12 +159,9 @@ def _without_jumps(nfa: Nfa, limits: GrammarLimits) -> RuleAutomaton:
                     place[target] = len(order)
                     order.append(target)
                 own.add((label, place[target]))
-        n_edges += len(own) + len(closure)
-        if n_edges > MOST_EDGES_PER_STATE * limits.most_states:
-            raise GrammarError(
-                f"{nfa.what} has more than {MOST_EDGES_PER_STATE * limits.most_states} ways to go on in all; "
-                "lower its repeat counts, or split it"
-            )
+        work.edges -= len(own) + len(closure)
+        if work.edges < 0:
+            raise GrammarError(f"{nfa.what} has too many ways to go on; lower its repeat counts, or split it")
         edges.append(sorted(own))
         final.append(1 in closure)
     return RuleAutomaton(edges, final, deterministic=False)

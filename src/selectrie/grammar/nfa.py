@@ -63,9 +63,9 @@ class RuleAutomaton:
     deterministic: bool
 
 
-Resolve: TypeAlias = Callable[[Expression], "RuleAutomaton | tuple[Label, bool] | None"]
-"""What a reference, a character set or a token set becomes: an automaton to copy in; a label, and whether it may also be
-skipped; None: spelled out here (characters), or nothing matches."""
+Resolved: TypeAlias = "RuleAutomaton | tuple[Label, bool] | None"
+Resolve: TypeAlias = Callable[["Characters | TokenSet | Reference"], Resolved]
+"""What a leaf becomes: an automaton to copy in; a label, and whether it may also be skipped; None: nothing matches it."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Nfa:
             elif isinstance(part, Repeat):
                 self._repeat(part, start, stop, work)
             else:
-                self._leaf(part, resolve(part), start, stop)
+                self._leaf(resolve(part), start, stop)
 
     def copy(self, rule: RuleAutomaton, start: int, stop: int) -> None:
         """A rule's automaton between two states."""
@@ -119,24 +119,24 @@ class Nfa:
             if final:
                 self.jumps[state].append(stop)
 
-    def _leaf(
-        self,
-        part: Characters | TokenSet | Reference,
-        found: RuleAutomaton | tuple[Label, bool] | None,
-        start: int,
-        stop: int,
-    ) -> None:
+    def characters(self, part: Characters) -> None:
+        """Adds the paths from start to final that spell one character of a set."""
+        tree = byte_tree(part.ranges)
+        own = [0, *(self.state() for _ in tree.edges[1:])]
+        for state, edges in zip(own, tree.edges, strict=True):
+            for first, last, after in edges:
+                self.edges[state].append((bytes_between(first, last), 1 if after == END else own[after]))
+
+    def _leaf(self, found: Resolved, start: int, stop: int) -> None:
         if isinstance(found, RuleAutomaton):
             self.copy(found, start, stop)
-        elif found is not None:
+        elif found is None:
+            self.has_dead_ends = True
+        else:
             label, may_skip = found
             self.edges[start].append((label, stop))
             if may_skip:
                 self.jumps[start].append(stop)
-        elif isinstance(part, Characters) and part.ranges:
-            self._characters(part, start, stop)
-        else:
-            self.has_dead_ends = True
 
     def _text(self, value: bytes, start: int, stop: int) -> None:
         if not value:
@@ -198,10 +198,3 @@ class Nfa:
             work.append((part.item, start, after))
             self.jumps[after].append(stop)
             start = after
-
-    def _characters(self, part: Characters, start: int, stop: int) -> None:
-        tree = byte_tree(part.ranges)
-        own = [start, *(self.state() for _ in tree.edges[1:])]
-        for state, edges in zip(own, tree.edges, strict=True):
-            for first, last, after in edges:
-                self.edges[state].append((bytes_between(first, last), stop if after == END else own[after]))
