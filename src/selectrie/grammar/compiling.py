@@ -133,18 +133,19 @@ class _Compiler:
                     self.sets[part] = self._set(part)
                 self.sets_met[id(part)] = self.sets[part]
             return self.sets_met[id(part)]
-        if isinstance(part, TokenSet):
-            if not part.tokens and not part.negated:
-                return None
+        if isinstance(part, Reference):
+            return self._rule(part.name)
+        if part.tokens or part.negated:
             return terminal(self.token_sets.setdefault(part, len(self.token_sets))), False
-        if part.name not in self.known.productive:
-            return None
-        if part.name not in self.known.substantial:
-            return NOTHING
-        number = self.number[part.name]
+        return None
+
+    def _rule(self, name: str) -> Resolved:
+        if name not in self.known.substantial:
+            return NOTHING if name in self.known.productive else None
+        number = self.number[name]
         automaton = self.inlined.get(number)
         if automaton is None or self.n_copied + len(automaton.edges) > self.limits.most_inlined:
-            return call(number), part.name in self.known.nullable
+            return call(number), name in self.known.nullable
         self.n_copied += len(automaton.edges)
         return automaton
 

@@ -8,6 +8,7 @@ kept in a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.plans import Plans
 from selectrie.grammar.program import Program
+from selectrie.grammar.properties import is_finite, is_prefix_free
 from selectrie.grammar.stacks import NOTHING_OPEN, Stacks
 from selectrie.types import IntArray
 
@@ -62,6 +64,16 @@ class Machine:
     @property
     def n_configurations(self) -> int:
         return len(self._items)
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Are there finitely many texts?"""
+        return is_finite(self.program)
+
+    @cached_property
+    def is_prefix_free(self) -> bool:
+        """True: no text is the beginning of another; False: some is, or that is not known (see `properties`)."""
+        return is_prefix_free(self.program)
 
     @property
     def n_bytes(self) -> int:

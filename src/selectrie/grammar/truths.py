@@ -65,24 +65,16 @@ def facts(rules: Mapping[str, Expression], root: str) -> Facts:
         flat.add(name, rules[name])
     productive = flat.holds(_needs_for_a_text)
     whole = [missing <= 0 for missing in productive]
-
-    def for_another(part: Expression, node: int) -> int:
-        if isinstance(part, Text):
-            return 0 if part.value else NEVER
-        if isinstance(part, Sequence | Repeat):
-            return 1 if whole[node] and not (isinstance(part, Repeat) and part.most == 0) else NEVER
-        return _needs_for_a_text(part, node)
-
     return Facts(
         tuple(references),
         references,
         flat.names(productive),
         flat.names(flat.holds(_needs_for_empty)),
-        flat.names(flat.holds(for_another)),
+        flat.names(flat.holds(_needs_for_another, whole)),
     )
 
 
-def _needs_for_a_text(part: Expression, node: int) -> int:
+def _needs_for_a_text(part: Expression) -> int:
     if isinstance(part, Text):
         return 0
     if isinstance(part, Characters):
@@ -94,10 +86,18 @@ def _needs_for_a_text(part: Expression, node: int) -> int:
     return len(part.items) if isinstance(part, Sequence) else 1
 
 
-def _needs_for_empty(part: Expression, node: int) -> int:
+def _needs_for_empty(part: Expression) -> int:
     if isinstance(part, Text):
         return NEVER if part.value else 0
-    return NEVER if isinstance(part, Characters | TokenSet) else _needs_for_a_text(part, node)
+    return NEVER if isinstance(part, Characters | TokenSet) else _needs_for_a_text(part)
+
+
+def _needs_for_another(part: Expression) -> int:
+    if isinstance(part, Text):
+        return 0 if part.value else NEVER
+    if isinstance(part, Sequence | Repeat):
+        return NEVER if isinstance(part, Repeat) and part.most == 0 else 1
+    return _needs_for_a_text(part)
 
 
 @dataclass(slots=True)
@@ -121,13 +121,16 @@ class _Flat:
                 self.users.setdefault(part.name, []).append(own)
             work += [(inner, own) for inner in parts_of(part)]
 
-    def holds(self, needs: Callable[[Expression, int], int]) -> list[int]:
+    def holds(self, needs: Callable[[Expression], int], whole: list[bool] | None = None) -> list[int]:
         """What each part still misses, <= 0 where it holds: the least solution.
 
-        needs(part, node): how many of its parts must hold (a reference has one: the rule). Each part that comes to hold
-        counts down once at what it stands in (Dowling and Gallier, Journal of Logic Programming 1, 1984).
+        needs(part): how many of its parts must hold (a reference has one: the rule); whole: parts that may hold at all. Each
+        part that comes to hold counts down once at what it stands in (Dowling and Gallier, Journal of Logic Programming 1,
+        1984).
         """
-        missing = [needs(part, node) for node, part in enumerate(self.parts)]
+        missing = [needs(part) for part in self.parts]
+        if whole is not None:
+            missing = [count if possible else NEVER for count, possible in zip(missing, whole, strict=True)]
         ready = [node for node, count in enumerate(missing) if count == 0]
         while ready:
             node = ready.pop()
