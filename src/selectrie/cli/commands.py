@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectrie.cli import generation, requests
+from selectrie.cli.beam import beam
 from selectrie.cli.flat import command
 from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
@@ -167,6 +168,9 @@ def generate(
     request = generation.check(sequences, output, only, wanted)
     generation.answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
     return 0
+
+
+command(app)(beam)
 
 
 @command(app)

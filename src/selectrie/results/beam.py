@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+import numpy as np
+
 from selectrie.options import Beam
-from selectrie.results.plain import number, plain
+from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
+from selectrie.results.view import TrieView, view_of
+from selectrie.trie import TokenTrie
 from selectrie.types import Cost
 
 _REPR_ROWS = 8
@@ -141,6 +145,38 @@ class BeamResult(Sequence[Hypothesis]):
         """What ends a text: "eog" or "none"."""
         return self.signature.terminator
 
+    @property
+    def shown(self) -> tuple[Hypothesis, ...]:
+        """Complete and incomplete ones, and what greedy decoding writes where that is none of them."""
+        given = (*self.hypotheses, *self.incomplete)
+        return given if self.greedy is None or self._greedy_place is not None else (*given, self.greedy)
+
+    @property
+    def _greedy_place(self) -> int | None:
+        """Of the given ones, that with the greedy path."""
+        if self.greedy is None:
+            return None
+        path = [token.id for token in self.greedy.tokens]
+        given = (*self.hypotheses, *self.incomplete)
+        return next((at for at, one in enumerate(given) if [token.id for token in one.tokens] == path), None)
+
+    def trie(self, limit: int = 60) -> TrieView:
+        """The heaviest `limit` nodes of the trie of the paths in `shown`; choices are numbered as there."""
+        paths = [one.tokens for one in self.shown]
+        ids = [np.array([token.id for token in path], dtype=np.int32) for path in paths]
+        trie = TokenTrie.from_flat(np.concatenate(ids), np.cumsum([0, *map(len, ids)]))
+        pieces = [b""] * (int(trie.token.max(initial=0)) + 1)
+        edge_logp = np.full(len(trie.token), np.nan)
+        for at, path in enumerate(paths):
+            node = int(trie.path_node[trie.path_of[at]])
+            for token in reversed(path):
+                pieces[token.id] = token.piece or token.spelling.encode()
+                edge_logp[node] = token.logp
+                node = int(trie.parent[node])
+        greedy = None if self.greedy is None else self._greedy_place
+        greedy = len(paths) - 1 if greedy is None and self.greedy is not None else greedy
+        return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy)
+
     def to_dict(self) -> dict[str, object]:
         """JSON-ready, with `format` and kind "beam". -inf, inf and NaN become None."""
         return {
@@ -161,7 +197,7 @@ class BeamResult(Sequence[Hypothesis]):
             "n_refused": self.n_refused,
             "n_steps": self.n_steps,
             "close_steps": list(self.close_steps),
-            "healed": self.healed.decode("utf-8", "replace"),
+            **bytes_fields("healed", self.healed),
             "log_heal": number(self.log_heal),
             "heal_gap": number(self.heal_gap),
             "cost": plain(self.cost),
