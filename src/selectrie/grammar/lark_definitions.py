@@ -81,10 +81,10 @@ class Definitions:
 
     def _load(self, source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]) -> None:
         statements = read_statements(source)
-        imports: dict[tuple[bool, tuple[str, ...]], list[Statement]] = {}
+        imports: dict[tuple[str, ...], list[Statement]] = {}
         for statement in statements:
             if statement.kind == "import":
-                imports.setdefault((statement.relative, statement.path), []).append(statement)
+                imports.setdefault(statement.path, []).append(statement)
         for group in imports.values():
             self._import(group, source, scope, folder, within)
         for statement in statements:
@@ -139,6 +139,10 @@ class Definitions:
         self, group: list[Statement], source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]
     ) -> None:
         first = group[0]
+        for other in group:
+            if other.relative != first.relative:
+                reason = f"{'.'.join(first.path)} is imported with a dot and without; write it one way"
+                raise source.refused(other.span.start, reason)
         given = {name: alias for statement in group for name, alias in statement.names}
         for name, alias in given.items():
             if _is_terminal(name) != _is_terminal(alias):

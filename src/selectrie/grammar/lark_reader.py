@@ -3,10 +3,10 @@
 Lark first cuts a text into terminals (the longest match, by priorities) and then parses those. Here there is no such step:
 each terminal stands for every text that its expression matches in full, and what is ignored may stand before, between and
 after terminals. So every text that Lark parses is a text of this grammar. The other way round it holds for Lark's Earley
-parser with `lexer="dynamic_complete"`, which tries every way of cutting. Its other lexers know one way only, and refuse some
-texts: with `"if" NAME`, "iffy" is `if` and `fy` here, one NAME there. Priorities, aliases, `?` and `!` say how a tree looks
-and which of several is taken: they are read and change nothing. Expressions that stop at their first match (lazy counts)
-are refused where that matters, since here nothing is tried first.
+parser with `lexer="dynamic_complete"`, which tries every way of cutting. Its other lexers know one way only and refuse some
+of the texts: with `"if" NAME`, "iffy" is `if` and `fy` here, and one NAME to the basic lexer. Priorities, aliases, `?` and
+`!` say how a tree looks and which of several is taken: they are read and change nothing. Expressions that stop at their
+first match (lazy counts) are refused where that matters, since here nothing is tried first.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import Span
 from selectrie.grammar.placing import Source, clipped
 
-MOST_SYMBOLS = 150_000
+MOST_SYMBOLS = 100_000
 """Of one grammar text: what is read in about a second."""
 MOST_DEPTH = 64
 """Brackets inside brackets: what walks an expression may then go into it by recursion."""
