@@ -53,7 +53,7 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "# installing into $(VENV); the first time this compiles llama.cpp, about four minutes on two cores"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf,schema]'
 	@touch $@
 
 $(VENV)/train-installed: pyproject.toml $(VENV)/installed

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = (
     "llama_cpp",
+    "llguidance",
     "lark",
     "torch",
     "transformers",

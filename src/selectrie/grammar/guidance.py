@@ -31,6 +31,15 @@ SPECIAL = b"\xff"
 MATCHER_BYTES, STEP_BYTES = 4096, 160
 """Memory of a matcher, and of each token it has read: 3.5 kB and 140 bytes by resident size, llguidance 1.9.1."""
 
+STUCK = "NoExtensionBias"
+"""Why llguidance stops where no token of the vocabulary fits."""
+
+NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
+MOST_CHARACTERS = 500_000
+"""Of a grammar: llguidance reads about 0.4 MB a second of a rule with many symbols."""
+MOST_SHOWN = 300
+"""Of either end of a message of llguidance, which may repeat the grammar."""
+
 DEAD = -1
 
 Key = TypeVar("Key")
@@ -43,7 +52,8 @@ _CONTEXT = re.compile(r"\n +\d+ \| ")
 class GuidanceGrammar:
     """A grammar that llguidance reads, checked.
 
-    serialised: JSON `{"grammars": [...]}`. route: what made it, with the version. digest: blake2b of the serialised grammar.
+    serialised: JSON `{"grammars": [...]}`. route: what made it, with the version. digest: blake2b of both: another version may
+    read the same grammar otherwise.
     """
 
     serialised: str
@@ -51,7 +61,7 @@ class GuidanceGrammar:
 
     @property
     def digest(self) -> str:
-        return blake2b(self.serialised.encode(), digest_size=16).hexdigest()
+        return blake2b(f"{self.route}\n{self.serialised}".encode(), digest_size=16).hexdigest()
 
     def automaton(self, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> GuidanceAutomaton:
         """What it allows of a vocabulary's tokens; `GrammarError` where it names a token that does not exist."""
@@ -66,6 +76,8 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
     without llguidance.
     """
     library = _library()
+    if len(text) > MOST_CHARACTERS:
+        raise GrammarError(f"the grammar has {len(text)} characters; llguidance is given at most {MOST_CHARACTERS}")
     dialect = _dialect_of(text) if dialect == "auto" else dialect
     source = text
     if dialect == "regex":
@@ -73,7 +85,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
         text, source = library.LLMatcher.grammar_from_regex(pattern), ""
         text = json.loads(text)["grammars"][0]["lark_grammar"]
     grammars = _serialised_grammars(text) if dialect == "serialised" else [{"lark_grammar": text}]
-    return check_guidance(grammars, f"llguidance {library.__version__} {dialect}", source=source)
+    return check_guidance(grammars, f"llguidance {guidance_version()} {dialect}", source=source)
 
 
 def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source: str = "") -> GuidanceGrammar:
@@ -86,6 +98,11 @@ def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source:
     if failed:
         raise error_of(messages[0], source)
     return GuidanceGrammar(serialised, route)
+
+
+def guidance_version() -> str:
+    """The version of llguidance; `MissingExtraError` without it."""
+    return str(_library().__version__)
 
 
 class GuidanceAutomaton:
@@ -129,10 +146,13 @@ class GuidanceAutomaton:
         key = self._mask_of.get(state)
         mask = None if key is None else self._masks.get(key)
         if mask is None:
+            self.can_end(state)  # a matcher that finds no token to go on with can no longer tell
             matcher = self._matcher(state)
             bits = matcher.compute_bitmask()
             if matcher.is_error():
-                raise error_of(matcher.get_error(), "")
+                if matcher.get_error() != STUCK:
+                    raise error_of(matcher.get_error(), "")
+                bits = bytes(len(bits))
             key = blake2b(bits, digest_size=16).digest()
             self._mask_of[state] = key
             mask = self._masks.get(key)
@@ -239,8 +259,11 @@ class _Kept(Generic[Key, Value]):
 def error_of(message: str, source: str) -> GrammarError:
     """An error of llguidance's as ours: its message without the excerpt it prints, and the place in `source`."""
     message = message.partition("\n<state>")[0]
+    if message == STUCK:
+        return GrammarError(NO_TEXT)
     place = _PLACE.match(message)
     reason = _CONTEXT.split(place[3] if place else message)[0].strip()
+    reason = reason if len(reason) <= 2 * MOST_SHOWN else f"{reason[:MOST_SHOWN]} … {reason[-MOST_SHOWN:]}"
     lines = source.split("\n")
     if place and int(place[1]) <= len(lines) and source:
         line = int(place[1])

@@ -8,7 +8,8 @@ needed, and white space is as asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -18,9 +19,10 @@ from typing import Any, Literal
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.gbnf import read_gbnf
-from selectrie.grammar.guidance import GuidanceGrammar, check_guidance
+from selectrie.grammar.guidance import GuidanceGrammar, check_guidance, guidance_version
 from selectrie.grammar.schema_copy import SchemaCopy, copy_schema
 from selectrie.grammar.schema_gbnf import schema_to_gbnf
+from selectrie.grammar.schema_values import refuse
 
 Spacing = Literal["optional", "none", "any"]
 Route = Literal["auto", "llguidance", "llama-cpp-python"]
@@ -28,6 +30,8 @@ Route = Literal["auto", "llguidance", "llama-cpp-python"]
 ESCAPES = 'nrbtf\\"'
 """Letters after a backslash. Without `u` every string has one spelling; with it llguidance lets an additional property be
 named `\\u0061` beside the property `a`, whose schema it then escapes."""
+
+_DEFINITION = re.compile(r"\n\s*while processing json-schema:///#/\$defs/(d\d+)")
 
 SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
@@ -100,9 +104,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _by_llguidance(copy: SchemaCopy, options: Mapping[str, object]) -> GuidanceGrammar:
     guidance = {**options, "json_allowed_escapes": ESCAPES, "lenient": False, "coerce_one_of": False}
     try:
-        return check_guidance([{"json_schema": {"x-guidance": guidance, **copy.schema()}}], "llguidance json-schema")
+        return check_guidance(
+            [{"json_schema": {"x-guidance": guidance, **copy.schema()}}], f"llguidance {guidance_version()} json-schema"
+        )
     except GrammarError as error:
-        raise GrammarError(error.reason) from error
+        reason = error.reason
+    found = _DEFINITION.search(reason)
+    where = copy.pointers[found[1]] if found else "#"
+    reason = _DEFINITION.sub("", reason)
+    if reason.startswith("oneOf"):
+        raise refuse(_listed(copy.one_of), "oneOf", "llguidance cannot tell that no text is of two of its schemas")
+    if reason.startswith("patternProperty"):
+        raise refuse(where, "patternProperties", "two of the patterns may match one name, or read it differently")
+    raise GrammarError(f"{where}: {reason}")
+
+
+def _listed(pointers: Sequence[str], most: int = 3) -> str:
+    """Some of the places, for a message."""
+    return " or ".join(pointers[:most]) + (" or another" if len(pointers) > most else "")
 
 
 def _by_converter(copy: SchemaCopy, *, spaces: bool) -> ConvertedSchema:

@@ -28,6 +28,10 @@ SPACES_OF_SOME: Ranges = ((0x1C, 0x1F), (0x85, 0x85), (0x180E, 0x180E), (0xFEFF,
 LINE_ENDS_OF_SOME: Ranges = ((0x0D, 0x0D), (0x2028, 0x2029))
 """`.` matches them in Python and not in ECMA-262."""
 
+UNSPELLED: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F))
+"""Characters that strings of these grammars do not hold: JSON spells them by number alone (the last need not be, but
+llguidance does). In a pattern or a constant llguidance leaves them out and goes on with what follows."""
+
 CLASSES: dict[str, tuple[Ranges, Ranges]] = {
     "d": (DIGITS, NON_ASCII),
     "w": (WORD, NON_ASCII),
@@ -62,9 +66,15 @@ def rewrite_pattern(pattern: str) -> Rewritten:
     return _Rewriter(pattern).rewritten()
 
 
+def is_spelled(text: str) -> bool:
+    """Can a string of these grammars hold every character of the text?"""
+    return not any(first <= ord(character) <= last for character in text for first, last in UNSPELLED)
+
+
 def class_of(ranges: Iterable[tuple[int, int]]) -> str:
     """A bracket expression of these characters, in hexadecimal."""
-    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]"
+    spelled = (rf"\x{{{first:x}}}" if first == last else rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)
+    return f"[{''.join(spelled)}]"
 
 
 class _Rewriter:
@@ -98,24 +108,35 @@ class _Rewriter:
         elif sign in ")|^$":
             self._structure(sign)
         elif sign == "[":
-            self._put(class_of(self._bracket()))
+            self._put(class_of(self._spelled(self._bracket())))
         elif sign == ".":
             self._at += 1
             self._doubtful += LINE_ENDS_OF_SOME
-            self._put(class_of(Characters.of([(0x0A, 0x0A), *LINE_ENDS_OF_SOME], negated=True).ranges))
+            self._put(class_of(self._spelled(Characters.of([(0x0A, 0x0A), *LINE_ENDS_OF_SOME], negated=True).ranges)))
         elif sign == "\\":
             ranges, doubtful = self._escape(inside=False)
             self._doubtful += doubtful
-            self._put(class_of(ranges))
+            self._put(class_of(self._spelled(ranges)))
         elif sign == "{" and re.compile(r"\{,[0-9]+\}").match(self._text, self._at):
             raise PatternError("{,n} is a repetition to some and literal to others; write {0,n}")
         else:
             self._at += 1
-            self._put(sign if sign.isascii() and sign.isalnum() else rf"\x{{{ord(sign):x}}}")
+            code = ord(sign)
+            self._put(sign if sign.isascii() and sign.isalnum() else class_of(self._spelled(((code, code),))))
 
     def _put(self, text: str) -> None:
         self._out.append(text)
         self._repeatable = True
+
+    def _spelled(self, ranges: Ranges) -> Ranges:
+        """Those of the characters that strings may hold."""
+        outside = Characters.of([*ranges], negated=True).ranges
+        kept = Characters.of([*outside, *UNSPELLED], negated=True).ranges
+        if not kept:
+            raise PatternError(
+                f"before character {self._at}: no character that all agree on and that a string may hold"
+            )
+        return kept
 
     def _repeat(self, quantifier: str) -> None:
         if not self._repeatable:
@@ -198,8 +219,6 @@ class _Rewriter:
         self._at += 1
         self._doubtful += maybe
         ranges = Characters.of([*surely, *maybe], negated=True) if negated else Characters.of(surely)
-        if not ranges.ranges:
-            raise PatternError(f"the class at character {start} has no character that all agree on")
         return ranges.ranges
 
     def _member(self, start: int) -> tuple[Ranges, Ranges]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema_formats import format_pattern
-from selectrie.grammar.schema_patterns import PatternError, Rewritten, rewrite_pattern
+from selectrie.grammar.schema_patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 MOST_CHARACTERS = 20_000
@@ -160,7 +160,8 @@ def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
 
 
 def constant(value: object, keyword: str, pointer: str) -> object:
-    """A value that a grammar spells exactly; raises for numbers that readers round, and for what is no JSON."""
+    """A value that a grammar spells exactly; raises for numbers that readers round, for strings that are
+    not spelled, and for what is no JSON."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -171,6 +172,10 @@ def constant(value: object, keyword: str, pointer: str) -> object:
         elif isinstance(one, str):
             if any("\ud800" <= character <= "\udfff" for character in one):
                 raise refuse(pointer, keyword, f"{shown(one)} holds a lone surrogate, which is not text")
+            if not is_spelled(one):
+                raise refuse(
+                    pointer, keyword, f"{shown(one)} holds a control character that JSON spells by number alone"
+                )
         elif isinstance(one, (int, float)) and not isinstance(one, bool):
             if not math.isfinite(one) or abs(one) > EXACT:
                 raise refuse(pointer, keyword, f"{shown(one)} is beyond 2**53, which readers round")
