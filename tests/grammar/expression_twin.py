@@ -73,22 +73,21 @@ class Twin:
 
     def read(self, part: Expression, place: int) -> tuple[frozenset[int], bool]:
         """Where its texts that start at a place may end, and whether the input may end within one."""
-        if isinstance(part, Text):
-            return self.one_of((part.value,), place)
-        if isinstance(part, Characters):
-            return self.one_of(encodings(part), place)
+        if isinstance(part, Text | Characters):
+            return self.one_of((part.value,) if isinstance(part, Text) else encodings(part), place)
         if isinstance(part, TokenSet):
             if place == len(self.symbols):
                 return frozenset(), self.some(part)
             return frozenset([place + 1] if self.symbols[place] == part else []), False
         if isinstance(part, Reference):
             return self.known.setdefault((part.name, place), (frozenset(), False))
-        if isinstance(part, Alternatives):
-            found = [self.read(option, place) for option in part.options]
-            return frozenset().union(*(ends for ends, _ in found)), any(is_open for _, is_open in found)
+        return self.repeat(part, place) if isinstance(part, Repeat) else self.several(part, place)
+
+    def several(self, part: Alternatives | Sequence, place: int) -> tuple[frozenset[int], bool]:
         if isinstance(part, Sequence):
             return self.chain([*part.items], place)
-        return self.repeat(part, place)
+        found = [self.read(option, place) for option in part.options]
+        return frozenset().union(*(ends for ends, _ in found)), any(is_open for _, is_open in found)
 
     def one_of(self, texts: Items[bytes], place: int) -> tuple[frozenset[int], bool]:
         rest = self.symbols[place:]

@@ -7,7 +7,7 @@ kept in a table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -46,7 +46,7 @@ class Machine:
         self.class_of: NDArray[np.uint8] = np.array(program.class_of, np.uint8)
         self._limits = limits
         self._plans = Plans(program)
-        self._stacks = Stacks(limits)
+        self._stacks = Stacks(program.final, limits)
         self._number: dict[Items, int] = {}
         self._items: list[Items] = []
         self._items_bytes = 0
@@ -146,7 +146,7 @@ class Machine:
         """The configuration that accepts what any of these does; `DEAD` of none."""
         found: dict[int, int] = {}
         for configuration in configurations:
-            self._merge(found, self._items[configuration])
+            self._merge(found, _pairs(self._items[configuration]))
         return self._interned(found)
 
     def _closed(self, configuration: int) -> Items:
@@ -156,21 +156,11 @@ class Machine:
         if len(items) == 2 and not final[items[0]]:
             return items
         found: dict[int, int] = {}
-        links = self._stacks.links
-        work = list(_pairs(items))
-        while work:
-            state, stacks = work.pop()
-            known = found.get(state)
-            if known is not None:
-                joined = self._stacks.join(known, stacks)
-                if joined == known:
-                    continue
-                found[state] = joined
-            else:
-                found[state] = stacks
+        self._merge(found, _pairs(items))
+        for state, stacks in _pairs(items):
             if final[state]:
-                work += links[stacks]
-        return tuple(part for item in found.items() for part in item)
+                self._merge(found, self._stacks.returned(stacks).items())
+        return tuple([part for item in found.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:
         """The configuration after a class of bytes or a terminal, `DEAD` where there is none."""
@@ -197,8 +187,8 @@ class Machine:
                             found[target] = join(known, own)
         return self._interned(found)
 
-    def _merge(self, found: dict[int, int], items: Items) -> None:
-        for state, stacks in _pairs(items):
+    def _merge(self, found: dict[int, int], items: Iterable[tuple[int, int]]) -> None:
+        for state, stacks in items:
             known = found.setdefault(state, stacks)
             if known != stacks:
                 found[state] = self._stacks.join(known, stacks)
