@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from selectrie.automaton import Automaton
-from selectrie.boundary import PromptText, encode_prompt
-from selectrie.canonicity import Canonicity
+from selectrie.boundary import OwnPaths, PromptText, encode_prompt, open_prompt
 from selectrie.errors import GrammarError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import Prompting
@@ -24,7 +23,8 @@ class Constrained:
     """A prompt whose continuation a grammar restricts, as tokens.
 
     prompt: int32[T], the kept context. automaton: over what follows it: first `healed`, the bytes of the last token of the
-    prompt's text, then the delimiter, then a text of the grammar. terminator: "eog" or "none". canonicity: of paths after it.
+    prompt's text, then the delimiter (and before it the
+    space that the tokenizer puts before a text), then a text of the grammar. terminator: "eog" or "none". canonicity: of paths after it.
     """
 
     vocabulary: Vocabulary
@@ -35,7 +35,7 @@ class Constrained:
     delimiter: bytes
     boundary: str
     terminator: str
-    canonicity: Canonicity
+    canonicity: OwnPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +60,19 @@ def constrain(
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     if not isinstance(prompting, Prompting):
         raise OptionError("prompting", prompting, "a Prompting record")
-    if prompting.boundary == "harness":
-        raise OptionError("boundary", "harness", "'heal' or 'split' with a grammar")
-    read = read_prompt(vocabulary, prompt, prompting)
-    read, tokens = _fitting(vocabulary, space, read, prompting)
-    healed = _healed(vocabulary, read, tokens) if prompting.boundary == "heal" else b""
-    context = tokens[:-1] if healed else tokens
-    delimiter = to_bytes(prompting.delimiter, "delimiter")
+    read, _ = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
+    opened = open_prompt(vocabulary, read, prompting.boundary)
+    delimiter = opened.put + to_bytes(prompting.delimiter, "delimiter")
     return Constrained(
         vocabulary=vocabulary,
         grammar=grammar,
-        prompt=context,
-        automaton=grammar.automaton(vocabulary, prefix=healed + delimiter),
-        healed=healed,
+        prompt=opened.context,
+        automaton=grammar.automaton(vocabulary, prefix=opened.healed + delimiter),
+        healed=opened.healed,
         delimiter=delimiter,
-        boundary="heal" if healed else "split",
+        boundary="heal" if opened.healed else "split",
         terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
-        canonicity=Canonicity(vocabulary, read if healed else PromptText(context, b""), context, healed),
+        canonicity=opened.paths,
     )
 
 
@@ -98,15 +94,6 @@ def _fitting(
             remedy=f"{shorter}lower max_tokens ({space.max_tokens}), or load with a larger n_ctx",
         )
     return read, tokens
-
-
-def _healed(vocabulary: Vocabulary, read: PromptText, tokens: IntArray) -> bytes:
-    """Bytes of the prompt's last token, where it is one of text, spells the text's own end, and is not the only one."""
-    if len(tokens) < 2 or len(tokens) <= len(read.prefix):
-        return b""
-    piece = vocabulary.pieces[int(tokens[-1])]
-    spaced = b" " + read.text if vocabulary.space_prefix else read.text
-    return piece if piece and spaced.endswith(piece) else b""
 
 
 def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:

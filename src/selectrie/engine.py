@@ -157,7 +157,7 @@ class Engine:
         if texts is not None:
             return self._answer([(prompt, texts)], asked)[0]
         with errand(self._owner) as begun:
-            hunt = grammatical.prepare(self._model.vocabulary, self._model.limits, prompt, grammar, asked)
+            hunt = grammatical.prepare(self._model, prompt, grammar, asked)
             return grammatical.select(begun, hunt, self._tolerance(begun))
 
     def sample(
@@ -182,8 +182,7 @@ class Engine:
         """
         asked = Asked(terminator=terminator, search=search, prompting=prompting)
         with errand(self._owner) as begun:
-            vocabulary, limits = self._model.vocabulary, self._model.limits
-            lottery = grammatical.prepare_draws(vocabulary, limits, prompt, grammar, asked, (n, seed, exact))
+            lottery = grammatical.prepare_draws(self._model, prompt, grammar, asked, (n, seed, exact))
             return grammatical.draw(begun, lottery, self._tolerance(begun))
 
     def rank(

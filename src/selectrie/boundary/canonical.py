@@ -11,7 +11,7 @@ import numpy as np
 from selectrie.boundary.records import PromptText
 from selectrie.boundary.tail import Tail, encode_after, find_tail, is_at_start
 from selectrie.errors import OptionError, PromptError
-from selectrie.types import BoolArray, IntArray
+from selectrie.types import IntArray
 from selectrie.vocabulary import Vocabulary
 
 _SPACE = b" "
@@ -49,14 +49,11 @@ class OpenPrompt:
         return int(self.context[-1]) if self.healed and self.paths.joins else None
 
 
-def open_prompt(
-    vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal", *, first: BoolArray | None = None
-) -> OpenPrompt:
+def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
     """Cut a prompt for texts that are not known yet.
 
     "heal": the prompt's last token is taken off, for the text may change it; unless it has no bytes, is all there is, or
-    every text begins with a space that no token joins to what stands before. "split": all tokens stay.
-    first: bool[256], bytes that texts may begin with; None: any. Raises `PromptError` for a prompt without tokens,
+    token bytes are not those of the text. "split": all tokens stay. Raises `PromptError` for a prompt without tokens,
     `OptionError` for another boundary ("harness" looks at whole texts).
     """
     if boundary not in ("heal", "split"):
@@ -68,7 +65,7 @@ def open_prompt(
     spelt = vocabulary.decode(own)
     is_aligned = spelt in (prompt.text, _SPACE + prompt.text)
     healed = b""
-    if boundary == "heal" and len(own) and len(tokens) > 1 and is_aligned and not _is_closed(vocabulary, spelt, first):
+    if boundary == "heal" and len(own) and len(tokens) > 1 and is_aligned:
         healed = vocabulary.pieces[own[-1]]
     if boundary == "split" or not is_aligned:
         prompt = PromptText(tokens, b"")
@@ -86,20 +83,11 @@ def open_prompt(
     )
 
 
-def _is_closed(vocabulary: Vocabulary, spelt: bytes, first: BoolArray | None) -> bool:
-    """Does every text begin with a space after something else, and does no token hold both? (`tail` has the same rule.)"""
-    if first is None or not spelt or spelt[-1:].isspace():
-        return False
-    is_only_space = bool(first[_SPACE[0]]) and int(np.count_nonzero(first)) == 1
-    return is_only_space and not vocabulary.joins(spelt[-1], _SPACE[0])
-
-
 class OwnPaths:
     """Which token paths after a context are the tokenizer's own encoding of their text, as it stands there.
 
-    Calling it with all tokens after the context answers for a finished path: encoded behind the prompt, its text gives the
-    kept tokens and then these. Control tokens are nobody's text: each begins another one. One tokenizer call, of the prompt's
-    tail and the text.
+    A finished path is, where its text, encoded behind the prompt, gives the kept tokens and then the path's. Control tokens
+    are nobody's text: each begins another one.
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt: PromptText, context: IntArray, prefix: bytes) -> None:
@@ -112,7 +100,8 @@ class OwnPaths:
         """The prompt's own text is encoded together with the paths'."""
         return self._tail is not None
 
-    def __call__(self, tokens: Sequence[int]) -> bool:
+    def is_canonical(self, tokens: Sequence[int]) -> bool:
+        """Are these, all tokens after the context, the tokenizer's own? One tokenizer call, of the prompt's tail and the text."""
         pieces = self._vocabulary.pieces
         starts = [0, *(place + 1 for place, token in enumerate(tokens) if not pieces[token])]
         stops = [*(start - 1 for start in starts[1:]), len(tokens)]
@@ -125,7 +114,7 @@ class OwnPaths:
                 return False
         return True
 
-    def viable(self, left: int, right: int) -> bool:
+    def may_join(self, left: int, right: int) -> bool:
         """May these be neighbours in an own path? False only where that is certain, for two parts of one word of ASCII letters.
 
         Such neighbours are encoded alone as they are within any text: merges by rank, the best of all segmentations and the
@@ -134,10 +123,10 @@ class OwnPaths:
         """
         known = self._pairs.get((left, right))
         if known is None:
-            known = self._pairs[left, right] = self._is_viable(left, right)
+            known = self._pairs[left, right] = self._joins(left, right)
         return known
 
-    def _is_viable(self, left: int, right: int) -> bool:
+    def _joins(self, left: int, right: int) -> bool:
         one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
         if not _WORD_PART.match(one) or not _LETTERS.match(other):
             return True

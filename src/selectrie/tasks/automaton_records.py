@@ -60,7 +60,7 @@ class AutomatonOutcome:
 
     found: the first k texts (more where they tie), best first, ties by bytes; all that were found unless `search.stop` is "best".
     proved: nothing of at most `max_tokens` tokens that is not among them scores more. bound_gap: score of the k-th less the
-    best bound left open, inf where nothing is open, -inf where fewer than k were found and something is.
+    best bound left open (best_open, -inf for none), inf where nothing is open, -inf where fewer than k were found and something is.
     open_mass: bound on the probability that text begins with a path left open. cut_bound: best bound of what was left out
     for having more than `max_tokens` tokens, -inf for none: below the k-th score, the proof holds for any length.
     greedy: tokens of masked greedy decoding as far as they were followed; greedy_ended: up to its end.
@@ -73,6 +73,7 @@ class AutomatonOutcome:
     found: tuple[FoundPath, ...]
     proved: bool
     bound_gap: float
+    best_open: float
     open_mass: float
     cut_bound: float
     greedy: IntArray

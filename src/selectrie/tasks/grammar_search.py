@@ -131,6 +131,7 @@ class AutomatonSearch:
             found=self._found.ranked(),
             proved=best == -np.inf or best < kth - ROUNDING,
             bound_gap=np.inf if best == -np.inf else kth - best,
+            best_open=best,
             open_mass=self._open_mass(),
             cut_bound=self._cut_bound,
             greedy=np.array(self._nodes.tokens(self._greedy), dtype=np.int32),
