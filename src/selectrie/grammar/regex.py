@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
 from selectrie.grammar import anchors
 from selectrie.grammar.expressions import Characters, Expression, RuleSet, Span, Text
 from selectrie.grammar.placing import Source, clipped
 from selectrie.grammar.regex_escapes import EscapeReader
+from selectrie.grammar.regex_frames import REMEDY, Frame, Held, Last, Watch
 from selectrie.grammar.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category
-from selectrie.grammar.shapes import NOTHING, alternatives, empty_part, first_characters, repeat, sequence
+from selectrie.grammar.shapes import NOTHING, alternatives, first_characters, repeat
 
 MOST_DEPTH = 64
 """Groups inside groups; what walks an expression may then go into it by recursion."""
 MOST_ITEMS = 100_000
 MOST_COUNT = 100_000
-_MOST_HELD = 64
-_REMEDY = "; write a plain count of a smaller set"
 _PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
 _PLAIN_VERBOSE = re.compile(r"[^\\.^$*+?{\[|()#\s]+")
 _SKIPPED = re.compile(r"(?:[ \t\n\r\v\f]+|#[^\n]*)+")
@@ -70,51 +68,6 @@ def read_pattern(
     return whole
 
 
-class _Last(Enum):
-    """What a count would repeat; of a run of plain characters only the last."""
-
-    NONE = "nothing"
-    RUN = "run"
-    ANCHOR = "anchor"
-    REPEATED = "repeated"
-    OTHER = "other"
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A count at `place` whose way of matching loses no text as long as none of these characters can follow.
-
-    lazy: and as long as something does follow.
-    """
-
-    place: int
-    characters: Characters
-    lazy: bool
-
-    @property
-    def what(self) -> str:
-        """As messages name it."""
-        return "lazy" if self.lazy else "possessive"
-
-
-@dataclass(slots=True)
-class _Frame:
-    """One open group.
-
-    place: of its parenthesis, -1 for the whole. last, last_place: what the last item is, and where it begins. held: by the
-    counts at the end of this option, what must not follow; held_before: by those at the end of the others.
-    """
-
-    flags: frozenset[str]
-    place: int
-    options: list[Expression] = field(default_factory=list)
-    items: list[Expression] = field(default_factory=list)
-    last: _Last = _Last.NONE
-    last_place: int = -1
-    held: list[_Held] = field(default_factory=list)
-    held_before: list[_Held] = field(default_factory=list)
-
-
 class _Reader:
     """Goes through a pattern once; open groups are frames on a list."""
 
@@ -124,11 +77,12 @@ class _Reader:
         self._sets = sets
         self._source, self._place, self._stop = source.text, span.start, span.stop
         self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
-        self._frames = [_Frame(flags, -1)]
+        self._frames = [Frame(flags, -1)]
         self._names: set[str] = set()
         self._n_items = 0
         self._escapes = EscapeReader(source, span.stop)
-        self._held: list[_Held] = []
+        self._held: list[Held] = []
+        self._watch = Watch(self._refused)
         self.has_anchors = False
         self._signs: dict[str, Callable[[int], None]] = {
             "\\": self._escape,
@@ -148,10 +102,10 @@ class _Reader:
             self._next()
         if len(self._frames) > 1:
             raise self._refused(self._frames[-1].place, "this group is not closed; add ')'")
-        whole = self._closed(self._place)
+        whole = self._closed()
         if last := [held for held in self._held if held.lazy]:
             raise self._refused(
-                last[0].place, f"nothing has to follow this lazy count: it would match as little as it may{_REMEDY}"
+                last[0].place, f"nothing has to follow this lazy count: it would match as little as it may{REMEDY}"
             )
         return whole
 
@@ -184,15 +138,14 @@ class _Reader:
         sign = self._source[place]
         self._repeat(int(sign == "+"), 1 if sign == "?" else None, place)
 
-    def _add(self, item: Expression, place: int, last: _Last = _Last.OTHER) -> None:
+    def _add(self, item: Expression, place: int, last: Last = Last.OTHER) -> None:
         frame = self._frames[-1]
         self._n_items += 1
         if self._n_items > MOST_ITEMS:
             raise self._refused(
                 place, f"the pattern has more than {MOST_ITEMS} items; split it into rules of a grammar"
             )
-        if frame.held:
-            self._check_held(frame, item)
+        self._watch.check(frame, item)
         frame.items.append(item)
         frame.last, frame.last_place = last, place
 
@@ -204,7 +157,7 @@ class _Reader:
             raise self._refused(place, reason) from None
         flags = self._frames[-1].flags
         if "i" not in flags:
-            self._add(Text(value), place, _Last.RUN)
+            self._add(Text(value), place, Last.RUN)
             return
         for character in text:
             codes = case_variants(ord(character), ascii_only="a" in flags)
@@ -236,7 +189,7 @@ class _Reader:
         self._add(whole if whole.ranges else NOTHING, place)
 
     def _anchor(self, name: str, place: int) -> None:
-        self._add(anchors.anchor(name, place), place, _Last.ANCHOR)
+        self._add(anchors.anchor(name, place), place, Last.ANCHOR)
         self.has_anchors = True
 
     def _count(self, place: int) -> None:
@@ -256,16 +209,16 @@ class _Reader:
 
     def _repeat(self, least: int, most: int | None, place: int) -> None:
         frame = self._frames[-1]
-        if frame.last in {_Last.NONE, _Last.ANCHOR}:
+        if frame.last in {Last.NONE, Last.ANCHOR}:
             raise self._refused(
                 place, "there is nothing to repeat before this; write '\\' before it where it is meant itself"
             )
-        if frame.last is _Last.REPEATED:
+        if frame.last is Last.REPEATED:
             raise self._refused(place, "this repeats what is repeated already; put the first in a group")
         suffix = self._source[self._place : min(self._place + 1, self._stop)]
         self._place += suffix in ("?", "+")
         item = frame.items.pop()
-        if frame.last is _Last.RUN and isinstance(item, Text) and len(text := item.value.decode()) > 1:
+        if frame.last is Last.RUN and isinstance(item, Text) and len(text := item.value.decode()) > 1:
             frame.items.append(Text(text[:-1].encode()))
             item = Text(text[-1].encode())
             frame.last_place = place - 1
@@ -273,44 +226,17 @@ class _Reader:
         if most != 1 and inside:
             raise self._refused(inside[0].place, f"a {inside[0].what} count that ends what repeats is not supported")
         if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
-            self._hold(frame, item, place, lazy=suffix == "?", fixed=least == most)
+            self._watch.hold(frame, item, Held(place, first_characters(item), suffix == "?"), is_fixed=least == most)
         frame.items.append(repeat(item, least, most))
-        frame.last = _Last.REPEATED
-
-    def _hold(self, frame: _Frame, item: Expression, place: int, *, lazy: bool, fixed: bool) -> None:
-        """Such a count of single characters loses no text where none of them can follow: remember to see to that."""
-        one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
-        held = _Held(place, first_characters(item), lazy)
-        if (not one and not (lazy and fixed)) or len(frame.held) >= _MOST_HELD:
-            raise self._refused(
-                place, f"a {held.what} count is supported for single characters that cannot follow it{_REMEDY}"
-            )
-        if not fixed:
-            frame.held.append(held)
-
-    def _check_held(self, frame: _Frame, item: Expression) -> None:
-        self._release(frame)
-        first = first_characters(item)
-        for held in frame.held:
-            if _overlap(held.characters, first):
-                raise self._refused(held.place, f"this {held.what} count is of characters that may follow it{_REMEDY}")
-
-    def _release(self, frame: _Frame) -> None:
-        """What stands before an item that is never empty concerns nothing after it."""
-        if frame.held and frame.items and empty_part(frame.items[-1]) == NOTHING:
-            frame.held = [held for held in frame.held if held.place >= frame.last_place]
+        frame.last = Last.REPEATED
 
     def _end_option(self, _place: int) -> None:
-        frame = self._frames[-1]
-        self._release(frame)
-        frame.options.append(sequence(frame.items))
-        frame.held_before, frame.held = [*frame.held_before, *frame.held], []
-        frame.items, frame.last = [], _Last.NONE
+        self._frames[-1].end_option()
 
-    def _closed(self, place: int) -> Expression:
+    def _closed(self) -> Expression:
         """The open group as a whole; `_held` is then by what counts at its ends."""
-        self._end_option(place)
         frame = self._frames.pop()
+        frame.end_option()
         self._held = frame.held_before
         return alternatives(frame.options)
 
@@ -318,9 +244,9 @@ class _Reader:
         if len(self._frames) == 1:
             raise self._refused(place, "no group is open here; write '\\)' for the character")
         opened = self._frames[-1].place
-        whole = self._closed(place)
+        whole = self._closed()
         self._add(whole, opened)
-        self._frames[-1].held = [*self._frames[-1].held, *self._held]
+        self._frames[-1].held += self._held
 
     def _open(self, place: int) -> None:
         frame = self._frames[-1]
@@ -344,7 +270,7 @@ class _Reader:
             raise self._refused(place, self._why_not(place))
         if len(self._frames) > MOST_DEPTH:
             raise self._refused(place, f"groups are nested more than {MOST_DEPTH} deep")
-        self._frames.append(_Frame(flags, place))
+        self._frames.append(Frame(flags, place))
 
     def _name(self, name: str, place: int) -> None:
         if not name.isidentifier() or name in self._names:
@@ -378,12 +304,3 @@ class _Reader:
                 place, "flags of the whole pattern stand at its beginning; write (?…:…) for a part of it"
             )
         self._frames[0] = replace(frame, flags=flags)
-
-
-def _overlap(left: Characters, right: Characters) -> bool:
-    both = Characters.of([*left.ranges, *right.ranges])
-    return _size(both) < _size(left) + _size(right)
-
-
-def _size(characters: Characters) -> int:
-    return sum(last - first + 1 for first, last in characters.ranges)

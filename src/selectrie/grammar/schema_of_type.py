@@ -174,7 +174,9 @@ class _Builder:
         try:
             hints = typing.get_type_hints(kind, include_extras=True)
         except (NameError, TypeError, AttributeError) as error:
-            reason = f"the annotations of {shown(kind)} cannot be resolved: {error}; define what they name at module level"
+            reason = (
+                f"the annotations of {shown(kind)} cannot be resolved: {error}; define what they name at module level"
+            )
             raise GrammarError(reason) from error
         if dataclasses.is_dataclass(kind):
             fields = [field for field in dataclasses.fields(kind) if field.init]
@@ -225,7 +227,9 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _is_class(kind: type) -> bool:
-    return dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or hasattr(kind, "model_json_schema")
+    """Typed dictionaries are told by what they have: `typing.is_typeddict` denies those of typing_extensions."""
+    typed_dictionary = issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+    return dataclasses.is_dataclass(kind) or typed_dictionary or hasattr(kind, "model_json_schema")
 
 
 def is_hashable(value: object) -> bool:
