@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from installed_oracles import EXACT, ORACLES
+from llama_grammar import llama_grammar
 from random_texts import RandomTexts, count_derivations
 from valid_texts import VALID
 
@@ -21,6 +22,7 @@ from selectrie.grammar import Grammar
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.gbnf import read_gbnf
 from selectrie.grammar.installed import installed_names, installed_summary
+from vocabularies import vocabulary_of
 
 FOLDER = Path(selectrie.__file__).parent / "grammars"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -57,6 +59,12 @@ each = pytest.mark.parametrize("name", NAMES)
 def unescaped(example: str) -> str:
     r"""The text that an example stands for: `\n`, `\r`, `\t`, `\\`, `\xHH`, `\uHHHH` and `\UHHHHHHHH` are escapes."""
     return ESCAPE.sub(lambda m: PLAIN[m[1]] if m[1] else chr(int(m[2] or m[3] or m[4], 16)), example)
+
+
+def examples(name: str, verdict: str) -> list[str]:
+    """The texts that a header lists under yes or no."""
+    lines = re.findall(rf"^# {verdict}: (.+)$", (FOLDER / f"{name}.gbnf").read_text(), re.MULTILINE)
+    return [unescaped(line) for line in lines]
 
 
 @cache
@@ -102,13 +110,21 @@ def test_header_says_what_is_accepted(name):
     assert header["name"] == name
     assert header["summary"] == installed_summary(name)
     assert re.match(r"# (Source: |Written for this library)", header["text"])
-    examples = {"yes": header["yes"], "no": header["no"]}
-    found = {
-        key: [unescaped(line.partition(": ")[2]) for line in lines.splitlines()] for key, lines in examples.items()
-    }
-    assert [verdict(name, text) for text in found["yes"]] == ["yes"] * 3
-    assert [verdict(name, text) == "yes" for text in found["no"]] == [False] * 3
-    assert [ORACLES[name](text) for text in found["yes"]] == [True] * 3
+    assert [verdict(name, text) for text in examples(name, "yes")] == ["yes"] * 3
+    assert [verdict(name, text) == "yes" for text in examples(name, "no")] == [False] * 3
+    assert [ORACLES[name](text) for text in examples(name, "yes")] == [True] * 3
+
+
+@each
+def test_llama_cpp_reads_it(name, embedded):
+    """The files are GBNF, not a dialect: llama.cpp's own sampler walks the examples token by token and may end there."""
+    vocabulary = vocabulary_of(embedded)
+    for text in examples(name, "yes")[:2]:
+        with llama_grammar(embedded, (FOLDER / f"{name}.gbnf").read_text()) as theirs:
+            for token in vocabulary.encode(text.encode()):
+                assert theirs.allowed()[token], (text, vocabulary.pieces[token])
+                theirs.accept(token)
+            assert theirs.allowed()[vocabulary.eos]
 
 
 @each
@@ -132,7 +148,7 @@ def test_damaged_texts_are_judged_as_the_oracle_does(name):
 
 
 @each
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_valid_texts_are_accepted(name, data):
     """Texts that the format's own writers make, or its rules, are accepted."""
@@ -146,6 +162,14 @@ def test_every_text_has_one_reading(name):
     """No ambiguity: the rules make a text in one way, so that a recogniser holds few stacks."""
     short = [text for text in dict.fromkeys(drawn(name)) if len(text) < 70][:15]
     assert [count_derivations(rules(name), text) for text in short] == [1] * len(short)
+
+
+@each
+def test_there_is_nothing_to_mend(name):
+    """Checked like a user's grammar: every rule is used and matches something, none begins with itself, none is ambiguous."""
+    report = grammar(name).check()
+    assert report.sound
+    assert (report.left_recursion, report.empty, report.ambiguous) == ((), (), None)
 
 
 @pytest.mark.parametrize("name", CLOSED)
