@@ -148,6 +148,7 @@ SOURCE = "root ::= a\na ::= bee | a\n"
         (grammar(root=Repeat(lit("a"), 1_000_000, 1_000_000)), "1000000 times, beyond the limit"),
         (grammar(root=Repeat(Repeat(Repeat(lit("a"), 1000, 1000), 1000, 1000), 1000, 1000)), "beyond the limit"),
         (grammar(root=Repeat(Repeat(EMPTY, 1000, 1000), 1000, 1000)), "beyond the limit"),
+        (RuleSet({f"r{i}": Reference(f"r{i + 1}") for i in range(20_001)} | {"r20001": EMPTY}, "r0"), "leads to 20002 rules"),
         (grammar(root=lit("ab" * 500_000)), "unrolls to more than the 150000 states"),
     ],
 )

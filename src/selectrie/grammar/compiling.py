@@ -38,6 +38,8 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     """What `compile_rules` runs: states, edges and calls of all rules that the root leads to."""
     known = facts(rules.rules, rules.root)
     _check_names(rules, known)
+    if len(known.names) > limits.most_rules:
+        raise GrammarError(f"{rules.root!r} leads to {len(known.names)} rules; a grammar may have {limits.most_rules}")
     if rules.root not in known.productive:
         raise located(f"no text matches {rules.root!r}: each of its alternatives leads to itself or to nothing", rules)
     work = _Compiler(rules, limits, known, Work.of(limits))

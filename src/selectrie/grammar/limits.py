@@ -11,6 +11,7 @@ class GrammarLimits:
 
     The defaults keep any source of up to 1 MB within 2 s and 256 MB, and any text read by it within the same memory.
 
+    most_rules: rules that the root leads to.
     most_states: states of all rules together, repetitions unrolled.
     most_work: elementary steps spent on making rules deterministic, a quarter of what is left on one rule; a rule that would
         take more stays as it is, which is slower to read by.
@@ -22,6 +23,7 @@ class GrammarLimits:
     most_bytes: memory of both.
     """
 
+    most_rules: int = 20_000
     most_states: int = 150_000
     most_work: int = 240_000
     most_edges: int = 400_000
