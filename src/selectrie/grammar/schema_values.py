@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from selectrie.errors import GrammarError
@@ -18,6 +19,8 @@ MOST_CHARACTERS = 20_000
 """Of `minLength` and `maxLength`: a grammar spells them out."""
 EXACT = 2**53
 """Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
+DIGITS, MOST_PLACES = 15, 22
+"""What of a fraction one rounding makes a double of (Clinger 1990): digits below 2**53, powers of ten that are doubles."""
 LEAST_POSITIVE = 1e-12
 """Where a number must exceed 0: the least double would take 324 digits."""
 
@@ -65,7 +68,7 @@ def numeric(
     """Bounds, all of them inclusive, and the types: a multiple of a whole number is made an integer.
 
     An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; a bound beyond
-    `EXACT` becomes `EXACT`.
+    `EXACT` becomes `EXACT`, one of many digits one of `DIGITS`, inwards.
     """
     multiple = schema.get("multipleOf")
     copy: dict[str, Any] = {}
@@ -111,8 +114,24 @@ def _bound(
     if abs(bound) > EXACT:
         if (bound > 0) == (sign > 0):
             raise refuse(pointer, keyword, f"{shown(bound)} leaves only numbers beyond 2**53, which readers round")
-        bound = -sign * EXACT
-    return bound
+        return -sign * EXACT
+    if whole:
+        return math.ceil(bound) if sign > 0 else math.floor(bound)
+    return bound if isinstance(bound, int) else _short(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
+
+
+def _short(number: float, rounding: str) -> int | float:
+    """The nearest number on one side that takes `DIGITS` digits and `MOST_PLACES` decimal places."""
+    exact = Decimal(repr(number))
+    place = max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES)
+    short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(place), rounding=rounding)
+    return int(short) if short == int(short) else float(short)
+
+
+def is_short(number: float) -> bool:
+    """Do all readers make the same double of its spelling? llguidance's is a bit off from the 16th digit on."""
+    digits = Decimal(repr(number)).normalize().as_tuple()
+    return len(digits.digits) <= DIGITS and -MOST_PLACES <= int(digits.exponent) <= 0
 
 
 def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
@@ -170,15 +189,23 @@ def constant(value: object, keyword: str, pointer: str) -> object:
         elif isinstance(one, list):
             waiting += one
         elif isinstance(one, str):
-            if any("\ud800" <= character <= "\udfff" for character in one):
-                raise refuse(pointer, keyword, f"{shown(one)} holds a lone surrogate, which is not text")
-            if not is_spelled(one):
-                raise refuse(
-                    pointer, keyword, f"{shown(one)} holds a control character that JSON spells by number alone"
-                )
+            _check_text(one, keyword, pointer)
         elif isinstance(one, (int, float)) and not isinstance(one, bool):
-            if not math.isfinite(one) or abs(one) > EXACT:
-                raise refuse(pointer, keyword, f"{shown(one)} is beyond 2**53, which readers round")
+            _check_number(one, keyword, pointer)
         elif one is not None and not isinstance(one, bool):
             raise refuse(pointer, keyword, f"{shown(one)} is no JSON")
     return value
+
+
+def _check_text(text: str, keyword: str, pointer: str) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise refuse(pointer, keyword, f"{shown(text)} holds a lone surrogate, which is not text")
+    if not is_spelled(text):
+        raise refuse(pointer, keyword, f"{shown(text)} holds a control character that JSON spells by number alone")
+
+
+def _check_number(number: float, keyword: str, pointer: str) -> None:
+    if not math.isfinite(number) or abs(number) > EXACT:
+        raise refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round")
+    if isinstance(number, float) and not number.is_integer() and not is_short(number):
+        raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")
