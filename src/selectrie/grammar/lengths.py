@@ -9,6 +9,7 @@ from typing import TypeAlias
 from selectrie.grammar.machine import Machine
 from selectrie.grammar.program import NO_RETURN, Program
 
+NEVER = 1 << 60
 _CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)
 """Bytes 0x80 to 0xBF as bits: the second to fourth bytes of characters."""
 
@@ -45,25 +46,25 @@ class Shortest:
 
 
 def least_lengths(program: Program) -> list[int]:
-    """For each state the least number of characters to the end of its rule.
+    """For each state the least number of characters to the end of its rule; `NEVER` for the start of a rule without texts.
 
     Knuth's generalisation of Dijkstra's algorithm (Information Processing Letters 6, 1977): a call costs its rule and
     what follows it.
     """
     n_states = len(program.edges)
     before, halves = _backwards(program)
-    least = [-1] * n_states
+    least = [NEVER] * n_states
     waiting = [(0, state) for state in range(n_states) if program.final[state]]
     while waiting:
         cost, state = heappop(waiting)
-        if least[state] >= 0:
+        if least[state] < NEVER:
             continue
         least[state] = cost
         for other, more in before[state]:
-            if least[other] < 0:
+            if least[other] == NEVER:
                 heappush(waiting, (cost + more, other))
         for other, half in halves[state]:
-            if least[other] < 0 and least[half] >= 0:
+            if least[other] == NEVER and least[half] < NEVER:
                 heappush(waiting, (cost + least[half], other))
     return least
 
