@@ -147,7 +147,7 @@ def test_promised_names_exist():
 def test_everything_imported_is_declared_and_everything_declared_is_imported():
     """The library's third-party imports are its dependencies and extras; nothing more, nothing less."""
     groups = declared((ROOT / "pyproject.toml").read_text())
-    may_import = groups[""] | groups["hf"]
+    may_import = groups[""] | groups["hf"] | groups["schema"]
     assert imported(ROOT / "src") - may_import == set()
     assert may_import - imported(ROOT / "src") == NOT_YET_IMPORTED
 
@@ -167,7 +167,7 @@ def test_tests_import_only_what_the_test_extra_declares():
 def test_each_dependency_has_a_lower_bound_and_a_reason():
     """Beside each dependency stands since when it works and why it is needed."""
     for line in (ROOT / "pyproject.toml").read_text().splitlines():
-        if re.match(r'\s*"[A-Za-z0-9_-]+[>~=]=', line) or re.match(r"hf = ", line):
+        if re.match(r'\s*"[A-Za-z0-9_-]+[>~=]=', line) or re.match(r"(hf|schema) = ", line):
             assert re.search(r'"[A-Za-z0-9_-]+[>~=]=[0-9.*]+"\]?,?\s+# \S+', line), line
 
 

@@ -207,5 +207,5 @@ def _check_text(text: str, keyword: str, pointer: str) -> None:
 def _check_number(number: float, keyword: str, pointer: str) -> None:
     if not math.isfinite(number) or abs(number) > EXACT:
         raise refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round")
-    if isinstance(number, float) and not number.is_integer() and not is_short(number):
+    if not float(number).is_integer() and not is_short(number):
         raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")
