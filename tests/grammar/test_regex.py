@@ -290,6 +290,7 @@ def test_text_stays_text():
         "(a?" * 20_000 + ")" * 20_000,
         "a{" + "9" * MEGABYTE + "}",
         pytest.param("(?i)" + "k" * MEGABYTE, marks=pytest.mark.long),
+        "(?:" * 60 + "a?$" + ")*b?" * 60,
         "(?:" + "a?" * 200 + "|^)(?:^|b)",
     ],
     ids=lambda pattern: f"{pattern[:6]}×{len(pattern)}",

@@ -29,6 +29,11 @@ _LEFT = frozenset({START, LINE_START})
 _RIGHT = frozenset({STOP, LINE_STOP, LAST})
 
 
+MOST_MORE = 5_000
+"""Nodes that resolving may add to a small pattern."""
+MOST_WORK_PER_NODE = 30
+
+
 class _Beyond(Enum):
     """What lies between a part and the end of the text that its anchors speak of."""
 
@@ -45,8 +50,7 @@ def anchor(name: str, place: int) -> Reference:
 def without_anchors(expression: Expression, refuse: Callable[[int, str], GrammarError]) -> Expression:
     """The expression's texts with every anchor resolved. refuse: the error for a place and a reason."""
     pass_left = _Pass(_LEFT, refuse)
-    left = pass_left.beside(expression, _Beyond.NOTHING)
-    whole = _Pass(_RIGHT, refuse).beside(left, _Beyond.NOTHING)
+    whole = _Pass(_RIGHT, refuse).resolved(pass_left.resolved(expression))
     if whole == NOTHING and pass_left.first is not None:
         raise refuse(pass_left.first, "no text can match: this anchor, or one after it, never holds")
     return whole
@@ -58,7 +62,15 @@ class _Pass:
     def __init__(self, names: frozenset[str], refuse: Callable[[int, str], GrammarError]) -> None:
         self._names, self._refuse = names, refuse
         self._anchored: dict[int, tuple[Expression, bool]] = {}  # the expression is kept so that its id stays its own
+        self._sizes: dict[int, tuple[Expression, int]] = {}
+        self._most = self._left = 0
         self.first: int | None = None
+
+    def resolved(self, expression: Expression) -> Expression:
+        """The whole, beyond which nothing lies."""
+        self._most = MOST_MORE + 4 * self._size(expression)
+        self._left = MOST_WORK_PER_NODE * self._most
+        return self.beside(expression, _Beyond.NOTHING)
 
     def _has_anchor(self, expression: Expression) -> bool:
         """Is an anchor of this direction in it?"""
@@ -82,6 +94,18 @@ class _Pass:
         """What the expression's texts are where that lies beyond it."""
         if not self._has_anchor(expression):
             return expression
+        found = self._beside(expression, beyond)
+        size = self._size(found)
+        self._left -= size
+        if size > self._most or self._left < 0:
+            place = self.first or 0
+            reason = (
+                "too many cases would have to be written out for the anchors inside the pattern; move them to its ends"
+            )
+            raise self._refuse(place, reason)
+        return found
+
+    def _beside(self, expression: Expression, beyond: _Beyond) -> Expression:
         match expression:
             case Reference():
                 return EMPTY if self._holds(expression, beyond) else NOTHING
@@ -94,6 +118,19 @@ class _Pass:
             case Repeat(item, least, most):
                 return self._repeated(item, least, most, beyond)
         return expression
+
+    def _size(self, expression: Expression) -> int:
+        """Nodes of the tree, shared ones counted wherever they stand."""
+        waiting = [expression]
+        while waiting:
+            node = waiting[-1]
+            parts = _parts(node)
+            missing = [part for part in parts if id(part) not in self._sizes]
+            if not missing:
+                self._sizes[id(node)] = node, 1 + sum(self._sizes[id(part)][1] for part in parts)
+                waiting.pop()
+            waiting += missing
+        return self._sizes[id(expression)][1]
 
     def _holds(self, found: Reference, beyond: _Beyond) -> bool:
         if beyond is _Beyond.NOTHING:
@@ -192,3 +229,12 @@ class _Pass:
             place = empty.span.start if isinstance(empty, Reference) and empty.span else 0
             raise self._refuse(place, "this anchor repeats together with others; write the repetition out")
         return empty
+
+
+def _parts(node: Expression) -> tuple[Expression, ...]:
+    match node:
+        case Sequence(parts) | Alternatives(parts):
+            return parts
+        case Repeat(item, _, _):
+            return (item,)
+    return ()

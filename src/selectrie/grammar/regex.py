@@ -20,7 +20,7 @@ from selectrie.grammar.shapes import NOTHING, alternatives, first_characters, re
 
 MOST_DEPTH = 64
 """Groups inside groups; what walks an expression may then go into it by recursion."""
-MOST_ITEMS = 100_000
+MOST_ITEMS = 50_000
 MOST_COUNT = 100_000
 _PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
 _PLAIN_VERBOSE = re.compile(r"[^\\.^$*+?{\[|()#\s]+")
