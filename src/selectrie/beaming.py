@@ -215,6 +215,7 @@ def _nothing(asked: Constrained, n_dead_ends: int, n_refused: int, longest: int 
     causes = [f"{n_dead_ends} paths were dead ends"] if n_dead_ends else []
     causes += [f"{n_refused} were not as the tokenizer writes them"] if n_refused else []
     causes += [] if longest is None else [f"texts of more than {longest} tokens were not looked at"]
+    causes += ["a wider beam may find one"] if n_dead_ends + n_refused and longest is None else []
     why = "; ".join(causes) or "no token that it allows is possible here"
     return GrammarError(f"no text of {asked.grammar.name} was found: {why}")
 

@@ -233,6 +233,8 @@ class BeamTask:
                     self._finish(node, 0.0, group)
                 if grown.needs_row(node) or node not in grown.ends:
                     kept.append(node)
+        for node in set(group.beam) - next_best.nodes - {tree.up[node] for node in taken}:
+            grown.stuck(node)
         self._lost = max(self._lost, self._bound(next_best.logp, depth))
         if kept and tree.logp[kept[-1]] - next_best.logp <= 2 * self._spec.tolerance * depth:
             self._close_steps.append(depth)

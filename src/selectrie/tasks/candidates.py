@@ -96,6 +96,11 @@ class Merged:
         """The largest sum of log-probabilities of what is next after each path; -inf where nothing is."""
         return max((logp + edge for *_, edge, logp, _ in self._heap), default=-np.inf)
 
+    @property
+    def nodes(self) -> set[int]:
+        """The paths that something may still follow."""
+        return {node for _, _, _, node, *_ in self._heap}
+
     def pop(self) -> tuple[int, int, float]:
         """The next one: node, token, log-probability of the token."""
         _, rank, token, node, edge, logp, followers = heapq.heappop(self._heap)

@@ -46,6 +46,11 @@ class Growth:
         """Finished paths that the tokenizer would not make."""
         return sum(not is_canonical for is_canonical in self._is_canonical.values())
 
+    def stuck(self, node: int) -> None:
+        """Nothing that may follow this path leads anywhere, and it is no text: a dead end after all."""
+        if node not in self.ends:
+            self._dead.add((self.tree.up[node], self.tree.token[node]))
+
     def _goes_on(self, state: int) -> bool:
         allowed = self._automaton.allowed(state)
         return bool(allowed.any() if allowed.dtype == np.bool_ else len(allowed))
