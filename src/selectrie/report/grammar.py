@@ -57,10 +57,9 @@ def count_words(n: int) -> str:
     if n < _COUNTED:
         return f"{n:,}".replace(",", " ")
     exponent = int((n.bit_length() - 1) * log10(2))
-    mantissa = n // 10 ** (exponent - 3) / 1000
-    if mantissa >= 10:
-        exponent, mantissa = exponent + 1, mantissa / 10
-    return f"about {mantissa:.1f}e+{exponent}"
+    while (tenths := (n + 10 ** (exponent - 1) // 2) // 10 ** (exponent - 1)) >= 100:
+        exponent += 1
+    return f"about {tenths / 10:.1f}e+{exponent}"
 
 
 def _size(report: Report) -> str:
