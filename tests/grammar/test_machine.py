@@ -106,23 +106,46 @@ def words(twin: Twin, most: int, seed: int) -> list[tuple[tuple[int | TokenSet, 
     return found
 
 
+LIMITS = (GrammarLimits(), GrammarLimits(most_inlined=0), GrammarLimits(most_inlined=0, most_work=0))
+"""As it is; every rule called, none put in place; and none made deterministic either."""
+
+
 @settings(max_examples=150)
-@given(rules=rule_sets, seed=st.integers(0, 9))
-@example(rules=grammar(root=alt(seq("root", "root"), lit("a"), EMPTY)), seed=0)
+@given(rules=rule_sets, seed=st.integers(0, 9), limits=st.sampled_from(LIMITS))
+@example(rules=grammar(root=alt(seq("root", "root"), lit("a"), EMPTY)), seed=0, limits=LIMITS[0])
 @example(
     rules=grammar(root=alt(seq("a", lit("a")), lit("b")), a=alt(seq("b", "root"), EMPTY), b=alt(EMPTY, lit("a"))),
     seed=0,
+    limits=LIMITS[0],
 )
-@example(rules=grammar(root=alt(seq(lit("a"), "root", lit("b")), seq(lit("a"), "root", lit("é")), EMPTY)), seed=1)
-@example(rules=grammar(root=Repeat(Repeat(alt(lit("a"), "a"), 0, 2), 1, None), a=seq("root", lit("b"))), seed=0)
-def test_every_prefix_has_the_twins_verdict(rules, seed):
+@example(
+    rules=grammar(root=alt(seq(lit("a"), "root", lit("b")), seq(lit("a"), "root", lit("é")), EMPTY)),
+    seed=1,
+    limits=LIMITS[0],
+)
+@example(
+    rules=grammar(root=Repeat(Repeat(alt(lit("a"), "a"), 0, 2), 1, None), a=seq("root", lit("b"))),
+    seed=0,
+    limits=LIMITS[1],
+)
+@example(
+    rules=grammar(root=seq(Repeat(alt(lit("a"), seq("root", lit("b"))), 0, None), lit("b"))), seed=0, limits=LIMITS[0]
+)
+@example(
+    rules=grammar(
+        root=alt(seq("a", lit("a")), seq("b", lit("b"))), a=seq("c", lit("b")), b=seq("c", lit("a")), c=lit("ab")
+    ),
+    seed=0,
+    limits=LIMITS[1],
+)
+def test_every_prefix_has_the_twins_verdict(rules, seed, limits):
     """Yes, no or unfinished after each byte, for any rules: empty, ambiguous, left, right and mutually recursive."""
     twin = Twin(rules)
     if not twin.some(Reference("root")):
         with pytest.raises(GrammarError, match="no text matches 'root'"):
-            compile_rules(rules)
+            compile_rules(rules, limits)
         return
-    machine = compile_rules(rules)
+    machine = compile_rules(rules, limits)
     for word, expected in words(twin, 120, seed):
         assert verdict(machine, word) == expected, word
 
