@@ -244,6 +244,23 @@ def test_the_name_is_promised():
     assert repr(Grammar.load("move")) == "<Grammar move>"
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict", "at", "expected"),
+    [
+        ("[1,2]", "yes", 5, ("the end",)),
+        ("[1,2", "unfinished", 4, ("','", "'0'…'9'", "']'")),
+        ("[1;", "no", 2, ("','", "'0'…'9'", "']'")),
+        ("é", "no", 0, ("'['",)),
+    ],
+)
+def test_grammars_of_llguidance_have_verdicts_too(text, verdict, at, expected):
+    """Read byte by byte, with the same places."""
+    pytest.importorskip("llguidance")
+    grammar = Grammar.from_llguidance(r'start: "[" NUMBER ("," NUMBER)* "]"' + "\nNUMBER: /[0-9]+/")
+    found = grammar.accepts(text)
+    assert (found.verdict, found.at, set(found.expected)) == (verdict, at, set(expected))
+
+
 def texts_by_tokens(grammar: Grammar, vocabulary) -> set[bytes]:
     """Every text of a finite grammar by walking its automaton."""
     automaton, found = grammar.automaton(vocabulary), set()

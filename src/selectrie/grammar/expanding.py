@@ -28,7 +28,7 @@ class Texts:
             raise GrammarError("the grammar asks for tokens by name or number, so what it accepts is no text alone")
         self._machine = machine
         self._shortest = Shortest(machine)
-        self._characters = Characterwise(machine)
+        self._characters = Characterwise(machine, machine.program.class_of)
 
     def listed(self) -> Iterator[str]:
         """All texts, each once: fewer characters first, then by code points.

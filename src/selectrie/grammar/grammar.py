@@ -187,7 +187,12 @@ class Grammar:
         from selectrie.grammar.verdict import verdict_on
 
         with self._lock:
-            return verdict_on(self._machine("accepts"), text)
+            if isinstance(self._source, RuleSet):
+                machine = self._machine("accepts")
+                return verdict_on(machine, text, machine.program.class_of)
+            from selectrie.grammar.guided import GuidedBytes
+
+            return verdict_on(GuidedBytes(self._source), text)
 
     def expand(self, limit: int | None = None) -> Iterator[str]:
         """Its texts, each once: the shortest first, equally long ones by code points.

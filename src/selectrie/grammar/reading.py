@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from selectrie.grammar.machine import DEAD, Machine
+from collections.abc import Sequence
+from typing import Protocol
+
+from selectrie.grammar.expressions import TokenSet
+from selectrie.grammar.machine import DEAD
 
 _LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
 """Bytes that begin a character, and how many follow (RFC 3629, section 4)."""
@@ -12,11 +16,26 @@ Choice = tuple[int, int, int]
 """First and last code point, and the configuration that each of them leads to."""
 
 
-class Characterwise:
-    """What the next character may be, worked out once for each configuration. One thread at a time."""
+class ByteReader(Protocol):
+    """What reads texts byte by byte: a `Machine`, or what has the same ways."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    @property
+    def start(self) -> int: ...
+    @property
+    def token_sets(self) -> tuple[TokenSet, ...]: ...
+    def step(self, configuration: int, byte: int, /) -> int: ...
+    def can_end(self, configuration: int, /) -> bool: ...
+    def token_terminals(self, configuration: int, /) -> tuple[int, ...]: ...
+
+
+class Characterwise:
+    """What the next character may be, worked out once for each configuration. One thread at a time.
+
+    class_of: for each byte the number of its class; bytes of a class lead to the same.
+    """
+
+    def __init__(self, machine: ByteReader, class_of: Sequence[int]) -> None:
+        self._machine, self._class_of = machine, class_of
         self._choices: dict[int, list[Choice]] = {}
         self._inner: dict[tuple[int, int], list[Choice]] = {}
 
@@ -40,7 +59,7 @@ class Characterwise:
         """Runs of bytes that lead to the same configuration."""
         runs: list[Choice] = []
         targets: dict[int, int] = {}
-        class_of = self._machine.program.class_of
+        class_of = self._class_of
         for byte in range(low, high):
             target = targets.get(class_of[byte])
             if target is None:

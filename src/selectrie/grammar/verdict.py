@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from selectrie.grammar.expressions import SURROGATES, TokenSet
-from selectrie.grammar.machine import DEAD, Machine
-from selectrie.grammar.reading import Characterwise, Choice
+from selectrie.grammar.machine import DEAD
+from selectrie.grammar.reading import ByteReader, Characterwise, Choice
 from selectrie.vocabulary import to_bytes
 
 END = "the end"
@@ -33,8 +34,11 @@ class Verdict:
         return self.verdict == "yes"
 
 
-def verdict_on(machine: Machine, text: str | bytes) -> Verdict:
-    """Read the text byte by byte. Raises `TextError` for a lone surrogate, `GrammarError` beyond the machine's limits."""
+EVERY_BYTE = tuple(range(256))
+
+
+def verdict_on(machine: ByteReader, text: str | bytes, class_of: Sequence[int] = EVERY_BYTE) -> Verdict:
+    """Read the text byte by byte; `class_of` as `Characterwise` has it. Raises `TextError` for a lone surrogate, `GrammarError` beyond the machine's limits."""
     data = to_bytes(text, "text") if isinstance(text, str) else text
     configuration = begun = machine.start
     at_character = 0
@@ -44,16 +48,16 @@ def verdict_on(machine: Machine, text: str | bytes) -> Verdict:
         after = machine.step(configuration, byte)
         if after == DEAD:
             if isinstance(text, str):
-                return Verdict("no", len(data[:at_character].decode("utf-8")), expected(machine, begun))
-            return Verdict("no", i, expected(machine, configuration))
+                return Verdict("no", len(data[:at_character].decode("utf-8")), expected(machine, begun, class_of))
+            return Verdict("no", i, expected(machine, configuration, class_of))
         configuration = after
     ends = machine.can_end(configuration)
-    return Verdict("yes" if ends else "unfinished", len(text), expected(machine, configuration))
+    return Verdict("yes" if ends else "unfinished", len(text), expected(machine, configuration, class_of))
 
 
-def expected(machine: Machine, configuration: int) -> tuple[str, ...]:
+def expected(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
     """What may come next, readable: characters, inside a character single bytes, tokens, the end; at most `MOST_EXPECTED`."""
-    reader = Characterwise(machine)
+    reader = Characterwise(machine, class_of)
     shown = [_range(_character(first), _character(last)) for first, last in _joined(reader.choices(configuration))]
     rest = _joined(reader.continuations(configuration))
     shown += [_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in rest]
