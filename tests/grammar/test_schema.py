@@ -232,7 +232,11 @@ def test_keywords_that_come_to_nothing_are_passed_over(keyword, nothing):
 def test_one_of_that_may_overlap_is_refused_with_its_place():
     """Disjoint ones are carried over."""
     kinds = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
-    assert verdicts(kinds, ["1", '"a"', "null"], "llguidance") == ["1", '"a"']
+    for route in ROUTES:
+        assert verdicts(kinds, ["1", '"a"', "null"], route) == ["1", '"a"']
+        none = {"anyOf": [True], "oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {"enum": ["x", 1]}}}
+        if route == "llguidance":
+            assert verdicts(none, ["1", '"x"', "null", "2"], route) == ["1", '"x"', "null"]
     with pytest.raises(GrammarError, match="oneOf at #/properties/a: llguidance cannot tell"):
         read_schema({"properties": {"a": {"oneOf": [{"minimum": 1}, {"maximum": 3}]}}})
 
@@ -257,7 +261,7 @@ CONVERTER_HOLES = [
     ({"type": "integer", "minimum": 3}, "minimum"),
     ({"type": "string", "pattern": "^a$"}, "pattern or format"),
     ({"type": "string", "format": "date"}, "pattern or format"),
-    ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, "oneOf"),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
     ({"allOf": [{"type": "integer"}]}, "allOf"),
     ({"patternProperties": {"a": True}}, "patternProperties"),
     ({"prefixItems": [True]}, "prefixItems"),
@@ -549,7 +553,7 @@ def test_texts_are_valid_on_all_schemas_in_use(route, test_data, capsys):
     with capsys.disabled():
         print("", *json_schemas.report(f"schemas in use by {route}", tally), sep="\n")  # noqa: T201
     assert tally.invalid == []
-    assert tally.carried >= {"llguidance": 315, "llama-cpp-python": 180}[route]
+    assert tally.carried >= {"llguidance": 320, "llama-cpp-python": 200}[route]
 
 
 @pytest.mark.long

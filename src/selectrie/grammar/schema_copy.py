@@ -15,7 +15,17 @@ from urllib.parse import unquote
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema_patterns import class_of
-from selectrie.grammar.schema_values import constant, count_of, numeric, pattern_of, refuse, shown, textual, types_of
+from selectrie.grammar.schema_values import (
+    constant,
+    count_of,
+    kind_of,
+    numeric,
+    pattern_of,
+    refuse,
+    shown,
+    textual,
+    types_of,
+)
 
 Schema = dict[str, Any] | bool
 
@@ -23,6 +33,10 @@ MOST_DEPTH = 64
 """Schemas inside schemas; llguidance itself stops at 128 by its own count."""
 MOST_ITEMS = 2_000
 """Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
+
+MOST_STEPS = 16
+"""References followed to find the type of a schema."""
+KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
 
 APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
 NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -106,6 +120,31 @@ class _Copier:
         applies them in pieces where an applicator stands between, and `additionalItems` without its `items`."""
         if isinstance(schema, bool):
             return schema
+        schema, place = self._opened(schema, place)
+        copy: dict[str, Any] = {}
+        both: list[dict[str, Any]] = []
+        is_simple = False
+        for key in schema:
+            if key in APPLICATORS:
+                applied = self._applicator(key, schema[key], place)
+                if key == "oneOf" and self._are_apart(schema[key], place):
+                    both.append({"anyOf": applied})  # no text is of two of them, so it is the same
+                else:
+                    copy[key] = applied
+            elif key in SIMPLE and not is_simple:
+                is_simple = True
+                simple = self._simple(schema, place)
+                both += simple.pop("allOf", [])
+                copy |= simple
+        self.one_of += [place.pointer] * ("oneOf" in copy)
+        if len(both) == 1 and not copy.keys() & both[0].keys():
+            copy |= both[0]
+        elif both:
+            copy["allOf"] = [*copy.get("allOf", []), *both]
+        return copy
+
+    def _opened(self, schema: object, place: _Place) -> tuple[dict[str, Any], _Place]:
+        """An object that is a schema, without keywords that come to nothing, and what its references are relative to."""
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
             raise GrammarError(f"{place.pointer}: a schema is an object or a bool, not {shown(schema)}")
         if place.depth > MOST_DEPTH:
@@ -114,21 +153,7 @@ class _Copier:
             place = _Place(place.pointer, place.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
             schema = {"$ref": schema["$ref"]}  # up to draft 7 the keywords beside it mean nothing
-        schema = self._without_refused(schema, place)
-        copy: dict[str, Any] = {}
-        both = []
-        is_simple = False
-        for key in schema:
-            if key in APPLICATORS:
-                copy[key] = self._applicator(key, schema[key], place)
-            elif key in SIMPLE and not is_simple:
-                is_simple = True
-                simple = self._simple(schema, place)
-                both = simple.pop("allOf", [])
-                copy |= simple
-        if both:
-            copy["allOf"] = [*copy.get("allOf", []), *both]
-        return copy
+        return self._without_refused(schema, place), place
 
     def _without_refused(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
         """The schema without keywords that come to nothing; raises for those that are not carried over."""
@@ -157,9 +182,29 @@ class _Copier:
             raise refuse(place.pointer, key, f"{shown(value)}; expected a list that is not empty")
         if key == "enum":
             return [constant(one, key, place.pointer) for one in value]
-        if key == "oneOf":
-            self.one_of.append(place.pointer)
         return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
+
+    def _are_apart(self, schemas: list[object], place: _Place) -> bool:
+        """Is each schema of types that none of the others allows?"""
+        kinds = [self._kinds(one, place, MOST_STEPS) for one in schemas]
+        return sum(map(len, kinds)) == len(frozenset().union(*kinds))
+
+    def _kinds(self, schema: object, place: _Place, steps: int) -> frozenset[str]:
+        """Types that a schema may allow, whole numbers being numbers; followed for at most so many references."""
+        if not isinstance(schema, dict) or not steps:
+            return KINDS if schema is not False else frozenset()
+        kinds = KINDS
+        if "$ref" in schema:
+            target, _ = self._resolved(schema["$ref"], place)
+            kinds = self._kinds(target, place, steps - 1)
+            if self.draft <= 7:
+                return kinds
+        if "type" in schema:
+            kinds &= {"number" if name == "integer" else name for name in types_of(schema, place.pointer)}
+        for key in ("const", "enum"):
+            if key in schema:
+                kinds &= {kind_of(value) for value in (schema[key] if key == "enum" else [schema[key]])}
+        return kinds
 
     def _definition(self, reference: object, place: _Place) -> str:
         """The name under which what is referred to is defined."""

@@ -47,6 +47,12 @@ def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
     return tuple(name for name in TYPES if name in names and not (name == "integer" and "number" in names))
 
 
+def kind_of(value: object) -> str:
+    """The type of a value of JSON; a whole number is a number."""
+    kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "null")
+
+
 def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -> int | None:
     """A count of characters, items or properties, or None where the keyword is not there.
 
