@@ -32,10 +32,10 @@ class Begun:
 class SlowMachine:
     """What `Machine` promises, from the rules as they stand; no left recursion."""
 
-    def __init__(self, rules):
+    def __init__(self, rules, token_sets=()):
         self.rules = rules
         self.parts, self.part_number, self.ways = [], {}, {}
-        self.token_sets = ()
+        self.token_sets = token_sets
         self.configurations, self.number = [], {}
         self.n_classes, self.class_of = 256, np.arange(256, dtype=np.uint8)
         self.table = np.full((4, 256), UNKNOWN, dtype=np.int32)
@@ -97,9 +97,6 @@ class SlowMachine:
             case Repeat(item, least, most):
                 fewer = Repeat(item, max(0, least - 1), None if most is None else most - 1)
                 return [self.numbers(item, fewer), *([] if least else [()])]
-            case TokenSet():
-                if part not in self.token_sets:
-                    self.token_sets += (part,)
         return None
 
     def taken(self, top, byte):

@@ -39,7 +39,7 @@ class ByteTrie:
     Children of n: `first_child[n]` to `first_child[n + 1]`, by byte. Tokens are numbered by their bytes ("rank"), equal
     bytes by id, so those at or below a node are a range of ranks, and the ones that end there come first in it.
 
-    byte: uint8[N], the last byte of each node (root: 0). first_child: int32[N+1].
+    byte: uint8[N], the last byte of each node (root: 0). parent: int32[N] (root: 0). first_child: int32[N+1].
     phase: uint8[N], where in a character the node's bytes end, counted from the token's start (`BOUNDARY`, `BROKEN`, others).
     first_rank, own_stop, last_rank: int32[N]: tokens with exactly these bytes are first_rank .. own_stop, those that go on
     own_stop .. last_rank (both exclusive at the end). own_rank: int32[N], the first of the former, or R where there is none.
@@ -48,6 +48,7 @@ class ByteTrie:
     """
 
     byte: ByteArray
+    parent: IntArray
     first_child: IntArray
     phase: ByteArray
     first_rank: IntArray
@@ -67,7 +68,7 @@ class ByteTrie:
     @property
     def n_bytes(self) -> int:
         """Memory held by the arrays."""
-        arrays = (self.byte, self.first_child, self.phase, self.first_rank, self.own_stop, self.last_rank)
+        arrays = (self.byte, self.parent, self.first_child, self.phase, self.first_rank, self.own_stop, self.last_rank)
         return sum(array.nbytes for array in (*arrays, self.own_rank, self.token, self.rank, self.repeats))
 
     def find(self, text: bytes) -> int:
@@ -134,6 +135,7 @@ def _complete(
     is_repeat[first_rank[n_own > 0]] = False
     return ByteTrie(
         byte=byte,
+        parent=parent.astype(np.int32),
         first_child=first_child,
         phase=phase,
         first_rank=first_rank,
