@@ -14,8 +14,7 @@ import math
 import sys
 
 import selectrie
-from selectrie import Grammar, Prompting
-from selectrie.options import Beam
+from selectrie import Beam, Grammar, Prompting
 
 PROMPT = "The following is a character profile for an RPG game in JSON format.\n"
 ARMORS = Grammar.from_choices(["leather", "chainmail", "plate"], name="armors")
