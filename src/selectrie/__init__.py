@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from selectrie.grammar import Grammar
     from selectrie.history import models
     from selectrie.loading import load
-    from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
+    from selectrie.options import Beam, Prompting, Rule, Sampling, Search, Stopping
     from selectrie.registry import Models
     from selectrie.results import (
+        BeamResult,
         ChoiceScore,
         Chunk,
         Completion,
         Generation,
+        Hypothesis,
         ModelRecord,
         Selection,
         TextScore,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from selectrie.streaming import Stream
 
 __all__ = [
+    "Beam",
+    "BeamResult",
     "ChoiceScore",
     "Chunk",
     "Completion",
@@ -46,6 +50,7 @@ __all__ = [
     "Generating",
     "Generation",
     "Grammar",
+    "Hypothesis",
     "LookupDrafter",
     "ModelRecord",
     "Models",
@@ -65,6 +70,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "Beam": "options",
+    "BeamResult": "results",
     "ChoiceScore": "results",
     "Chunk": "results",
     "Completion": "results",
@@ -73,6 +80,7 @@ _HOME = {
     "Generating": "generating",
     "Generation": "results",
     "Grammar": "grammar",
+    "Hypothesis": "results",
     "LookupDrafter": "draft",
     "ModelRecord": "results",
     "Models": "registry",
