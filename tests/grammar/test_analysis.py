@@ -13,6 +13,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar, installed_names
 from selectrie.grammar.ambiguity import MANY, Ways
 from selectrie.grammar.analysis import report_on
+from selectrie.grammar.expanding import Texts
 from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
 from selectrie.grammar.gbnf import read_gbnf
 
@@ -66,6 +67,18 @@ def test_a_grammar_without_texts_is_reported_with_its_error():
     assert not found.sound
     assert "no text matches 'root'" in str(found.error)
     assert (found.unproductive, found.finite, found.samples) == (("root",), None, ())
+
+
+def test_a_grammar_whose_texts_cannot_be_read_is_reported_with_its_error(monkeypatch: pytest.MonkeyPatch):
+    """It compiles, and its machine comes to a limit at the first text."""
+
+    def drawn(*_: object, **__: object) -> str:
+        raise GrammarError("too ambiguous")
+
+    monkeypatch.setattr(Texts, "drawn", drawn)
+    found = report('root ::= "a"')
+    assert "too ambiguous" in str(found.error)
+    assert (found.sound, found.finite, found.samples) == (False, True, ())
 
 
 def test_undefined_rules_are_all_named():
@@ -161,6 +174,14 @@ def test_endless_nesting_is_drawn_to_an_end():
     """Behind its soft limit a text takes the shortest way out."""
     found = report('root ::= "(" root root ")" | "x"')
     assert all(len(text) < 400 for text in found.samples)
+
+
+@pytest.mark.parametrize(("length", "n_samples"), [(1_999, 1), (2_001, 1), (30_000, 0)])
+def test_texts_of_many_characters_are_not_drawn_again_and_again(length, n_samples):
+    """One sample of a long text, none of a very long one; the count is there."""
+    n, rest = divmod(length, 1_000)
+    found = report(f'root ::= ("a"{{1000}}){{{n}}} "b"{{{rest}}}')
+    assert (len(found.samples), found.n_texts, found.ambiguous) == (n_samples, 1, None)
 
 
 def test_token_terminals_leave_texts_out():

@@ -26,8 +26,10 @@ AMBIGUITY_WORK = 60_000
 """Steps of that search."""
 AMBIGUITY_LENGTH = 40
 """Longer texts are not searched."""
-COUNTING_WORK = 300_000
+COUNTING_WORK = 150_000
 """Steps of counting the texts."""
+LONG_TEXT = 2_000
+"""Characters of the shortest text from which on only one sample is drawn, from ten times as many on none."""
 EVERY_RULE = "every rule"
 """Name of a rule that no reader makes."""
 
@@ -36,7 +38,8 @@ EVERY_RULE = "every rule"
 class Report:
     """What `Grammar.check` finds. Names of rules are those of the source, in its order.
 
-    error: why the grammar cannot be compiled, with its place, or None; finite, n_texts and samples are empty then.
+    error: why the grammar cannot be compiled, with its place, or why its texts cannot be read; None where they can.
+    What needs it compiled is empty then.
     undefined: named but not defined. unreachable: not used by the root. unproductive: no text matches. empty: only the
     empty text matches. left_recursion: cycles of rules that begin with each other, (a, b) for a -> b -> a; compiling
     rewrites them. ambiguous: a text that the rules make in two ways, None where none was found among short ones.
@@ -117,16 +120,20 @@ def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> 
         return report
     rng = random.Random(seed)  # noqa: S311 - samples, not secrets
     texts = Texts(Machine(program))
-    samples = tuple(dict.fromkeys(texts.drawn(rng) for _ in range(N_SAMPLES)))
-    drawn = [texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(AMBIGUITY_TEXTS)]
-    shortest: list[str] = []
+    n_samples = N_SAMPLES if texts.least <= LONG_TEXT else int(texts.least <= 10 * LONG_TEXT)
+    n_searched = AMBIGUITY_TEXTS if texts.least <= AMBIGUITY_LENGTH else 0
+    try:
+        samples = tuple(dict.fromkeys(texts.drawn(rng) for _ in range(n_samples)))
+        searched = [texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched)]
+    except GrammarError as error:
+        return replace(report, error=error)
     n_texts = None
     try:
-        shortest += islice(texts.listed(), AMBIGUITY_TEXTS)
+        searched += islice(texts.listed(), n_searched)
         n_texts = texts.count(work=COUNTING_WORK) if report.finite else None
     except GrammarError:
         n_texts = None  # more than it is worth to count
-    ambiguous = ambiguous_text(rules, [*shortest, *drawn])
+    ambiguous = ambiguous_text(rules, searched)
     return replace(report, samples=samples, n_texts=n_texts, ambiguous=ambiguous)
 
 

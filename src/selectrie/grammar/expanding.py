@@ -30,6 +30,11 @@ class Texts:
         self._shortest = Shortest(machine)
         self._characters = Characterwise(machine, machine.program.class_of)
 
+    @property
+    def least(self) -> int:
+        """Characters of the shortest text."""
+        return self._shortest.remaining(self._machine.start)
+
     def listed(self) -> Iterator[str]:
         """All texts, each once: fewer characters first, then by code points.
 
