@@ -147,6 +147,18 @@ def test_damaged_texts_are_judged_as_the_oracle_does(name):
     assert not all(accepted for accepted, _, _ in verdicts)
 
 
+@pytest.mark.long
+@each
+def test_many_random_texts(name):
+    """The two laws above on a thousand texts, and on one damaged copy of each."""
+    maker, rng = RandomTexts(rules(name)), random.Random(9)
+    texts = [maker.draw(rng) for _ in range(1_000)]
+    texts += [damaged(text, rng) for text in texts]
+    verdicts = [(verdict(name, text) == "yes", ORACLES[name](text), text) for text in texts]
+    assert [row for row in verdicts[:1_000] if row[:2] != (True, True)] == []
+    assert [row for row in verdicts[1_000:] if row[0] > row[1] or (name in EXACT and row[0] != row[1])] == []
+
+
 @each
 @settings(max_examples=25)
 @given(data=st.data())
