@@ -1,202 +1,62 @@
-"""`selectrie grammar`: what comes out, and how it ends. No model is loaded."""
+"""`select` and `generate` under a grammar, from the command line."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from selectrie.cli import app
-from selectrie.cli.grammar import open_grammar
-from selectrie.grammar import Grammar, installed_names
-from selectrie.grammar.analysis import Report
-from selectrie.report.grammar import count_words, grammar_lines
+from selectrie.cli.commands import app
+from selectrie.grammar import Grammar
 
 
-def run(*args: str, stdin: str | bytes | None = None) -> Result:
-    """One command in this process."""
-    return CliRunner().invoke(app, ["grammar", *args], input=stdin, prog_name="selectrie")
+@pytest.fixture(scope="module")
+def cli():
+    return CliRunner()
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A grammar with a bit of everything: `selectrie grammar check` has much to say."""
-    path = tmp_path / "g.gbnf"
-    path.write_text('root ::= a "x" | "y" | e\na ::= root "z" | b\nb ::= b\ne ::= ""\nc ::= "c"\n')
-    return path
+def test_select_lists_a_finite_grammar(cli):
+    """Its texts are the choices, and the certificate is that of a list."""
+    done = cli.invoke(app, ["select", "-p", "Once upon a", "--regex", " (time|day)", "--json", "--threads", "1"])
+    found = json.loads(done.output)
+    assert [one["text"] for one in found["choices"]] == [" day", " time"]
+    assert (found["text"], found["certificate"]["nodes_inner"], "grammar" in found) == (" time", 1, False)
 
 
-@pytest.mark.parametrize("command", ["check", "accepts", "expand", "show", "list"])
-def test_every_command_has_an_example(command: str):
-    """The help shows a line to copy."""
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert f"  selectrie grammar {command}" in result.stdout
+def test_select_searches_an_infinite_one(cli):
+    """The best of infinitely many, with what the proof is about."""
+    arguments = ["--regex", " (time|day)+", "--max-tokens", "3", "--any-path", "--json", "--threads", "1"]
+    found = json.loads(cli.invoke(app, ["select", "-p", "Once upon a", *arguments]).output)
+    assert found["text"] == " time"
+    assert found["certificate"]["proved"]
+    assert (found["grammar"]["about"], found["grammar"]["max_tokens"]) == ("token paths", 3)
 
 
-def test_check_tells_what_it_found(file: Path):
-    """A line for each thing, the samples at the end."""
-    result = run("check", str(file))
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.splitlines()[:7] == [
-        "grammar    g.gbnf, 5 rules",
-        "language   infinitely many texts",
-        "unused     c (the root does not lead there)",
-        "no text    b (nothing matches)",
-        "empty      e (the empty text alone matches)",
-        "recursion  root -> a -> root (left recursion, rewritten)",
-        "recursion  b -> b (left recursion, rewritten)",
-    ]
-    samples = result.stdout.splitlines()[7:]
-    assert samples[0].startswith("texts      '")
-    assert result.stderr == ""
-
-
-def test_check_as_json_is_the_report(file: Path):
-    """The same fields, with the format and the grammar's name."""
-    found = json.loads(run("check", str(file), "--json", "--seed", "4").stdout)
-    assert found.pop("format") == 1
-    assert found.pop("grammar") == "g.gbnf"
-    assert found == Grammar.from_file(file).check(seed=4).to_dict()
-
-
-def test_strict_check_fails_where_there_is_something_to_mend(file: Path):
-    """Exit 2 and a line on stderr; the report is there all the same."""
-    result = run("check", str(file), "--strict")
-    assert (result.exit_code, result.stderr) == (2, "error[unsound]: there is something to mend (--strict)\n")
-    assert result.stdout.startswith("grammar    g.gbnf")
-    assert run("check", "json", "--strict").exit_code == 0
-
-
-def test_a_grammar_without_texts_is_a_report_too(tmp_path: Path):
-    """It says why; only what cannot be read is an error."""
-    path = tmp_path / "n.gbnf"
-    path.write_text('root ::= "a" root')
-    result = run("check", str(path))
-    assert result.exit_code == 0
-    assert "refused    no text matches 'root'" in result.stdout
-
-
-def test_a_mistake_in_a_grammar_is_shown_with_its_line(tmp_path: Path):
-    """The message on one line, the line of the grammar, the caret; nothing on stdout."""
-    path = tmp_path / "bad.gbnf"
-    path.write_text('root ::= "a"\n  | "b"')
-    result = run("check", str(path))
-    assert (result.exit_code, result.stdout) == (2, "")
-    message, line, caret = result.stderr.splitlines()
-    assert message.startswith(f"error[grammar]: line 2, column 3: {path}: expected a rule's name or the end, found '|'")
-    assert (line, caret) == ('    | "b"', "    ^")
+def test_generate_keeps_to_a_grammar(cli, tmp_path):
+    """Every sequence that ended is one of its texts; a JSON Schema and a file do as well as a pattern."""
+    path = tmp_path / "word.gbnf"
+    path.write_text('root ::= " " ("cat" | "dog") "s"?')
+    done = cli.invoke(
+        app, ["generate", "-p", "A", "--grammar", str(path), "-n", "3", "--seed", "1", "--json", "--threads", "1"]
+    )
+    grammar = Grammar.from_file(path)
+    completions = json.loads(done.output)["completions"]
+    assert len(completions) == 3
+    assert all(grammar.accepts(one["text"]) for one in completions)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("arguments", "named"),
     [
-        ("north 3", ["yes"]),
-        ("north 0", ["no: character 7: '0' may not stand here", "  north 0", "        ^ expected '1'…'9'"]),
-        (
-            "north",
-            ["unfinished: all of it may stand, and something must follow", "  north", "       ^ expected ' '"],
-        ),
-        ("stop!", ["no: character 5: '!' may not stand here", "  stop!", "      ^ expected the end"]),
-        ("st\n", ["no: character 3: '\\n' may not stand here", "  st␤", "    ^ expected 'o'"]),
+        (["select", "-p", "x", "--regex", "a", "-c", "b"], "choice"),
+        (["select", "-p", "x", "--regex", "a", "--grammar", "json"], "--grammar, --regex"),
+        (["select", "-p", "x", "--regex", "("], "column"),
+        (["generate", "-p", "x", "--regex", "a", "-c", "b"], "beside choices"),
     ],
 )
-def test_accepts_shows_the_place(text: str, expected: list[str]):
-    """The verdict, the text with a caret, and what could stand there; exit 0, as the question was answered."""
-    result = run("accepts", "move", text)
-    assert (result.exit_code, result.stdout.splitlines()) == (0, expected)
-    assert run("accepts", "move", text, "--strict").exit_code == (0 if expected == ["yes"] else 2)
-
-
-def test_accepts_as_json():
-    """Verdict, place and what is expected."""
-    found = json.loads(run("accepts", "move", "go", "--json").stdout)
-    assert found == {"format": 1, "verdict": "no", "at": 0, "expected": ["'e'", "'n'", "'s'…'t'", "'w'"]}
-
-
-def test_accepts_reads_files_as_they_are(tmp_path: Path):
-    """With their line ends; from stdin too; exactly one place is given."""
-    path = tmp_path / "text"
-    path.write_text("stop\n")
-    assert run("accepts", "move", "--text-file", str(path)).stdout.startswith("no: character 5: '\\n' may not stand")
-    assert run("accepts", "move", "--text-file", "-", stdin="stop").stdout == "yes\n"
-    assert run("accepts", "move", "").stdout.startswith("unfinished")
-    for words in ([], ["stop", "--text-file", str(path)]):
-        result = run("accepts", "move", *words)
-        assert result.exit_code == 2
-        assert "a TEXT or --text-file, one of them" in result.stderr
-    assert "not UTF-8 at byte 1" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
-    assert "No such file" in run("accepts", "move", "--text-file", str(tmp_path / "none")).stderr
-
-
-def test_expand_writes_a_text_a_line(tmp_path: Path):
-    """Shortest first; line ends inside a text are escaped, in JSON they are what JSON has for them."""
-    assert run("expand", "move", "--limit", "3").stdout.splitlines() == ["stop", "east 1", "east 2"]
-    assert len(run("expand", "move").stdout.splitlines()) == 39
-    path = tmp_path / "lines.gbnf"
-    path.write_text(r'root ::= "a\n" | "\t\\"')
-    assert run("expand", str(path)).stdout == "\\t\\\\\na\\n\n"
-    assert json.loads(run("expand", str(path), "--json").stdout)["texts"] == ["\t\\", "a\n"]
-
-
-def test_expand_of_an_infinite_grammar_needs_a_limit():
-    """The mistake names what to give."""
-    result = run("expand", "json")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "limit is not given; give a number, as json has infinitely many texts" in result.stderr
-
-
-def test_list_and_show_bring_the_installed_ones():
-    """Name and what it accepts; shown with its header, and that parses."""
-    lines = run("list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(installed_names())
-    assert all(len(line.split(maxsplit=1)[1]) > 10 for line in lines)
-    names = [entry["name"] for entry in json.loads(run("list", "--json").stdout)["grammars"]]
-    assert names == list(installed_names())
-    shown = run("show", "iso-date").stdout
-    assert shown.startswith("# iso-date: ")
-    assert Grammar.from_gbnf(shown).digest == Grammar.load("iso-date").digest
-
-
-def test_show_prints_files_as_gbnf(file: Path):
-    """Rule by rule, the root first."""
-    assert run("show", str(file)).stdout.splitlines()[0] == 'root ::= a "x" | "y" | e'
-
-
-def test_what_looks_like_a_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """By its ending, a folder in it, or because it is there; else it is the name of an installed one."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "json").mkdir()
-    assert open_grammar("json").name == "json"
-    assert "No such file" in run("check", "json.gbnf").stderr
-    assert "No such file" in run("check", "x/json").stderr
-    (tmp_path / "move").write_text("root ::= ")
-    assert "should end in .gbnf, .lark or .json" in run("check", "move").stderr
-    assert "the name of an installed grammar: arithmetic" in run("check", "nothing").stderr
-
-
-@pytest.mark.parametrize(
-    ("base", "power", "less", "words"),
-    [
-        (0, 1, 0, "0"),
-        (39, 1, 0, "39"),
-        (3_652_059, 1, 0, "3 652 059"),
-        (10, 12, 1, "999 999 999 999"),
-        (10, 12, 0, "about 1.0e+12"),
-        (26, 4_000, 0, "about 7.8e+5659"),
-        (10, 5_000, 0, "about 1.0e+5000"),
-        (10, 5_000, 1, "about 1.0e+5000"),
-        (2, 50, 0, "about 1.1e+15"),
-    ],
-)
-def test_numbers_of_texts_are_written_at_any_size(base: int, power: int, less: int, words: str):
-    """Exactly as far as somebody would read it, then rounded; Python itself refuses to write more than 4 300 digits."""
-    assert count_words(base**power - less) == words
-
-
-def test_long_lists_of_rules_are_cut():
-    """Twelve names, and how many more."""
-    names = tuple(f"r{i}" for i in range(20))
-    assert "r11 and 8 more (the root" in "\n".join(grammar_lines("g", Report(n_rules=20, unreachable=names)))
+def test_a_mistake_is_told(cli, arguments, named):
+    """Before the model is loaded, naming what is wrong."""
+    done = cli.invoke(app, arguments)
+    assert done.exit_code != 0
+    assert named in f"{done.output}{done.exception}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
 from selectrie.cli import requests
-from selectrie.cli.grammar import open_grammar
+from selectrie.cli.constraint import ConstraintGroup, read_constraint
 from selectrie.cli.groups import ModelGroup, PromptGroup
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, Beam
@@ -22,16 +21,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class GrammarsGroup:
+class GrammarsGroup(ConstraintGroup):
     """Grammar (one of them)."""
 
-    grammar: Annotated[
-        str | None,
-        Option(metavar="FILE|NAME", help="A .gbnf, .lark or .json (JSON Schema) file, or an installed name."),
-    ] = None
-    json_schema: Annotated[str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows.")] = None
-    regex: Annotated[str | None, Option(metavar="PATTERN", help="Texts that the pattern matches as a whole.")] = None
-    lark: Annotated[str | None, Option(metavar="FILE", help="A grammar in Lark's notation.")] = None
     delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every text of the grammar.")] = ""
 
 
@@ -121,20 +113,7 @@ def _wanted(group: BeamGroup) -> Beam:
 
 
 def _grammar(group: GrammarsGroup) -> Grammar:
-    """The grammar, from the one place it is given in."""
-    given = [name for name in ("grammar", "json_schema", "regex", "lark") if getattr(group, name) is not None]
-    if len(given) != 1:
-        flags = ", ".join("--" + name.replace("_", "-") for name in given) or None
-        allowed = "one of --grammar, --json-schema, --regex and --lark"
-        raise OptionError("grammar", flags, allowed)
-    from selectrie.grammar import Grammar
-    from selectrie.inputs import read_text
-
-    if group.grammar is not None:
-        return open_grammar(group.grammar)
-    if group.regex is not None:
-        return Grammar.from_regex(group.regex)
-    if group.json_schema is not None:
-        return Grammar.from_json_schema(read_text(group.json_schema), name=Path(group.json_schema).name)
-    path = str(group.lark)
-    return Grammar.from_lark(read_text(path), folder=Path(path).parent, name=Path(path).name)
+    found = read_constraint(group)
+    if found is None:
+        raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")
+    return found

@@ -166,6 +166,8 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
         words += f"; {count(certificate.n_settled, 'near tie')} settled"
     if not certificate.settled:
         why = "in fast precision" if signature.precision == "fast" else "more than 16 within tolerance"
+        if certificate.nodes_inner is None:
+            why = "a grammar's texts are scored once"
         words += f"; near ties not settled ({why})"
     return words
 
