@@ -15,7 +15,6 @@ from selectrie.grammar.expressions import (
     Repeat,
     Sequence,
     Text,
-    TokenSet,
 )
 
 DEAD, UNKNOWN = -1, -2
