@@ -34,10 +34,10 @@ from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_u
 from benchmarks.workload import data_file, generated_model
 from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
-from selectrie.grammar.allowed import GrammarAutomaton
-from selectrie.grammar.byte_trie import byte_trie
-from selectrie.grammar.compiling import compile_rules
-from selectrie.grammar.gbnf import read_gbnf
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.byte_trie import byte_trie
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.installed import installed_grammar
 from selectrie.vocabulary import Vocabulary
 

@@ -24,9 +24,9 @@ import jsonschema
 import numpy as np
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.allowed import GrammarAutomaton
-from selectrie.grammar.compiling import compile_rules
-from selectrie.grammar.schema import ConvertedSchema, read_schema
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
 from selectrie.vocabulary import Vocabulary
 
 ROUTES = ("llguidance", "llama-cpp-python")

@@ -13,10 +13,6 @@ from hypothesis import strategies as st
 from slow_machine import SlowMachine
 
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar import walking
-from selectrie.grammar.allowed import GrammarAutomaton
-from selectrie.grammar.byte_trie import BOUNDARY, BROKEN, byte_trie
-from selectrie.grammar.compiling import compile_rules
 from selectrie.grammar.expressions import (
     Alternatives,
     Characters,
@@ -27,8 +23,12 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.gbnf import read_gbnf
-from selectrie.grammar.prefixed import PrefixedAutomaton
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.tokens import walking
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, byte_trie
+from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.testing import make_vocabulary
 from selectrie.types import ROOT
 from vocabularies import vocabulary_of

@@ -15,7 +15,7 @@ from selectrie.grammar.ambiguity import MANY, Ways
 from selectrie.grammar.analysis import report_on
 from selectrie.grammar.expanding import Texts
 from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
-from selectrie.grammar.gbnf import read_gbnf
+from selectrie.grammar.readers.gbnf import read_gbnf
 
 
 def report(text: str):

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from test_machine import alt, grammar, lit, rule_sets, seq
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.compiling import compile_rules
-from selectrie.grammar.expecting import expected
 from selectrie.grammar.expressions import (
     EMPTY,
     LAST_CODE_POINT,
@@ -28,12 +26,14 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.limits import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.machine import DEAD, Machine
-from selectrie.grammar.minimise import Work, simplified
-from selectrie.grammar.nfa import Nfa, RuleAutomaton
-from selectrie.grammar.rings import rings
-from selectrie.grammar.utf8 import END, byte_tree
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.expecting import expected
+from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.machine.machine import DEAD, Machine
+from selectrie.grammar.machine.minimise import Work, simplified
+from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton
+from selectrie.grammar.machine.rings import rings
+from selectrie.grammar.machine.utf8 import END, byte_tree
 
 LETTERS = "ab"
 AB = alt(lit("a"), lit("b"))
@@ -148,7 +148,10 @@ SOURCE = "root ::= a\na ::= bee | a\n"
         (grammar(root=Repeat(lit("a"), 1_000_000, 1_000_000)), "1000000 times, beyond the limit"),
         (grammar(root=Repeat(Repeat(Repeat(lit("a"), 1000, 1000), 1000, 1000), 1000, 1000)), "beyond the limit"),
         (grammar(root=Repeat(Repeat(EMPTY, 1000, 1000), 1000, 1000)), "beyond the limit"),
-        (RuleSet({f"r{i}": Reference(f"r{i + 1}") for i in range(20_001)} | {"r20001": EMPTY}, "r0"), "leads to 20002 rules"),
+        (
+            RuleSet({f"r{i}": Reference(f"r{i + 1}") for i in range(20_001)} | {"r20001": EMPTY}, "r0"),
+            "leads to 20002 rules",
+        ),
         (grammar(root=lit("ab" * 500_000)), "unrolls to more than the 150000 states"),
     ],
 )

@@ -14,9 +14,9 @@ from slow_language import accepts as slowly_accepts
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
 from selectrie.grammar import Grammar, installed_names
-from selectrie.grammar.compiling import compiled
 from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
 from selectrie.grammar.lengths import NEVER, least_lengths
+from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.sharing import Automata
 from selectrie.testing import make_vocabulary
 

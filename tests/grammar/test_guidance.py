@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from json_schemas import accepts, allowed_ids, piece_vocabulary
 from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
 from selectrie.grammar import guidance
-from selectrie.grammar.allowed import GrammarAutomaton
-from selectrie.grammar.compiling import compile_rules
-from selectrie.grammar.gbnf import read_gbnf
 from selectrie.grammar.guidance import GuidanceAutomaton, read_guidance
-from selectrie.grammar.prefixed import PrefixedAutomaton
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.testing import make_vocabulary, spell
 from vocabularies import vocabulary_of
 

@@ -20,8 +20,8 @@ from valid_texts import VALID
 import selectrie
 from selectrie.grammar import Grammar
 from selectrie.grammar.expressions import RuleSet
-from selectrie.grammar.gbnf import read_gbnf
 from selectrie.grammar.installed import installed_names, installed_summary
+from selectrie.grammar.readers.gbnf import read_gbnf
 from vocabularies import vocabulary_of
 
 FOLDER = Path(selectrie.__file__).parent / "grammars"

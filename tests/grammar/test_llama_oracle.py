@@ -12,9 +12,9 @@ import pytest
 from llama_grammar import llama_grammar
 
 from conftest import REAL_VOCABULARIES, TEST_DATA
-from selectrie.grammar.allowed import GrammarAutomaton
-from selectrie.grammar.compiling import compile_rules
-from selectrie.grammar.gbnf import read_gbnf
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
 from vocabularies import vocabulary_of
 
 FOLDER = Path(TEST_DATA, "grammar", "gbnf")

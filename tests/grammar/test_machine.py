@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.compiling import compile_rules
 from selectrie.grammar.expressions import (
     EMPTY,
     Alternatives,
@@ -24,8 +23,9 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.limits import GrammarLimits
-from selectrie.grammar.machine import DEAD, UNKNOWN, Machine
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.limits import GrammarLimits
+from selectrie.grammar.machine.machine import DEAD, UNKNOWN, Machine
 
 NAMES = ("root", "a", "b", "c")
 TERMINALS = (TokenSet(("<think>",)), TokenSet((7,), negated=True))

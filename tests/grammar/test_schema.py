@@ -31,11 +31,12 @@ from json_schemas import (
     walk,
 )
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
-from selectrie.grammar import Grammar, schema
+from selectrie.grammar import Grammar
 from selectrie.grammar.guidance import check_guidance
-from selectrie.grammar.schema import ConvertedSchema, read_schema
-from selectrie.grammar.schema_formats import FORMATS
-from selectrie.grammar.schema_patterns import PatternError, rewrite_pattern
+from selectrie.grammar.schema import schema
+from selectrie.grammar.schema.formats import FORMATS
+from selectrie.grammar.schema.patterns import PatternError, rewrite_pattern
+from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
 from vocabularies import vocabulary_of
 
 pytest.importorskip("llguidance")

@@ -15,7 +15,7 @@ from slow_language import accepts
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import RuleSet
-from selectrie.grammar.types import rules_of_choices, rules_of_type
+from selectrie.grammar.readers.types import rules_of_choices, rules_of_type
 
 
 class Colour(Enum):

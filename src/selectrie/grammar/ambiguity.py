@@ -15,7 +15,7 @@ from selectrie.grammar.expressions import (
     Sequence,
     Text,
 )
-from selectrie.grammar.truths import parts_of
+from selectrie.grammar.machine.truths import parts_of
 
 MANY = 2
 """Ways are counted up to here."""

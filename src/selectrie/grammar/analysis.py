@@ -10,14 +10,14 @@ from math import log10
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.ambiguity import MANY, Ways
-from selectrie.grammar.compiling import compiled
 from selectrie.grammar.expanding import Texts
 from selectrie.grammar.expressions import Alternatives, Expression, Reference, Repeat, RuleSet, Sequence, Text, TokenSet
 from selectrie.grammar.lengths import is_finite
-from selectrie.grammar.machine import Machine
-from selectrie.grammar.program import Program
-from selectrie.grammar.rings import rings
-from selectrie.grammar.truths import Facts, facts, walk
+from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.machine.program import Program
+from selectrie.grammar.machine.rings import rings
+from selectrie.grammar.machine.truths import Facts, facts, walk
 
 N_SAMPLES = 5
 AMBIGUITY_TEXTS = 60

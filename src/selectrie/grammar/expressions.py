@@ -128,6 +128,8 @@ def _without_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int],
     low, high = SURROGATES
     for first, last in merged:
         kept += [
-            (start, stop) for start, stop in ((first, min(last, low - 1)), (max(first, high + 1), last)) if start <= stop
+            (start, stop)
+            for start, stop in ((first, min(last, low - 1)), (max(first, high + 1), last))
+            if start <= stop
         ]
     return tuple(kept)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from selectrie.grammar.analysis import Report
     from selectrie.grammar.expanding import Texts
     from selectrie.grammar.guidance import GuidanceGrammar
-    from selectrie.grammar.machine import Machine
-    from selectrie.grammar.program import Program
-    from selectrie.grammar.schema import Route, Spacing
+    from selectrie.grammar.machine.machine import Machine
+    from selectrie.grammar.machine.program import Program
+    from selectrie.grammar.schema.schema import Route, Spacing
     from selectrie.grammar.verdict import Verdict
 
 
@@ -61,35 +61,35 @@ class Grammar:
     @classmethod
     def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
         """A grammar in GBNF, the notation of llama.cpp; `root`: the rule that everything begins with."""
-        from selectrie.grammar.gbnf import read_gbnf
+        from selectrie.grammar.readers.gbnf import read_gbnf
 
         return cls(read_gbnf(text, root=root), name=name)
 
     @classmethod
     def from_regex(cls, pattern: str, *, name: str = "regex") -> Grammar:
         """The texts that a regular expression in Python's syntax matches as a whole."""
-        from selectrie.grammar.regex import read_regex
+        from selectrie.grammar.readers.regex import read_regex
 
         return cls(read_regex(pattern), name=name)
 
     @classmethod
     def from_lark(cls, text: str, *, start: str = "start", folder: Path | None = None, name: str = "lark") -> Grammar:
         """A grammar in Lark's notation; `folder`: where its imports are."""
-        from selectrie.grammar.lark_reader import read_lark
+        from selectrie.grammar.readers.lark_reader import read_lark
 
         return cls(read_lark(text, folder=folder, start=start), name=name)
 
     @classmethod
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
         """Exactly these texts."""
-        from selectrie.grammar.types import rules_of_choices
+        from selectrie.grammar.readers.types import rules_of_choices
 
         return cls(rules_of_choices(texts), name=name)
 
     @classmethod
     def from_type(cls, type: Any, *, name: str | None = None) -> Grammar:  # noqa: A002 - what users call it
         """Values of a Python type: `Enum` and `Literal` as plain text, data classes and the like as JSON."""
-        from selectrie.grammar.types import rules_of_type
+        from selectrie.grammar.readers.types import rules_of_type
 
         found = rules_of_type(type)
         name = name or str(getattr(type, "__name__", "type"))
@@ -105,7 +105,7 @@ class Grammar:
         name: str = "json-schema",
     ) -> Grammar:
         """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`."""
-        from selectrie.grammar.schema import ConvertedSchema, read_schema
+        from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
 
         found = read_schema(schema, route=route, spacing=spacing)
         return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
@@ -174,7 +174,7 @@ class Grammar:
                 self._machine("automaton")
             inner = self._automata.get(vocabulary)
             if prefix:
-                from selectrie.grammar.prefixed import PrefixedAutomaton
+                from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 
                 inner = PrefixedAutomaton(inner, vocabulary, prefix)
             return SharedAutomaton(inner, self._lock)
@@ -239,7 +239,7 @@ class Grammar:
         rules = self._rule_set(what)
         with self._lock:
             if self._compiled is None:
-                from selectrie.grammar.compiling import compiled
+                from selectrie.grammar.machine.compiling import compiled
 
                 self._compiled = compiled(rules)
             return self._compiled
@@ -247,7 +247,7 @@ class Grammar:
     def _texts(self, what: str) -> Texts:
         """Texts of a machine of their own: listing them fills tables that no engine needs."""
         from selectrie.grammar.expanding import Texts
-        from selectrie.grammar.machine import Machine
+        from selectrie.grammar.machine.machine import Machine
 
         return Texts(Machine(self._program(what)))
 
@@ -255,7 +255,7 @@ class Grammar:
         """The machine that all engines share, a new one where it is full; callers hold the lock."""
         running = self._running
         if running is None or running.n_bytes > FULL_BYTES or running.n_configurations > FULL_CONFIGURATIONS:
-            from selectrie.grammar.machine import Machine
+            from selectrie.grammar.machine.machine import Machine
 
             self._running = running = Machine(self._program(what))
             self._automata.clear()
@@ -264,6 +264,6 @@ class Grammar:
     def _new_automaton(self, vocabulary: Vocabulary) -> WalkedAutomaton:
         if not isinstance(self._source, RuleSet):
             return self._source.automaton(vocabulary)
-        from selectrie.grammar.allowed import GrammarAutomaton
+        from selectrie.grammar.tokens.allowed import GrammarAutomaton
 
         return GrammarAutomaton(self._machine("automaton"), vocabulary)

@@ -6,7 +6,7 @@ import numpy as np
 
 from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.guidance import GuidanceGrammar
-from selectrie.grammar.machine import DEAD
+from selectrie.grammar.machine.machine import DEAD
 from selectrie.vocabulary import Vocabulary
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from selectrie.grammar.machine import Machine
-from selectrie.grammar.program import NO_RETURN, Program
+from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.machine.program import NO_RETURN, Program
 
 NEVER = 1 << 60
 _CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)

@@ -23,8 +23,8 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.gbnf_symbols import ANY, MOST_REPEATED
-from selectrie.grammar.placing import clipped
+from selectrie.grammar.readers.gbnf_symbols import ANY, MOST_REPEATED
+from selectrie.grammar.readers.placing import clipped
 
 NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
 """A class that no character is in: GBNF has no other way to say "no text at all"."""
