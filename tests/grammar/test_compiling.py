@@ -26,12 +26,13 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
+from selectrie.grammar.machine.characterwise import Characterwise
 from selectrie.grammar.machine.compiling import compile_rules
-from selectrie.grammar.machine.expecting import expected
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.machine import DEAD, Machine
 from selectrie.grammar.machine.minimise import Work, simplified
 from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton
+from selectrie.grammar.machine.properties import is_finite, is_prefix_free
 from selectrie.grammar.machine.rings import rings
 from selectrie.grammar.machine.utf8 import END, byte_tree
 
@@ -230,7 +231,7 @@ def _first(machine: Machine) -> set[bytes]:
 
 def test_an_undefined_rule_behind_an_unused_one_is_no_matter():
     """Only what the root leads to is compiled."""
-    assert compile_rules(grammar(root=lit("a"), unused=seq("missing"))).is_finite
+    assert is_finite(compile_rules(grammar(root=lit("a"), unused=seq("missing"))).program)
 
 
 def test_tight_limits_are_kept():
@@ -262,20 +263,20 @@ def _texts(machine: Machine, most: int, longest: int) -> list[bytes]:
 @settings(max_examples=60)
 @given(rules=rule_sets)
 def test_a_prefix_free_grammar_has_no_text_that_begins_another(rules):
-    """Whenever the machine says so, of its shortest texts."""
+    """Whenever that is said of it, of its shortest texts."""
     try:
         machine = compile_rules(rules)
     except GrammarError:
         return
     texts = sorted(_texts(machine, 300, 8))
-    if machine.is_prefix_free:
+    if is_prefix_free(machine.program):
         assert not any(after.startswith(before) for before, after in itertools.pairwise(texts))
 
 
 @settings(max_examples=60)
 @given(rules=rule_sets)
 def test_a_finite_grammar_comes_to_an_end(rules):
-    """Reading on by everything that may come dies out after so many symbols iff the machine says that it is finite."""
+    """Reading on by everything that may come dies out after so many symbols iff it is said to be finite."""
     try:
         machine = compile_rules(rules)
     except GrammarError:
@@ -285,7 +286,7 @@ def test_a_finite_grammar_comes_to_an_end(rules):
         after = {machine.step(one, byte) for one in level for byte in _one_of_each_class(machine)}
         after |= {machine.take_terminal(one, i) for one in level for i in machine.token_terminals(one)}
         level = set(sorted(after - {DEAD})[:20])
-    assert machine.is_finite == (not level)
+    assert is_finite(machine.program) == (not level)
 
 
 def _one_of_each_class(machine: Machine) -> list[int]:
@@ -314,14 +315,14 @@ PREFIX_FREE = [
 @pytest.mark.parametrize(("rules", "finite", "prefix_free"), PREFIX_FREE)
 def test_finite_and_prefix_free(rules, finite, prefix_free):
     """By hand; braces that nest are prefix-free though numbers within them are not."""
-    machine = compile_rules(rules)
-    assert (machine.is_finite, machine.is_prefix_free) == (finite, prefix_free)
+    program = compile_rules(rules).program
+    assert (is_finite(program), is_prefix_free(program)) == (finite, prefix_free)
 
 
 @settings(max_examples=40)
 @given(rules=rule_sets, seed=st.integers(0, 99))
-def test_what_is_expected_is_what_can_come(rules, seed):
-    """Characters: exactly those whose bytes live; bytes: those alive that begin no character; tokens and end as the machine."""
+def test_the_next_characters_are_those_whose_bytes_live(rules, seed):
+    """Exactly those, each range with where its bytes lead; inside a character, the bytes that may go on."""
     try:
         machine = compile_rules(rules)
     except GrammarError:
@@ -330,23 +331,20 @@ def test_what_is_expected_is_what_can_come(rules, seed):
     for _ in range(rng.randrange(4)):
         live = [after for byte in range(256) if (after := machine.step(configuration, byte)) != DEAD]
         configuration = rng.choice(live) if live else configuration
-    found = expected(machine, configuration)
+    reader = Characterwise(machine, machine.program.class_of)
+    choices = reader.choices(configuration)
     for point in [*map(ord, "abcé€😀"), 0xEA, 0x7FF, 0x800, 0x801, 0xFFFF, 0x10000, 0x10001]:
-        inside = any(first <= point <= last for first, last in found.characters.ranges)
-        assert inside == (machine.walk(configuration, chr(point).encode()) != DEAD)
-    leads = {chr(point).encode()[0] for first, last in found.characters.ranges for point in range(first, last + 1)}
-    alive = {byte for byte in range(256) if machine.step(configuration, byte) != DEAD}
-    assert {byte for first, last in found.byte_ranges for byte in range(first, last + 1)} == alive - leads
-    assert found.can_end == machine.can_end(configuration)
-    assert found.token_sets == tuple(machine.token_sets[i] for i in machine.token_terminals(configuration))
+        after = [after for first, last, after in choices if first <= point <= last]
+        assert (after or [DEAD]) == [machine.walk(configuration, chr(point).encode())]
+    inner = {byte for first, last, _ in reader.continuations(configuration) for byte in range(first, last + 1)}
+    assert inner == {byte for byte in range(0x80, 0xC0) if machine.step(configuration, byte) != DEAD}
 
 
 def test_a_literal_of_any_bytes():
-    """Bytes that are no UTF-8 are read as they are, and expected as bytes."""
+    """Bytes that are no UTF-8 are read as they are, and begin no character."""
     machine = compile_rules(grammar(root=alt(Text(b"\xff\x80"), Text(b"\xc3("))))
     assert machine.can_end(machine.walk(machine.start, b"\xff\x80"))
-    assert expected(machine, machine.start).byte_ranges == ((0xC3, 0xC3), (0xFF, 0xFF))
-    assert expected(machine, machine.start).characters.ranges == ()
+    assert Characterwise(machine, machine.program.class_of).choices(machine.start) == []
 
 
 def test_twin_and_machine_know_the_same_empty_rules():

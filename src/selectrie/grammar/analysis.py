@@ -12,10 +12,10 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.ambiguity import MANY, Ways
 from selectrie.grammar.expanding import Texts
 from selectrie.grammar.expressions import Alternatives, Expression, Reference, Repeat, RuleSet, Sequence, Text, TokenSet
-from selectrie.grammar.lengths import is_finite
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.program import Program
+from selectrie.grammar.machine.properties import is_finite
 from selectrie.grammar.machine.rings import rings
 from selectrie.grammar.machine.truths import Facts, facts, walk
 

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.lengths import Shortest
+from selectrie.grammar.machine.characterwise import Characterwise
 from selectrie.grammar.machine.machine import DEAD, Machine
-from selectrie.grammar.readers.reading import Characterwise
 
 MOST_OPEN = 1_000_000
 """Beginnings of texts that are kept while texts are listed."""

@@ -209,9 +209,16 @@ class Grammar:
     @cached_property
     def is_finite(self) -> bool:
         """Are there finitely many texts?"""
-        from selectrie.grammar.lengths import is_finite
+        from selectrie.grammar.machine.properties import is_finite
 
         return is_finite(self._program("is_finite"))
+
+    @cached_property
+    def is_prefix_free(self) -> bool:
+        """True: no text is the beginning of another. False: some is, or that is not known."""
+        from selectrie.grammar.machine.properties import is_prefix_free
+
+        return is_prefix_free(self._program("is_prefix_free"))
 
     def count(self) -> int | None:
         """How many texts there are, exactly; None: infinitely many.

@@ -31,14 +31,15 @@ class Shortest:
         """Characters to the end of the shortest accepted text from here."""
         found = self._remaining.get(configuration)
         if found is None:
-            items = self._machine._items[configuration]
-            found = min(self._least[items[i]] + self._stack(items[i + 1]) for i in range(0, len(items), 2))
+            found = min(
+                self._least[state] + self._stack(stacks) for state, stacks in self._machine.items(configuration)
+            )
             self._remaining[configuration] = found
         return found
 
     def _stack(self, stacks: int) -> int:
         """The least that a set of stacks asks for; sets are numbered after all that lie below them."""
-        sets = self._machine._stacks
+        sets = self._machine.stacks
         for number in range(len(self._below), stacks + 1):
             options = [self._least[state] + self._below[below] for state, below in sets.links[number]]
             self._below.append(0 if sets.ends[number] else min(options))
@@ -96,30 +97,3 @@ def _steps(program: Program) -> Iterator[tuple[int, int, int]]:
     for state, tokens in enumerate(program.tokens):
         for _, to in tokens:
             yield state, to, 1
-
-
-def is_finite(program: Program) -> bool:
-    """Are there finitely many texts?
-
-    Every step of a program reads something or begins a rule that does, and every state leads to an end, so there are
-    infinitely many exactly where following steps, calls and returns comes back to a state.
-    """
-    graph: list[list[int]] = [[] for _ in program.edges]
-    for state, to, _ in _steps(program):
-        graph[state].append(to)
-    for state, calls in enumerate(program.calls):
-        for callee, back in calls:
-            graph[state] += [callee] if back == NO_RETURN else [callee, back]
-    entered = [0] * len(graph)
-    for targets in graph:
-        for to in targets:
-            entered[to] += 1
-    ready = [state for state, n in enumerate(entered) if n == 0]
-    n_sorted = 0
-    while ready:
-        n_sorted += 1
-        for to in graph[ready.pop()]:
-            entered[to] -= 1
-            if entered[to] == 0:
-                ready.append(to)
-    return n_sorted == len(graph)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from selectrie.grammar.expressions import SURROGATES, TokenSet
+from selectrie.grammar.machine.characterwise import ByteReader, Characterwise, Choice
 from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.readers.reading import ByteReader, Characterwise, Choice
 from selectrie.vocabulary import to_bytes
 
 END = "the end"

@@ -8,7 +8,6 @@ kept in a table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.plans import Plans
 from selectrie.grammar.machine.program import Program
-from selectrie.grammar.machine.properties import is_finite, is_prefix_free
 from selectrie.grammar.machine.stacks import NOTHING_OPEN, Stacks
 from selectrie.types import IntArray
 
@@ -65,15 +63,14 @@ class Machine:
     def n_configurations(self) -> int:
         return len(self._items)
 
-    @cached_property
-    def is_finite(self) -> bool:
-        """Are there finitely many texts?"""
-        return is_finite(self.program)
+    @property
+    def stacks(self) -> Stacks:
+        """The sets of stacks that configurations name. Read only."""
+        return self._stacks
 
-    @cached_property
-    def is_prefix_free(self) -> bool:
-        """True: no text is the beginning of another; False: some is, or that is not known (see `properties`)."""
-        return is_prefix_free(self.program)
+    def items(self, configuration: int) -> zip[tuple[int, int]]:
+        """The pairs (state of the program, set of stacks) that a configuration is, states ascending."""
+        return _pairs(self._items[configuration])
 
     @property
     def n_bytes(self) -> int:
