@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import count
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import (
@@ -48,14 +47,16 @@ def printed_rules(rules: RuleSet) -> dict[str, str]:
 def gbnf_names(rules: RuleSet) -> dict[str, str]:
     """A GBNF name for each rule, all different: letters, digits and '-', the root as it is if it can be."""
     names: dict[str, str] = {}
+    next_number: dict[str, int] = {}
     taken: set[str] = set()
-    kept = [name for name in rules.rules if not _NOT_IN_NAMES.search(name) and name]
-    for name in [*kept, *(name for name in rules.rules if name not in set(kept))]:
-        plain = _NOT_IN_NAMES.sub("-", name) or "rule"
-        if plain in taken:
-            plain = next(other for i in count(2) if (other := f"{plain}-{i}") not in taken)
-        names[name] = plain
-        taken.add(plain)
+    for name in sorted(rules.rules, key=lambda name: not name or _NOT_IN_NAMES.search(name) is not None):
+        own = plain = _NOT_IN_NAMES.sub("-", name) or "rule"
+        number = next_number.get(plain, 2)
+        while own in taken:
+            own, number = f"{plain}-{number}", number + 1
+        next_number[plain] = number
+        names[name] = own
+        taken.add(own)
     return names
 
 
