@@ -244,7 +244,7 @@ def llm():
 def test_json_of_the_embedded_model(llm):
     """Every text that it writes under the JSON grammar is JSON, with the healed bytes taken off."""
     grammar = Grammar.load("json")
-    result = llm.beam_search("The answer as JSON: ", grammar, beam=Beam(width=4, n=3, max_tokens=40))
+    result = llm.beam_search("The answer as JSON: ", grammar, beam=Beam(width=4, n=3, max_tokens=64))
     assert result.hypotheses
     for one in result:
         json.loads(one.text)

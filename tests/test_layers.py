@@ -54,6 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "constraining",
         "beaming",
         "grammatical",
+        "drawing",
         "generating",
         "streaming",
         "asynchronous",

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-from selectrie.constraining import Constrained
+from selectrie.constraining import Constrained, Space, about, constrain, shown
 from selectrie.errand import Errand
 from selectrie.errors import GrammarError
-from selectrie.options import Beam, Search
+from selectrie.grammar import Grammar
+from selectrie.model import Model
+from selectrie.options import Beam, Prompting, Search, record
 from selectrie.owner import Handle
-from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
+from selectrie.prompts import Prompt
+from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature
 from selectrie.tasks.beam import BeamOutcome, BeamPath, BeamSpec, BeamTask
-from selectrie.tasks.found_paths import FoundPath
-from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch, AutomatonSpec
-from selectrie.types import Cost, FloatArray, IntArray, ModelIdentity
-from selectrie.version import __version__
+from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
 
-STRINGS, PATHS = "strings", "token paths"
+
+def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, prompting: Prompting) -> Constrained:
+    """Check a beam search and cut it into tokens."""
+    record("beam", beam, Beam)
+    space = Space(model.limits, beam.max_tokens)
+    return constrain(model.vocabulary, space, prompt, grammar, terminator=beam.terminator, prompting=prompting)
 
 
 def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) -> BeamResult:
@@ -26,9 +30,14 @@ def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) ->
 
     Raises `GrammarError` where nothing was found, not even the beginning of a text.
     """
-    signature = _signature(asked, beam, errand.owner.scheduler.model.identity, tau)
+    rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
+    signature = asked.signature(errand.owner.scheduler.model.identity, tau, rule)
     if beam.exact:
-        exact = errand.begin(AutomatonSearch(asked.prompt, asked.automaton, _exact_spec(asked, beam)))
+        search = Search(
+            k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
+        )
+        spec = asked.spec(search, merge_equal_text=beam.merge_equal_text)
+        exact = errand.begin(AutomatonSearch(asked.prompt, asked.automaton, spec))
         return _exact(asked, beam, exact, signature)
     handle = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tau or 0.0)))
     return _searched(asked, beam, handle, signature)
@@ -44,21 +53,6 @@ def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
         canonical=canonicity.is_canonical if beam.canonical_only else None,
         viable=canonicity.may_join if beam.canonical_only else None,
         tolerance=tolerance,
-    )
-
-
-def _exact_spec(asked: Constrained, beam: Beam) -> AutomatonSpec:
-    canonicity = asked.canonicity
-    return AutomatonSpec(
-        asked.vocabulary,
-        max_tokens=beam.max_tokens,
-        terminator=asked.terminator,
-        search=Search(k=beam.n, budget_nodes=beam.budget_nodes),
-        healed=asked.healed,
-        canonical=canonicity.is_canonical if beam.canonical_only else None,
-        viable=canonicity.may_join if beam.canonical_only else None,
-        last=int(asked.prompt[-1]) if asked.healed else None,
-        merge_equal_text=beam.merge_equal_text,
     )
 
 
@@ -90,7 +84,7 @@ def _searched(asked: Constrained, beam: Beam, handle: Handle[BeamOutcome], signa
         grammar=asked.grammar.name,
         grammar_digest=asked.grammar.digest,
         beam=beam,
-        cost=_cost(asked, handle.cost, [*hypotheses, *incomplete]),
+        cost=asked.cost(handle.cost, [*hypotheses, *incomplete]),
         signature=signature,
     )
 
@@ -105,7 +99,7 @@ def _beam_certificate(outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
     gap = math.inf if outcome.lost == -math.inf else last - outcome.lost
     return BeamCertificate(
         proved=is_plain and gap > 0,
-        about=STRINGS if beam.canonical_only else PATHS,
+        about=about(strings=beam.canonical_only),
         bound_gap=gap,
         nodes_evaluated=outcome.n_evaluated,
         method="beam",
@@ -118,7 +112,7 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
     found = outcome.found[: beam.n]
     if not found:
         raise _nothing(asked, outcome.n_dead_ends, outcome.n_other, longest=beam.max_tokens)
-    hypotheses = tuple(_hypothesis(asked, _as_path(path), "") for path in found)
+    hypotheses = tuple(asked.hypothesis(path) for path in found)
     last = found[-1].score if len(found) == beam.n else -math.inf
     gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
     greedy, agrees = _exact_greedy(asked, outcome, hypotheses)
@@ -129,7 +123,7 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
         agrees_with_greedy=agrees,
         certificate=BeamCertificate(
             proved=outcome.proved and gap > 0,
-            about=STRINGS if outcome.strings else PATHS,
+            about=about(strings=outcome.strings),
             bound_gap=gap,
             nodes_evaluated=outcome.n_evaluated,
             method="best_first",
@@ -146,7 +140,7 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
         grammar=asked.grammar.name,
         grammar_digest=asked.grammar.digest,
         beam=beam,
-        cost=_cost(asked, handle.cost, hypotheses),
+        cost=asked.cost(handle.cost, hypotheses),
         signature=signature,
     )
 
@@ -163,36 +157,20 @@ def _exact_greedy(
     return (found[0] if found else None), written == best
 
 
-def _as_path(path: FoundPath) -> BeamPath:
-    joint = float(path.score)  # of the joint, which alone is searched exactly: of this path by itself
-    return BeamPath(
-        tokens=path.tokens,
-        token_logp=path.token_logp,
-        data=path.data,
-        logp_end=path.logp_terminator,
-        logp=path.logp,
-        logp_path=joint,
-        score=path.logp,
-        n_paths=path.n_paths,
-        complete=True,
-        group=0,
-    )
-
-
 def _hypothesis(asked: Constrained, path: BeamPath, unfinished: str) -> Hypothesis:
     """unfinished: what broke it off."""
     data = _text_bytes(asked, path.data)
     return Hypothesis(
-        text=data.decode("utf-8", "replace"),
+        text=shown(data),
         data=data,
-        tokens=_scored(asked, path.tokens, path.token_logp),
+        tokens=asked.token_scores(path.tokens, path.token_logp),
         logp=path.logp,
         logp_path=path.logp_path,
         logp_end=path.logp_end,
         score=path.score,
         n_paths=path.n_paths,
         complete=path.complete,
-        ended_by=unfinished or ("eog" if asked.terminator == "eog" else "grammar"),
+        ended_by=unfinished or asked.ended_by,
         group=path.group,
     )
 
@@ -200,14 +178,6 @@ def _hypothesis(asked: Constrained, path: BeamPath, unfinished: str) -> Hypothes
 def _text_bytes(asked: Constrained, data: bytes) -> bytes:
     """Without the delimiter, which stands before the text."""
     return data[len(asked.delimiter) :]
-
-
-def _scored(asked: Constrained, tokens: IntArray, logps: FloatArray) -> tuple[TokenScore, ...]:
-    pieces, texts = asked.vocabulary.pieces, asked.vocabulary.texts
-    return tuple(
-        TokenScore(token, pieces[token], logp, "" if pieces[token] else texts[token])
-        for token, logp in zip(tokens.tolist(), logps.tolist(), strict=True)
-    )
 
 
 def _nothing(asked: Constrained, n_dead_ends: int, n_refused: int, longest: int | None = None) -> GrammarError:
@@ -218,27 +188,3 @@ def _nothing(asked: Constrained, n_dead_ends: int, n_refused: int, longest: int 
     causes += ["a wider beam may find one"] if n_dead_ends + n_refused and longest is None else []
     why = "; ".join(causes) or "no token that it allows is possible here"
     return GrammarError(f"no text of {asked.grammar.name} was found: {why}")
-
-
-def _cost(asked: Constrained, cost: Cost, given: Sequence[Hypothesis]) -> Cost:
-    """With what evaluating prompt and each given path one by one would have taken."""
-    return replace(cost, rows_naive=sum(len(asked.prompt) + len(one.tokens) for one in given))
-
-
-def _signature(asked: Constrained, beam: Beam, identity: ModelIdentity, tau: float | None) -> Signature:
-    return Signature(
-        model=identity.name,
-        model_digest=identity.digest,
-        tokenizer_digest=identity.tokenizer_digest,
-        backend=identity.backend,
-        build=identity.build,
-        processor=identity.processor,
-        precision=identity.precision,
-        tolerance=tau,
-        rule="joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}",
-        premise="",
-        terminator=asked.terminator,
-        following_bytes=0,
-        boundary=asked.boundary,
-        version=__version__,
-    )

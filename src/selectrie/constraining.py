@@ -1,21 +1,21 @@
-"""A prompt and a grammar as tokens and an automaton over what follows."""
+"""A prompt and a grammar as tokens and an automaton over what follows, and what every answer to that has in common."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from selectrie.automaton import Automaton
 from selectrie.boundary import OwnPaths, PromptText, encode_prompt, open_prompt
 from selectrie.errors import GrammarError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
-from selectrie.options import Prompting
+from selectrie.options import Prompting, Search, record
 from selectrie.prompts import Prompt, read_prompt, truncate_left
-from selectrie.types import IntArray, Limits
+from selectrie.results import Hypothesis, Signature, TokenScore
+from selectrie.tasks.automaton_records import AutomatonSpec
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity
 from selectrie.vocabulary import Vocabulary, to_bytes
-
-_MOST_LISTED = 10_000
-"""Texts of a finite grammar looked at to see whether one continues another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,8 +23,8 @@ class Constrained:
     """A prompt whose continuation a grammar restricts, as tokens.
 
     prompt: int32[T], the kept context. automaton: over what follows it: first `healed`, the bytes of the last token of the
-    prompt's text, then the delimiter (and before it the
-    space that the tokenizer puts before a text), then a text of the grammar. terminator: "eog" or "none". canonicity: of paths after it.
+    prompt's text, then the delimiter (and before it the space that the tokenizer puts before a text), then a text of the
+    grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none". canonicity: of paths after the prompt.
     """
 
     vocabulary: Vocabulary
@@ -36,6 +36,66 @@ class Constrained:
     boundary: str
     terminator: str
     canonicity: OwnPaths
+
+    @property
+    def ended_by(self) -> str:
+        """What ends its texts, as `Hypothesis` names it."""
+        return "eog" if self.terminator == "eog" else "grammar"
+
+    def spec(self, search: Search, *, rule: str = "joint", merge_equal_text: bool) -> AutomatonSpec:
+        """What a search of the automaton, or exact draws from it, go by."""
+        own = self.canonicity if search.canonical_only else None
+        return AutomatonSpec(
+            self.vocabulary,
+            max_tokens=search.max_tokens,
+            terminator=self.terminator,
+            rule=rule,
+            search=search,
+            healed=self.healed,
+            put=self.delimiter,
+            canonical=None if own is None else own.is_canonical,
+            viable=None if own is None else own.may_join,
+            last=int(self.prompt[-1]) if self.healed else None,
+            merge_equal_text=merge_equal_text,
+        )
+
+    def token_scores(self, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
+        """Tokens with their log-probabilities, as records."""
+        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
+        return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
+
+    def hypothesis(self, path: FoundPath) -> Hypothesis:
+        """The record of a text that was found, or drawn, by the joint."""
+        return Hypothesis(
+            text=shown(path.data),
+            data=path.data,
+            tokens=self.token_scores(path.tokens, path.token_logp),
+            logp=path.logp,
+            logp_path=path.score,
+            logp_end=path.logp_terminator,
+            score=path.logp,
+            n_paths=path.n_paths,
+            complete=True,
+            ended_by=self.ended_by,
+        )
+
+    def signature(self, identity: ModelIdentity, tolerance: float | None, rule: str) -> Signature:
+        """What the scores depend on."""
+        return Signature.of(identity, tolerance, rule=rule, terminator=self.terminator, boundary=self.boundary)
+
+    def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
+        """With what evaluating the prompt and each given path one by one would have taken."""
+        return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
+
+
+def about(*, strings: bool) -> str:
+    """What certificates and masses are about: texts by the tokenizer's own encoding, or any token paths."""
+    return "strings" if strings else "token paths"
+
+
+def shown(data: bytes) -> str:
+    """A text for records; bytes that are no UTF-8 are replaced."""
+    return data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +118,7 @@ def constrain(
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
-    if not isinstance(prompting, Prompting):
-        raise OptionError("prompting", prompting, "a Prompting record")
+    record("prompting", prompting, Prompting)
     read, _ = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
     opened = open_prompt(vocabulary, read, prompting.boundary)
     delimiter = opened.put + to_bytes(prompting.delimiter, "delimiter")
@@ -102,10 +161,6 @@ def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
     if not len(vocabulary.eog):
         return "none"
     try:
-        if not grammar.is_finite:
-            return "eog"
-        texts = sorted(text.encode() for text in grammar.expand(_MOST_LISTED + 1))
-    except GrammarError:  # it has texts that cannot be listed
+        return "none" if grammar.is_prefix_free else "eog"
+    except GrammarError:  # llguidance reads it, which cannot tell
         return "eog"
-    is_continued = any(after.startswith(text) for text, after in pairwise(texts))
-    return "eog" if is_continued or len(texts) > _MOST_LISTED else "none"

@@ -6,9 +6,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
-from selectrie import answering, beaming, generating, grammatical, selecting
+from selectrie import answering, beaming, drawing, generating, grammatical, selecting
 from selectrie.asynchronous import async_stream, awaitable
-from selectrie.constraining import Space, constrain
 from selectrie.draft import EngineDrafter, check_draft
 from selectrie.errand import Errand, errand
 from selectrie.errors import OptionError, of_request
@@ -158,7 +157,7 @@ class Engine:
             return self._answer([(prompt, texts)], asked)[0]
         with errand(self._owner) as begun:
             hunt = grammatical.prepare(self._model, prompt, grammar, asked)
-            return grammatical.select(begun, hunt, self._tolerance(begun))
+            return grammatical.answer(begun, hunt, self._tolerance(begun))
 
     def sample(
         self,
@@ -182,8 +181,8 @@ class Engine:
         """
         asked = Asked(terminator=terminator, search=search, prompting=prompting)
         with errand(self._owner) as begun:
-            lottery = grammatical.prepare_draws(self._model, prompt, grammar, asked, (n, seed, exact))
-            return grammatical.draw(begun, lottery, self._tolerance(begun))
+            lottery = drawing.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
+            return drawing.answer(begun, lottery, self._tolerance(begun))
 
     def rank(
         self,
@@ -319,12 +318,8 @@ class Engine:
         Raises errors of `RequestError` for what the caller can mend, before any model call, `GrammarError` where the model
         can write no text of the grammar, and errors of `ModelError`.
         """
-        if not isinstance(beam, Beam):
-            raise OptionError("beam", beam, "a Beam record")
         with errand(self._owner) as begun:
-            space = Space(self._model.limits, beam.max_tokens)
-            vocabulary = self._model.vocabulary
-            asked = constrain(vocabulary, space, prompt, grammar, terminator=beam.terminator, prompting=prompting)
+            asked = beaming.prepare(self._model, prompt, grammar, beam, prompting)
             return beaming.answer(begun, asked, beam, self._tolerance(begun))
 
     aselect = awaitable(select)

@@ -24,6 +24,7 @@ from selectrie.options import (
     Stopping,
     at_least,
     number,
+    record,
     seed,
     texts,
 )
@@ -93,14 +94,10 @@ class Wanted:
     def __post_init__(self) -> None:
         at_least("n", self.n, 1, optional=False)
         object.__setattr__(self, "seed", seed("seed", self.seed))
-        for name, kind in (
-            ("sampling", Sampling),
-            ("stopping", Stopping),
-            ("prompting", Prompting),
-            ("options", Generating),
-        ):
-            if not isinstance(getattr(self, name), kind):
-                raise OptionError(name, getattr(self, name), f"a {kind.__name__} record")
+        record("sampling", self.sampling, Sampling)
+        record("stopping", self.stopping, Stopping)
+        record("prompting", self.prompting, Prompting)
+        record("options", self.options, Generating)
         if self.options.best_of is not None and self.options.best_of < self.n:
             raise OptionError("best_of", self.options.best_of, f"at least n={self.n}: that many are given")
         if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:

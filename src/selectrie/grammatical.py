@@ -1,45 +1,31 @@
-"""Selecting and sampling among the texts of a grammar: from a request to its task, from what was found to records."""
+"""Selecting among the texts of a grammar, listed or searched: from a request to its task, from what was found to a `Selection`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from selectrie import scoring
-from selectrie.constraining import Constrained, Space, constrain
+from selectrie.constraining import Constrained, Space, about, constrain, shown
 from selectrie.errand import Errand
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.model import Model
-from selectrie.options import Sampling, Search, Stopping, at_least, one_of, seed
+from selectrie.options import BEAM_TERMINATORS, Search, one_of
 from selectrie.prompts import Prompt
-from selectrie.results import (
-    Certificate,
-    ChoiceTable,
-    Draws,
-    GrammarFacts,
-    Hypothesis,
-    Selection,
-    Signature,
-    TokenScore,
-)
+from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature
 from selectrie.selecting import Asked
-from selectrie.tasks.exact_sample import ExactOutcome, ExactSampleTask
 from selectrie.tasks.found_paths import FoundPath
-from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch, AutomatonSpec
-from selectrie.tasks.sample import Sampled, SampleSpec, SampleTask
+from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
 from selectrie.trie import TokenTrie
-from selectrie.types import Cost, FloatArray, ModelIdentity
-from selectrie.version import __version__
+from selectrie.types import Cost, FloatArray
 
 MOST_LISTED = 100_000
 """Texts of a finite grammar that are choices; more are searched."""
 RULES = ("joint", "token_mean")
 """That have a bound for texts nobody has seen."""
-TERMINATORS = ("auto", "none", "eog")
 
 
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
@@ -72,7 +58,7 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> H
         raise OptionError("prior", request.prior, "nothing with a grammar whose texts are not listed")
     if request.following:
         raise OptionError("following", request.following, "nothing with a grammar: let it end with that text")
-    one_of("terminator", request.terminator, TERMINATORS)
+    one_of("terminator", request.terminator, BEAM_TERMINATORS)
     if request.search.method == "exhaustive":
         raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")
     space = Space(model.limits, request.search.max_tokens)
@@ -82,25 +68,7 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> H
     return Hunt(asked, request.search, rule)
 
 
-def spec_of(asked: Constrained, search: Search, rule: str = "joint") -> AutomatonSpec:
-    """What a task on the grammar's automaton goes by."""
-    own = search.canonical_only
-    return AutomatonSpec(
-        asked.vocabulary,
-        max_tokens=search.max_tokens,
-        terminator=asked.terminator,
-        rule=rule,
-        search=search,
-        healed=asked.healed,
-        put=asked.delimiter,
-        canonical=asked.canonicity.is_canonical if own else None,
-        viable=asked.canonicity.may_join if own else None,
-        last=int(asked.prompt[-1]) if asked.healed else None,
-        merge_equal_text=rule == "joint",
-    )
-
-
-def select(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
+def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     """Search the grammar. tau: nats a row that layout may move, None = not measured.
 
     Raises `OptionError` where no text was found within `max_tokens` or the budget.
@@ -109,24 +77,25 @@ def select(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     tell = search.on_found
     on_found: Callable[[FoundPath], None] | None = None
     if tell is not None:
-        on_found = lambda path: tell(_text(path.data), path.logp)  # noqa: E731
-    task = AutomatonSearch(asked.prompt, asked.automaton, spec_of(asked, search, hunt.rule), on_found=on_found)
+        on_found = lambda path: tell(shown(path.data), path.logp)  # noqa: E731
+    spec = asked.spec(search, rule=hunt.rule, merge_equal_text=hunt.rule == "joint")
+    task = AutomatonSearch(asked.prompt, asked.automaton, spec, on_found=on_found)
     progress = search.on_progress
     handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
     outcome = handle.result()
     if not outcome.found:
-        raise _nothing_found(search, is_empty=outcome.proved, refused=outcome.n_other)
-    rows_naive = sum(len(asked.prompt) + len(path.tokens) for path in outcome.found)
+        raise nothing_found(search, is_empty=outcome.proved, refused=outcome.n_other)
     return _selection(
         hunt,
         outcome,
         _certificate(outcome, search, hunt.rule, tau),
-        replace(handle.cost, rows_naive=rows_naive),
-        _signature(asked, hunt.rule, errand.owner.scheduler.model.identity, tau),
+        asked.cost(handle.cost, outcome.found),
+        asked.signature(errand.owner.scheduler.model.identity, tau, hunt.rule),
     )
 
 
-def _nothing_found(search: Search, *, is_empty: bool, refused: int) -> OptionError:
+def nothing_found(search: Search, *, is_empty: bool, refused: int) -> OptionError:
+    """The error for no text at all. is_empty: there is none; refused: paths that the tokenizer would not make."""
     why = f"; {refused} were found that the tokenizer would not write so (canonical_only)" if refused else ""
     if is_empty:
         return OptionError("max_tokens", search.max_tokens, f"more: no text of the grammar has so few tokens{why}")
@@ -166,7 +135,7 @@ def _selection(
     decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
     logp = np.array([path.logp for path in found])
     table = ChoiceTable(
-        texts=tuple(_text(path.data) for path in found),
+        texts=tuple(shown(path.data) for path in found),
         trie=trie,
         edge_logp=_edges(trie, found),
         pieces=asked.vocabulary.pieces,
@@ -186,10 +155,7 @@ def _selection(
         margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
         is_tie=decision.is_tie,
         coverage=scoring.coverage_of(logp),
-        wanted=tuple(
-            _token(asked, token, logp)
-            for token, logp in zip(outcome.wanted[0].tolist(), outcome.wanted[1].tolist(), strict=True)
-        ),
+        wanted=asked.token_scores(*outcome.wanted),
         greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
         choices=table,
         rule=hunt.rule,
@@ -203,7 +169,7 @@ def _selection(
         grammar=GrammarFacts(
             name=asked.grammar.name,
             digest=asked.grammar.digest,
-            about=_about(outcome.strings),
+            about=about(strings=outcome.strings),
             max_tokens=hunt.search.max_tokens,
             any_length=outcome.proved and bool(outcome.cut_bound < scores[min(hunt.search.k, len(scores)) - 1]),
             n_dead_ends=outcome.n_dead_ends,
@@ -221,151 +187,3 @@ def _edges(trie: TokenTrie, found: tuple[FoundPath, ...]) -> FloatArray:
             edges[node] = logp
             node = int(trie.parent[node])
     return edges
-
-
-def _signature(asked: Constrained, rule: str, identity: ModelIdentity, tau: float | None) -> Signature:
-    return Signature(
-        model=identity.name,
-        model_digest=identity.digest,
-        tokenizer_digest=identity.tokenizer_digest,
-        backend=identity.backend,
-        build=identity.build,
-        processor=identity.processor,
-        precision=identity.precision,
-        tolerance=tau,
-        rule=rule,
-        premise="",
-        terminator=asked.terminator,
-        following_bytes=0,
-        boundary=asked.boundary,
-        version=__version__,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lottery:
-    """A request for texts drawn from a grammar, checked and cut into tokens. seed: of the first."""
-
-    asked: Constrained
-    search: Search
-    n: int
-    seed: int
-    exact: bool
-
-
-def prepare_draws(
-    model: Model, prompt: Prompt, grammar: Grammar, request: Asked, wanted: tuple[int, int | None, bool]
-) -> Lottery:
-    """Check a request for draws; wanted: (n, seed, exact)."""
-    n, given, exact = wanted
-    at_least("n", n, 1, optional=False)
-    first = seed("seed", given)
-    if type(exact) is not bool:
-        raise OptionError("exact", exact, "True or False")
-    one_of("terminator", request.terminator, TERMINATORS)
-    space = Space(model.limits, request.search.max_tokens)
-    asked = constrain(
-        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
-    )
-    first = int.from_bytes(os.urandom(4), "little") if first is None else first
-    return Lottery(asked, request.search, n, first, exact)
-
-
-def draw(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
-    """Draw the texts. Raises `OptionError` where there is none within `max_tokens`, or the budget was used up: what was drawn
-    until then is no sample, for short texts come first."""
-    asked, search = lottery.asked, lottery.search
-    signature = _signature(asked, "joint", errand.owner.scheduler.model.identity, tau)
-    if not lottery.exact:
-        return _draw_locally(errand, lottery, signature)
-    task = ExactSampleTask(asked.prompt, asked.automaton, spec_of(asked, search), n=lottery.n, seed=lottery.seed)
-    progress = search.on_progress
-    handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
-    outcome = handle.result()
-    texts = [text for text in outcome.texts if text is not None]
-    if not outcome.is_complete:
-        raise _nothing_found(search, is_empty=outcome.is_empty, refused=0)
-    hypotheses = tuple(_hypothesis(asked, path) for path in texts)
-    return _draws(lottery, hypotheses, outcome, handle.cost, signature)
-
-
-def _draws(
-    lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
-) -> Draws:
-    asked = lottery.asked
-    rows_naive = sum(len(asked.prompt) + len(text.tokens) for text in texts)
-    return Draws(
-        texts=texts,
-        exact=outcome is not None,
-        about=_about(outcome is not None and outcome.strings),
-        seed=lottery.seed,
-        max_tokens=lottery.search.max_tokens,
-        mass=None if outcome is None else outcome.mass,
-        mass_low=None if outcome is None else outcome.mass_low,
-        mass_high=None if outcome is None else outcome.mass_high,
-        n_attempts=len(texts) if outcome is None else outcome.n_attempts,
-        healed=asked.healed,
-        log_heal=0.0 if outcome is None else outcome.log_heal,
-        heal_gap=0.0 if outcome is None else outcome.heal_gap,
-        grammar=asked.grammar.name,
-        grammar_digest=asked.grammar.digest,
-        cost=replace(cost, rows_naive=rows_naive),
-        signature=signature,
-    )
-
-
-def _draw_locally(errand: Errand, lottery: Lottery, signature: Signature) -> Draws:
-    """Draw token by token among those that may follow. Log-probabilities are the model's own, not of the mask."""
-    asked = lottery.asked
-    spec = SampleSpec(
-        asked.prompt,
-        asked.vocabulary.pieces,
-        asked.vocabulary.eog,
-        lottery.seed,
-        sampling=Sampling.UNCHANGED,
-        stopping=Stopping(max_tokens=lottery.search.max_tokens),
-        automaton=asked.automaton,
-    )
-    tasks = [SampleTask(replace(spec, seed=lottery.seed + i)) for i in range(lottery.n)]
-    handles = [errand.begin(task) for task in tasks]
-    texts = tuple(_sampled(asked, handle.result()) for handle in handles)
-    return _draws(lottery, texts, None, sum((handle.cost for handle in handles), Cost()), signature)
-
-
-def _sampled(asked: Constrained, sampled: Sampled) -> Hypothesis:
-    n = len(sampled.tokens) - (sampled.ended_by is not None)
-    end = float(sampled.logp[n:].sum())
-    data = asked.vocabulary.decode(sampled.tokens[:n])[len(asked.healed) + len(asked.delimiter) :]
-    path = FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, sampled.joint, sampled.joint)
-    made = _hypothesis(asked, path)
-    ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
-    return replace(made, complete=ended_by != "length", ended_by=ended_by)
-
-
-def _hypothesis(asked: Constrained, path: FoundPath) -> Hypothesis:
-    tokens = zip(path.tokens.tolist(), path.token_logp.tolist(), strict=True)
-    return Hypothesis(
-        text=_text(path.data),
-        data=path.data,
-        tokens=tuple(_token(asked, token, logp) for token, logp in tokens),
-        logp=path.logp,
-        logp_path=path.logp,
-        logp_end=path.logp_terminator,
-        score=path.score,
-        n_paths=1,
-        complete=True,
-        ended_by="eog" if asked.terminator == "eog" else "grammar",
-    )
-
-
-def _token(asked: Constrained, token: int, logp: float) -> TokenScore:
-    piece = asked.vocabulary.pieces[token]
-    return TokenScore(token, piece, logp, "" if piece else asked.vocabulary.texts[token])
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _about(strings: bool) -> str:  # noqa: FBT001 - the one thing it is about
-    return "strings" if strings else "token paths"

@@ -6,14 +6,16 @@ NaN is no probability, one text is no list of texts. Records compare by value an
 
 from __future__ import annotations
 
-from selectrie.options.beaming import DEFAULT_BEAM, Beam
+from selectrie.options.beaming import BEAM_TERMINATORS, DEFAULT_BEAM, Beam
 from selectrie.options.checks import (
     at_least,
+    flag,
     named,
     natural,
     number,
     one_of,
     probability,
+    record,
     seed,
     text,
     texts,
@@ -31,6 +33,7 @@ from selectrie.options.choosing import (
 from selectrie.options.drawing import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
 
 __all__ = [
+    "BEAM_TERMINATORS",
     "DEFAULT_BEAM",
     "DEFAULT_PROMPTING",
     "DEFAULT_SAMPLING",
@@ -45,11 +48,13 @@ __all__ = [
     "Search",
     "Stopping",
     "at_least",
+    "flag",
     "named",
     "natural",
     "number",
     "one_of",
     "probability",
+    "record",
     "seed",
     "text",
     "texts",

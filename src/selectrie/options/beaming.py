@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, number, one_of
+from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog")
 
@@ -51,14 +51,12 @@ class Beam:
         number("diversity", self.diversity, least=0, remedy="nats, at least 0 (0 = groups do not mind each other)")
         one_of("terminator", self.terminator, BEAM_TERMINATORS)
         for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):
-            if type(getattr(self, name)) is not bool:
-                raise OptionError(name, getattr(self, name), "True or False")
+            flag(name, getattr(self, name))
         if self.width % self.groups:
             raise OptionError("groups", self.groups, f"a divisor of width={self.width}: groups are of equal width")
         if self.diversity and self.groups == 1:
             raise OptionError("diversity", self.diversity, "0 unless there are several groups to differ")
-        if self.expand is not None and not callable(self.expand):
-            raise OptionError("expand", self.expand, "a callable of a path and its tokens, or None")
+        callback("expand", self.expand, "a path and its tokens")
         if self.exact:
             self._check_exact()
 

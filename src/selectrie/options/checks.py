@@ -26,6 +26,24 @@ def at_least(name: str, value: object, least: int, *, optional: bool = True) -> 
         raise OptionError(name, value, f"a whole number of at least {least}")
 
 
+def record(name: str, value: object, kind: type) -> None:
+    """Raise `OptionError` unless value is a record of this kind."""
+    if not isinstance(value, kind):
+        raise OptionError(name, value, f"a {kind.__name__} record")
+
+
+def flag(name: str, value: object) -> None:
+    """Raise `OptionError` unless value is True or False."""
+    if type(value) is not bool:
+        raise OptionError(name, value, "True or False")
+
+
+def callback(name: str, value: object, of: str) -> None:
+    """Raise `OptionError` unless value can be called, or is None; of: what it is called with."""
+    if value is not None and not callable(value):
+        raise OptionError(name, value, f"a callable of {of}, or None")
+
+
 def text(name: str, value: object, *, optional: bool = False) -> None:
     """Raise `OptionError` unless value is a str, or None where it is optional."""
     if not isinstance(value, str) and not (optional and value is None):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, named, one_of, probability, text, texts
+from selectrie.options.checks import at_least, callback, flag, named, one_of, probability, text, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,10 @@ class Search:
         at_least("budget_nodes", self.budget_nodes, 1)
         at_least("width", self.width, 1, optional=False)
         probability("mass", self.mass)
-        if self.on_progress is not None and not callable(self.on_progress):
-            raise OptionError("on_progress", self.on_progress, "a callable of two numbers, or None")
+        callback("on_progress", self.on_progress, "two numbers")
         at_least("max_tokens", self.max_tokens, 1, optional=False)
-        if type(self.canonical_only) is not bool:
-            raise OptionError("canonical_only", self.canonical_only, "True or False")
-        if self.on_found is not None and not callable(self.on_found):
-            raise OptionError("on_found", self.on_found, "a callable of a text and a number, or None")
+        flag("canonical_only", self.canonical_only)
+        callback("on_found", self.on_found, "a text and a number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +75,7 @@ class Prompting:
         text("delimiter", self.delimiter)
         text("system", self.system, optional=True)
         text("assistant_prefix", self.assistant_prefix)
-        if type(self.parse_special) is not bool:
-            raise OptionError("parse_special", self.parse_special, "True or False")
+        flag("parse_special", self.parse_special)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
 
     def __reduce__(self) -> tuple[type[Prompting], tuple[object, ...]]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, natural, number, texts, token_ids
+from selectrie.options.checks import at_least, callback, flag, natural, number, texts, token_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,8 @@ class Stopping:
                 raise OptionError(f"stop[{place}]", stop, "a text without lone surrogates")
         object.__setattr__(self, "stop", stops)
         object.__setattr__(self, "stop_tokens", token_ids("stop_tokens", self.stop_tokens))
-        if type(self.ignore_eog) is not bool:
-            raise OptionError("ignore_eog", self.ignore_eog, "True or False")
-        if self.when is not None and not callable(self.when):
-            raise OptionError("when", self.when, "a callable of the text so far, or None")
+        flag("ignore_eog", self.ignore_eog)
+        callback("when", self.when, "the text so far")
 
 
 DEFAULT_SAMPLING = Sampling()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectrie.results.plain import bytes_fields, number, plain
-from selectrie.types import Cost
+from selectrie.types import Cost, ModelIdentity
+from selectrie.version import __version__
+from selectrie.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 """Of `to_dict` and `--json`; raised when a field changes its meaning or goes."""
@@ -22,6 +24,12 @@ class TokenScore:
     piece: bytes
     logp: float
     spelling: str = ""
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, token: int, logp: float) -> TokenScore:
+        """The record of one token of a vocabulary."""
+        piece = vocabulary.pieces[token]
+        return cls(token, piece, logp, "" if piece else vocabulary.texts[token])
 
     @property
     def label(self) -> str:
@@ -94,6 +102,36 @@ class Signature:
     following_bytes: int
     boundary: str
     version: str
+
+    @classmethod
+    def of(
+        cls,
+        identity: ModelIdentity,
+        tolerance: float | None,
+        *,
+        rule: str,
+        terminator: str,
+        boundary: str,
+        premise: str = "",
+        following_bytes: int = 0,
+    ) -> Signature:
+        """Of scores of this model, by this version."""
+        return cls(
+            model=identity.name,
+            model_digest=identity.digest,
+            tokenizer_digest=identity.tokenizer_digest,
+            backend=identity.backend,
+            build=identity.build,
+            processor=identity.processor,
+            precision=identity.precision,
+            tolerance=tolerance,
+            rule=rule,
+            premise=premise,
+            terminator=terminator,
+            following_bytes=following_bytes,
+            boundary=boundary,
+            version=__version__,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from selectrie.automaton import Automaton
 from selectrie.errors import OptionError
 from selectrie.model import Rows
+from selectrie.options import natural
 from selectrie.results import TokenScore
 from selectrie.tasks.beam_records import BeamSpec, PathView
 from selectrie.tasks.candidates import Candidates, Follower
@@ -116,18 +116,14 @@ class Growth:
         allowed: BoolArray | IntArray,
     ) -> IntArray:
         """The tokens that the caller goes on with; `OptionError` for one that the automaton does not allow."""
-        spec, pieces, texts = self._spec, self._spec.vocabulary.pieces, self._spec.vocabulary.texts
+        spec = self._spec
         tokens, logp = rows.top(i, _SHOWN * spec.beam.width, allowed)
-        shown = [
-            TokenScore(token, pieces[token], score, "" if pieces[token] else texts[token])
-            for token, score in zip(tokens.tolist(), logp.tolist(), strict=True)
-        ]
+        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
+        shown = [TokenScore.of(spec.vocabulary, token, score) for token, score in pairs]
         view = PathView(self.tree.path(node), self.data(node), self.tree.logp[node], node in self.ends)
         chosen = []
         for token in expand(view, shown):
-            if isinstance(token, bool) or not hasattr(token, "__index__"):
-                raise OptionError("expand", token, "token ids as what it returns")
-            number = operator.index(token)
+            number = natural("expand", token, "token ids as what it returns")
             if not _contains(allowed, number):
                 raise OptionError("expand", number, f"only tokens that may follow {view.data!r} as what it returns")
             chosen.append(number)
