@@ -63,7 +63,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
     ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
-    ("__init__",),  # 7: the promised names
+    ("__init__", "__main__"),  # 7: the promised names, the command
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 HIGHEST_FOR = {"backends": 1}

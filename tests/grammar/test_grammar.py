@@ -226,7 +226,7 @@ def test_files_are_read_by_their_ending(tmp_path: Path):
     with pytest.raises(InputFileError, match="No such file"):
         Grammar.from_file(tmp_path / "none.gbnf")
     path.write_bytes(b"root ::= \xff")
-    with pytest.raises(InputFileError, match="not UTF-8"):
+    with pytest.raises(InputFileError, match=r":1: byte 0xff is no UTF-8 .*; save the file as UTF-8"):
         Grammar.from_file(path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -50,15 +49,13 @@ def read_constraint(group: ConstraintGroup) -> Grammar | None:
         return None
     if len(given) > 1:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
-        raise OptionError("grammar", flags, "one of --grammar, --json-schema, --regex and --lark")
+        raise OptionError("grammar", flags, "only one of --grammar, --json-schema, --regex and --lark")
     from selectrie.grammar import Grammar
-    from selectrie.inputs import read_text
 
     if group.grammar is not None:
         return open_grammar(group.grammar)
     if group.regex is not None:
         return Grammar.from_regex(group.regex)
     if group.json_schema is not None:
-        return Grammar.from_json_schema(read_text(group.json_schema), name=Path(group.json_schema).name)
-    path = str(group.lark)
-    return Grammar.from_lark(read_text(path), folder=Path(path).parent, name=Path(path).name)
+        return Grammar.from_file(group.json_schema, ending=".json")
+    return Grammar.from_file(str(group.lark), ending=".lark")

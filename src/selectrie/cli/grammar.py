@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,15 +80,31 @@ class ListOutput:
 
 
 def open_grammar(source: str) -> Grammar:
-    """A grammar by what the caller wrote: a file where there is one or the name ends like one, else an installed one."""
+    """A grammar by what the caller wrote: a file if it is named like one, else an installed one."""
     from selectrie.grammar import Grammar
+    from selectrie.grammar.installed import installed_names
 
-    return Grammar.from_file(source) if _is_file(source) else Grammar.load(source)
+    if "::=" in source:
+        raise OptionError(
+            "grammar", source, "a file or a name, and this is the text of a grammar: put it in a .gbnf file"
+        )
+    if source and _is_file(source):
+        return Grammar.from_file(source)
+    if source not in installed_names():
+        names = ", ".join(installed_names())
+        raise OptionError(
+            "grammar", source, f"a file (.gbnf, .lark, .json), or the name of an installed grammar: {names}"
+        )
+    return Grammar.load(source)
 
 
 def _is_file(source: str) -> bool:
+    """Is a file meant? A name without ending and folder is an installed grammar's, whatever else is called so."""
+    from selectrie.grammar.installed import installed_names
+
     path = Path(source)
-    return path.suffix.lower() in _ENDINGS or len(path.parts) > 1 or path.is_file()
+    is_named_so = path.suffix.lower() in _ENDINGS or len(path.parts) != 1
+    return is_named_so or (source not in installed_names() and os.path.exists(source))  # noqa: PTH110 - no error for any name
 
 
 @command(grammar_app)

@@ -15,7 +15,9 @@ from selectrie.automaton import Automaton
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.installed import installed_grammar
-from selectrie.grammar.sharing import Automata, SharedAutomaton, WalkedAutomaton
+from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
+from selectrie.options.checks import at_least
+from selectrie.options.checks import text as check_text
 from selectrie.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -59,11 +61,25 @@ class Grammar:
         return f"<Grammar {self.name}>"
 
     @classmethod
+    def __copy__(self) -> Grammar:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Grammar:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is what it was read as; it is compiled again where it is needed."""
+        source = self._source
+        if not isinstance(source, RuleSet):
+            return _restored, (source, self.name)
+        return _restored, ((dict(source.rules), source.root, source.text, dict(source.spans)), self.name)
+
     def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
         """A grammar in GBNF, the notation of llama.cpp; `root`: the rule that everything begins with."""
         from selectrie.grammar.readers.gbnf import read_gbnf
 
         return cls(read_gbnf(text, root=root), name=name)
+        _check_source(text, ".gbnf")
 
     @classmethod
     def from_regex(cls, pattern: str, *, name: str = "regex") -> Grammar:
@@ -71,6 +87,7 @@ class Grammar:
         from selectrie.grammar.readers.regex import read_regex
 
         return cls(read_regex(pattern), name=name)
+        check_text("pattern", pattern)
 
     @classmethod
     def from_lark(cls, text: str, *, start: str = "start", folder: Path | None = None, name: str = "lark") -> Grammar:
@@ -78,6 +95,7 @@ class Grammar:
         from selectrie.grammar.readers.lark_reader import read_lark
 
         return cls(read_lark(text, folder=folder, start=start), name=name)
+        _check_source(text, ".lark")
 
     @classmethod
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
@@ -108,6 +126,8 @@ class Grammar:
         from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
 
         found = read_schema(schema, route=route, spacing=spacing)
+        if isinstance(schema, str):
+            _check_source(schema, ".json")
         return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
 
     @classmethod
@@ -116,24 +136,24 @@ class Grammar:
         from selectrie.grammar.guidance import read_guidance
 
         return cls(read_guidance(text), name=name)
+        check_text("text", text)
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Grammar:
-        """A grammar file by its ending: `.gbnf`, `.lark` or `.json` (a JSON Schema). Raises `InputFileError`, `GrammarError`."""
+    def from_file(cls, path: str | Path, *, ending: str | None = None) -> Grammar:
+        """A grammar file by its ending: `.gbnf`, `.lark` or `.json` (a JSON Schema). Raises `InputFileError`, `GrammarError`.
+
+        ending: read it as if it were named so.
+        """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise InputFileError(str(path), reason or "cannot be read") from error
-        try:
-            match path.suffix.lower():
-                case ".gbnf":
-                    return cls.from_gbnf(text, name=path.name)
-                case ".lark":
-                    return cls.from_lark(text, folder=path.parent, name=path.name)
-                case ".json":
-                    return cls.from_json_schema(text, name=path.name)
+        ending = ending or path.suffix.lower()
+        text = _read(path) if ending in _ENDINGS or not path.is_file() else ""
+            if ending == ".gbnf":
+                return cls.from_gbnf(text, name=path.name)
+            if ending == ".lark":
+                return cls.from_lark(text, folder=path.parent, name=path.name)
+            if ending == ".json":
+                return cls.from_json_schema(text, name=path.name)
         except GrammarError as error:
             reason = f"{path}: {error.reason}"
             raise GrammarError(reason, line=error.line, column=error.column, excerpt=error.excerpt) from error
@@ -173,11 +193,11 @@ class Grammar:
             if isinstance(self._source, RuleSet):
                 self._machine("automaton")
             inner = self._automata.get(vocabulary)
-            if prefix:
-                from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
+            if not prefix:
+                return SharedAutomaton(inner, self._lock)
+            from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 
-                inner = PrefixedAutomaton(inner, vocabulary, prefix)
-            return SharedAutomaton(inner, self._lock)
+            return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
 
     def accepts(self, text: str | bytes) -> Verdict:
         """Is this one of its texts, the beginning of one, or neither, and where does it stop being one?
@@ -187,6 +207,8 @@ class Grammar:
         from selectrie.grammar.verdict import verdict_on
 
         with self._lock:
+        if not isinstance(text, str | bytes):
+            raise OptionError("text", text, "a str or bytes")
             if isinstance(self._source, RuleSet):
                 machine = self._machine("accepts")
                 return verdict_on(machine, text, machine.program.class_of)
@@ -201,9 +223,8 @@ class Grammar:
         belongs to one thread. Raises `GrammarError` for a grammar with token terminals.
         """
         if limit is None and not self.is_finite:
+        at_least("limit", limit, 0)
             raise OptionError("limit", None, f"a number, as {self.name} has infinitely many texts")
-        if limit is not None and limit < 0:
-            raise OptionError("limit", limit, "a number of texts, 0 or more")
         return islice(self._texts("expand").listed(), limit)
 
     @cached_property
@@ -238,7 +259,9 @@ class Grammar:
 
     def _rule_set(self, what: str) -> RuleSet:
         if not isinstance(self._source, RuleSet):
-            raise GrammarError(f"{what}: unknown for {self.name}, which llguidance reads; write it in GBNF or Lark")
+            raise GrammarError(
+                f"{what}: unknown for {self.name}, which llguidance holds; try texts by `accepts`, or write it in GBNF or Lark"
+            )
         return self._source
 
     def _program(self, what: str) -> Program:
@@ -274,3 +297,35 @@ class Grammar:
         from selectrie.grammar.tokens.allowed import GrammarAutomaton
 
         return GrammarAutomaton(self._machine("automaton"), vocabulary)
+
+
+_ENDINGS = (".gbnf", ".lark", ".json")
+
+
+def _check_source(text: object, ending: str) -> None:
+    """Refuse what is no str, and the name of a file, which none of the notations takes for a grammar."""
+    check_text("text", text)
+    if isinstance(text, str) and text.endswith(ending) and "\n" not in text and ":" not in text:
+        raise OptionError("text", text, "the text of a grammar; Grammar.from_file reads files")
+
+
+def _read(path: Path) -> str:
+    """The text of a file, without a byte order mark, its line ends LF."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or "cannot be read") from error
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x} is no UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(str(path), found, line=line) from error
+
+
+def _restored(source: Any, name: str) -> Grammar:
+    """A pickled grammar."""
+    if isinstance(source, tuple):
+        rules, root, text, spans = source
+        source = RuleSet(MappingProxyType(rules), root, text, MappingProxyType(spans))
+    return Grammar(source, name=name)

@@ -244,5 +244,5 @@ def is_hashable(value: object) -> bool:
 def _unknown(kind: Any) -> GrammarError:
     return GrammarError(
         f"{shown(kind)} is no type whose texts are known; there are Enum, Literal, str, bool, int, float, None, list, tuple, "
-        "set, dict, unions, data classes, TypedDict and pydantic models"
+        "dict, unions, data classes, TypedDict and pydantic models"
     )
