@@ -92,6 +92,7 @@ def test_a_budget_leaves_true_bounds(automaton, seed, budget):
         max(missing, default=-inf)
         <= max(outcome.best_open, outcome.found[1].score if len(outcome.found) > 1 else -inf) + CLOSE
     )
+    assert mass(missing) <= outcome.open_mass + 1e-7
     if len(outcome.found) < 2:
         assert outcome.proved == (outcome.best_open == -inf)
     if outcome.proved:
@@ -178,6 +179,37 @@ def test_the_greedy_path_is_followed(automaton, seed):
     assert tuple(outcome.greedy.tolist()) == path
     if outcome.greedy_ended:
         assert automaton.can_end(state)
+
+
+def test_what_came_too_late_counts_as_open():
+    """Of `""`, `b` and `bb` only the first is given; that `b` ends as a text is part of what the others may hold."""
+    loop = TableAutomaton([{4: 0}], {0})
+    outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=2)), HashModel(1, sharpness=0.0))
+    assert [len(path.tokens) for path in outcome.found] == [0]
+    n = TINY.n_tokens
+    assert outcome.open_mass >= n**-2 + n**-3 - 1e-9
+
+
+@pytest.mark.parametrize("budget", [7, 9])
+def test_a_budget_finds_the_greedy_text_first(budget):
+    """Every path has six tokens of ten and the frontier never gets so deep: what a path still needs is kept for greedy."""
+    wide = TableAutomaton([dict.fromkeys(range(2, 12), depth + 1) for depth in range(6)] + [{}], {6})
+    outcome = run(AutomatonSearch(PROMPT, wide, spec_of(most=6, budget_nodes=budget)), HashModel(2, sharpness=0.1))
+    assert [path.tokens.tolist() for path in outcome.found] == [outcome.greedy.tolist()]
+    assert (outcome.greedy_ended, outcome.proved, outcome.n_evaluated) == (True, False, budget)
+
+
+def test_the_own_tokens_of_the_greedy_text_come_next():
+    """Greedy writes `c`+`at`, which does not count; `cat`, the same text in tokens that do, is found within the budget."""
+    model = TableModel({(): {"c": 0.6, "cat": 0.1, "bat": 0.3}, ("c",): {"at": 0.9}}, prompt=("<bos>", "a"))
+    cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
+    automaton = TableAutomaton([{cat: 2, c: 1, bat: 3}, {at: 2}, {}, {bat: 2}], {2})
+    spec = spec_of(
+        canonical=lambda path: path == [cat], own=lambda path: [cat] if path == [c, at] else [], budget_nodes=5
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert [path.data for path in outcome.found] == [b"cat"]
+    assert outcome.greedy.tolist() == [c, at]
 
 
 def test_a_table_by_hand():

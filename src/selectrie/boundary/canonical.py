@@ -132,21 +132,55 @@ class OwnPaths:
             return True
         return encode_inside(self._vocabulary, one + other) == [left, right]
 
+    def may_begin(self, tokens: Sequence[int]) -> bool:
+        """May an own path begin with these, as far as their text alone tells? For searches that promise nothing.
+
+        The beginning of an encoding is the encoding of its text, unless the cut into words looks ahead: so the last token is
+        left out, and what ends inside a character is not judged.
+        """
+        text = self._vocabulary.decode(tokens)
+        if len(tokens) < 2 or len(text) < len(self._prefix) or _is_cut(text):
+            return True
+        own = self.own(tokens)
+        return not own or own[: len(tokens) - 1] == list(tokens[:-1])
+
+    def own(self, tokens: Sequence[int]) -> list[int]:
+        """The tokenizer's own path of the text that these spell after the context.
+
+        Empty where it has none that keeps the context, and where control tokens stand between.
+        """
+        text = self._vocabulary.decode(tokens)
+        if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
+            return []
+        return self._encoded(text) or []
+
     def _begins_own(self, tokens: list[int]) -> bool:
         """Are these, up to the first control token, encoded as they stand behind the prompt?"""
         text = self._vocabulary.decode(tokens)
-        if not text.startswith(self._prefix):
-            return False
+        return text.startswith(self._prefix) and self._encoded(text) == tokens
+
+    def _encoded(self, text: bytes) -> list[int] | None:
+        """Tokens after the context of text that begins with the prefix; None where the context becomes another."""
         text = text[len(self._prefix) :]
         if self._tail is None:
-            return encode_after(self._vocabulary, self._prompt.prefix, text) == tokens
+            return encode_after(self._vocabulary, self._prompt.prefix, text)
         [encoded] = self._tail.encode(self._vocabulary, [text])
         before = self._tail.before.tolist()
         if encoded is None:
             before = self._prompt.prefix.tolist()
             encoded = encode_after(self._vocabulary, self._prompt.prefix, self._prompt.text + text)
         n = len(self._context) - len(before)
-        return encoded[:n] == self._context[len(before) :] and encoded[n:] == tokens
+        return encoded[n:] if encoded[:n] == self._context[len(before) :] else None
+
+
+def _is_cut(text: bytes) -> bool:
+    """Does this end inside a character of UTF-8?"""
+    for n in range(1, min(4, len(text) + 1)):
+        if text[-n] >= 0xC0:
+            return n < (2 if text[-n] < 0xE0 else 3 if text[-n] < 0xF0 else 4)
+        if text[-n] < 0x80:
+            return False
+    return False
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:

@@ -25,7 +25,8 @@ class AutomatonSpec:
     rule: "joint", or "token_mean" (joint / tokens of the path). search: k, stop, mass, budget_nodes, width; "all" goes on
     until nothing is open. healed: bytes of the prompt that the automaton spells first, which every score is conditional on;
     put: bytes that it spells after those without a condition (the space that a tokenizer puts before text, a delimiter).
-    canonical: is this finished path the tokenizer's own encoding? None: every path counts. viable: may these two tokens be
+    canonical: is this finished path the tokenizer's own encoding? None: every path counts. own: the tokenizer's own path
+    of the text that these tokens spell, empty for none. viable: may these two tokens be
     neighbours in such an encoding? last: the token before the first, None: not known.
     merge_equal_text: finished paths of one text are one, and the k best texts are looked for.
     """
@@ -38,6 +39,7 @@ class AutomatonSpec:
     healed: bytes = b""
     put: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None
+    own: Callable[[Sequence[int]], Sequence[int]] | None = None
     viable: Callable[[int, int], bool] | None = None
     last: int | None = None
     merge_equal_text: bool = True
@@ -61,7 +63,7 @@ class AutomatonOutcome:
     found: the first k texts (more where they tie), best first, ties by bytes; all that were found unless `search.stop` is "best".
     proved: nothing of at most `max_tokens` tokens that is not among them scores more. bound_gap: score of the k-th less the
     best bound left open (best_open, -inf for none), inf where nothing is open, -inf where fewer than k were found and something is.
-    open_mass: bound on the probability that text begins with a path left open. cut_bound: best bound of what was left out
+    open_mass: bound on the probability that text begins with a path left open, or is one that was finished and not noted. cut_bound: best bound of what was left out
     for having more than `max_tokens` tokens, -inf for none: below the k-th score, the proof holds for any length.
     greedy: tokens of masked greedy decoding as far as they were followed; greedy_ended: up to its end.
     strings: whether what was looked for is the tokenizer's own encoding of each text (else any token path).

@@ -235,7 +235,7 @@ class BeamTask:
                     kept.append(node)
         for node in set(group.beam) - next_best.nodes - {tree.up[node] for node in taken}:
             grown.stuck(node)
-        self._lost = max(self._lost, self._bound(next_best.logp, depth))
+        self._lost = max(self._lost, self._bound(max(next_best.logp, grown.refused_logp), depth))
         if kept and tree.logp[kept[-1]] - next_best.logp <= 2 * self._spec.tolerance * depth:
             self._close_steps.append(depth)
         self._broken.update(node for node in kept if not grown.needs_row(node))

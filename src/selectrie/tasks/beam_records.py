@@ -20,7 +20,8 @@ class BeamSpec:
     beam: the options; `exact` is not of this task, and `terminator` is read from here: "none" or "eog". healed: bytes of the
     prompt that the automaton spells first, which every score is conditional on. canonical: of the tokens of a finished path:
     are they what the tokenizer makes of their text? None: nobody asks. viable: may two tokens be neighbours in what it makes
-    of any text? tolerance: nats a row by which layout may have moved a log-probability.
+    of any text? begins: may what it makes of some text begin with these tokens, as far as one can tell? What it refuses is
+    not followed, and counts as lost. tolerance: nats a row by which layout may have moved a log-probability.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -29,6 +30,7 @@ class BeamSpec:
     healed: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None
     viable: Callable[[int, int], bool] | None = None
+    begins: Callable[[Sequence[int]], bool] | None = None
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:

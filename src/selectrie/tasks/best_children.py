@@ -75,6 +75,7 @@ class BestChildren:
         self._most_kept = most_kept
         self._heap: list[tuple[float, int, int]] = []  # minus bound, order, batch or ~place in _nodes
         self._batches: list[_Batch] = []
+        self._batch_of: dict[int, int] = {}  # node -> the first batch of its children
         self._nodes: list[Open] = []
         self._waiting: dict[int, float] = {}  # place in _nodes -> prefix
         self._order = 0
@@ -107,7 +108,16 @@ class BestChildren:
                 rest_bound=float(bounds[kept]) if is_cut else -np.inf,
             )
         )
+        self._batch_of.setdefault(children.node, len(self._batches) - 1)
         self._push(len(self._batches) - 1)
+
+    def logp_of(self, node: int, token: int) -> float | None:
+        """Log-probability of a token after a node, as far as it is remembered."""
+        if node not in self._batch_of:
+            return None
+        batch = self._batches[self._batch_of[node]]
+        place = np.flatnonzero(batch.ids == token)
+        return float(batch.logp[place[0]]) if len(place) else None
 
     def put_back(self, node: int, bound: float, prefix: float) -> None:
         """Open a node that has a number; prefix: log of what it weighs."""

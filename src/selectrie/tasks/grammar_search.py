@@ -21,6 +21,7 @@ from selectrie.tasks.automaton_records import (
     is_any,
 )
 from selectrie.tasks.best_children import BestChildren, Open, RowChildren
+from selectrie.tasks.first_path import FirstPath
 from selectrie.tasks.found_paths import FoundPath, FoundPaths
 from selectrie.tasks.frontier import GRANULE, ROUNDING
 from selectrie.tasks.healed_mass import HealedMass
@@ -42,8 +43,9 @@ class AutomatonSearch:
 
     An open path cannot score more than its own sum of log-probabilities (over `max_tokens`, for means), since each further
     token only takes off. Open paths are evaluated by that bound, `search.width` a call and more as the search goes on, until
-    nothing open can reach the k-th best. The path of masked greedy decoding is followed first, beside them: its end is a
-    text to compare with early. Rows that only the healed bytes need come before everything.
+    nothing open can reach the k-th best. The path of masked greedy decoding is followed beside them, and then the
+    tokenizer's own for its text: the end is a text to compare with early. Of a budget, as much as a path of `max_tokens` may
+    still need is kept for it. Rows that only the healed bytes need come before everything, and on top of a budget.
     on_found: called with each finished text that is the best so far.
     """
 
@@ -76,13 +78,14 @@ class AutomatonSearch:
             tuple[int, IntArray, FloatArray]
         ] = []  # nodes and children read before the healed bytes are known
         self._made: dict[tuple[int, int], int] = {}  # by parent and token
+        self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.own)
         self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
         self._again: dict[int, tuple[int, range | None]] = {}  # node that stands for another whose rest is to be read
-        self._greedy, self._greedy_ended = ROOT, False
         self._floor = Room(rows=1, nodes=spec.max_tokens, branches=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
-        self._cut_bound = -np.inf
+        self._cut_logp = -np.inf  # of the best prefix that was left out
+        self._refused_mass = 0.0  # of texts that came too late to matter
         self._n_evaluated = self._n_dead_ends = self._n_other = 0
         self._is_finished = False
 
@@ -108,10 +111,10 @@ class AutomatonSearch:
         budget = self._spec.search.budget_nodes
         left = room.rows if budget is None else budget - self._n_evaluated
         if left > 0:
-            targets, bounds = self._targets(min(left, self._width, room.rows))
+            targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
             if targets:
                 return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
-        self._follow_greedy()
+        self._next_of_first()
         self._is_finished = True
         return None
 
@@ -133,9 +136,9 @@ class AutomatonSearch:
             bound_gap=np.inf if best == -np.inf else kth - best,
             best_open=best,
             open_mass=self._open_mass(),
-            cut_bound=self._cut_bound,
-            greedy=np.array(self._nodes.tokens(self._greedy), dtype=np.int32),
-            greedy_ended=self._greedy_ended,
+            cut_bound=self._cut_bound(),
+            greedy=np.array(self._nodes.tokens(self._first.greedy), dtype=np.int32),
+            greedy_ended=self._first.greedy_ended,
             strings=self._spec.canonical is not None,
             log_heal=self._log_heal,
             heal_gap=self._healing.log_heal()[1],
@@ -155,19 +158,23 @@ class AutomatonSearch:
         """Bounds below this do not matter any more."""
         return self._found.kth() - ROUNDING if self._spec.search.stop == "best" else -np.inf
 
-    def _targets(self, most: int) -> tuple[list[int], dict[int, float]]:
-        """Nodes to evaluate, the next one of the greedy path first, and the bounds of those taken off the queue."""
+    def _targets(self, most: int, left: int | None) -> tuple[list[int], dict[int, float]]:
+        """Nodes to evaluate, the next one of the first path first, and the bounds of those taken off the queue.
+
+        left: of the budget, None where there is none.
+        """
         targets: dict[int, None] = {}
         bounds: dict[int, float] = {}
         if not self._is_enough():
-            greedy = self._follow_greedy()
-            if greedy != NO_NODE:
-                targets[greedy] = None
-                self._early[greedy] = float(self._nodes.logp_prefix[greedy]) - self._log_heal
+            first = self._next_of_first()
+            if first != NO_NODE:
+                targets[first] = None
+                if left is not None:
+                    most = min(most, left - (self._spec.max_tokens - self._first.depth))
             while len(targets) < most and self._open.best() >= max(self._at_least(), LEAST):
                 found = self._open.pop()
                 node = self._entered(found)
-                if node != NO_NODE and node not in targets:
+                if node != NO_NODE:
                     targets[node], bounds[node] = None, found.bound
         ordered = sorted(targets, key=lambda node: node in bounds and int(self._nodes.parent[node]) not in self._live)
         return ordered, bounds
@@ -183,15 +190,19 @@ class AutomatonSearch:
         return mass > 0 and mass >= search.mass * (mass + self._open_mass())
 
     def _open_mass(self) -> float:
-        """Bound on the probability of everything open. What was read before its turn stands in the queue still."""
-        return min(1.0, max(0.0, self._open.open_mass() - float(np.exp(list(self._early.values())).sum())))
+        """Bound on the probability of everything that is not given. What was read before its turn stands in the queue still."""
+        read = float(np.exp(list(self._early.values())).sum())
+        return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
     def _plan(self, targets: list[int], bounds: dict[int, float], room: Room) -> Ask:
         ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
         asked = set(self._expected.tolist())
-        for node, bound in bounds.items():
-            if node not in asked:
-                self._open.put_back(node, bound, float(self._nodes.logp_prefix[node]) - self._log_heal)
+        for node in targets:
+            prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+            if node in asked and node not in bounds and self._is_ready:
+                self._early[node] = prefix
+            elif node in bounds and node not in asked:
+                self._open.put_back(node, bounds[node], prefix)
         return ask
 
     def _read(self, node: int, rows: Rows, i: int) -> None:
@@ -256,11 +267,11 @@ class AutomatonSearch:
             twin = nodes.add(parent, token, logp, int(nodes.state[source]))
             self._again[twin] = source, found.rest
             return twin
-        if found.token is None:
-            return found.node
-        if not self._is_viable(found.node, found.token):
-            return NO_NODE
-        node = self._child(found.node, found.token, found.logp)
+        node = found.node
+        if found.token is not None:
+            if not self._is_viable(found.node, found.token):
+                return NO_NODE
+            node = self._child(found.node, found.token, found.logp)
         self._early.pop(node, None)
         return node if self._needs_row(node) else NO_NODE
 
@@ -285,9 +296,13 @@ class AutomatonSearch:
         if can_end and not self._ends_by_token:
             self._finish(node, 0.0)
         if goes_on and nodes.depth[node] >= self._spec.max_tokens:
-            bound = float(nodes.logp_prefix[node]) - self._log_heal
-            self._cut_bound = max(self._cut_bound, bound if self._spec.rule == "joint" else max(bound, 0.0))
+            self._cut_logp = max(self._cut_logp, float(nodes.logp_prefix[node]))
         return node
+
+    def _cut_bound(self) -> float:
+        """The best that a path could score which goes on beyond `max_tokens`."""
+        bound = self._cut_logp - self._log_heal
+        return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
     def _needs_row(self, node: int) -> bool:
         nodes = self._nodes
@@ -299,7 +314,10 @@ class AutomatonSearch:
         spec, nodes = self._spec, self._nodes
         logp = float(nodes.logp_prefix[node]) - self._log_heal + terminator
         score = logp if spec.rule == "joint" else logp / max(1, int(nodes.depth[node]))
-        if logp == -np.inf or score < self._at_least():
+        if score < self._at_least():
+            self._refused_mass += float(np.exp(logp))
+            return
+        if logp == -np.inf:
             return
         path = nodes.path(node)
         tokens = nodes.token[path]
@@ -314,22 +332,15 @@ class AutomatonSearch:
         if is_best and self._on_found is not None:
             self._on_found(found)
 
-    def _follow_greedy(self) -> int:
-        """Follow masked greedy decoding through what is evaluated; the node it needs next, NO_NODE where it ends or can
-        matter no more."""
-        nodes = self._nodes
-        while not self._greedy_ended and nodes.evaluated[self._greedy]:
-            node = self._greedy
-            if nodes.can_end[node] and nodes.eog_logp[node] >= nodes.best_logp[node]:
-                self._greedy_ended = True
-            elif nodes.best_token[node] == NO_TOKEN:
-                return NO_NODE
-            else:
-                self._greedy = self._child(node, int(nodes.best_token[node]), float(nodes.best_logp[node]))
-                if nodes.can_end[self._greedy] and not nodes.goes_on[self._greedy] and not self._ends_by_token:
-                    self._greedy_ended = True
-        node = self._greedy
-        if self._greedy_ended or not self._needs_row(node):
+    def _known_logp(self, parent: int, token: int) -> float | None:
+        """Log-probability of a token after an evaluated node, where it has a node or waits for one."""
+        node = self._made.get((parent, token))
+        return self._open.logp_of(parent, token) if node is None else float(self._nodes.logp[node])
+
+    def _next_of_first(self) -> int:
+        """The node that the first path needs next, `NO_NODE` where it has ended or can matter no more."""
+        node = self._first.follow(ends_by_token=self._ends_by_token)
+        if node == NO_NODE or not self._needs_row(node):
             return NO_NODE
-        prefix = float(nodes.logp_prefix[node]) - self._log_heal
+        prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
         return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE

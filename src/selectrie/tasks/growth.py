@@ -24,6 +24,7 @@ class Growth:
     """The paths of a search below a prompt, by their nodes in `tree`.
 
     ends: nodes that are texts as they stand. carries: nodes that may go on. n_dead_ends: paths that could do neither.
+    refused_logp: the best sum of log-probabilities of a path that `begins` refused.
     """
 
     def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
@@ -35,6 +36,9 @@ class Growth:
         self.carries: set[int] = {ROOT} if self._goes_on(state) else set()
         self._dead: set[tuple[int, int]] = set()
         self._is_canonical: dict[int, bool] = {}
+        self._joins: dict[tuple[int, int], bool] = {}
+        self._doubtful: set[tuple[int, int]] = set()
+        self.refused_logp = -np.inf
         self._chosen: dict[int, IntArray] = {}
 
     @property
@@ -62,6 +66,8 @@ class Growth:
         if node != NO_NODE or (parent, token) in self._dead:
             return node
         if not self.joins(parent, token):
+            if (parent, token) in self._doubtful:
+                self.refused_logp = max(self.refused_logp, tree.logp[parent] + logp)
             return NO_NODE
         state = self._automaton.advance(tree.state[parent], token)
         can_end = self._automaton.can_end(state)
@@ -87,8 +93,18 @@ class Growth:
 
     def joins(self, parent: int, token: int) -> bool:
         """May the tokenizer write this token after the path's last one? True where nobody asks."""
-        viable = self._spec.viable
-        return viable is None or parent == ROOT or viable(self.tree.token[parent], token)
+        if (parent, token) not in self._joins:
+            self._joins[parent, token] = self._may_join(parent, token)
+        return self._joins[parent, token]
+
+    def _may_join(self, parent: int, token: int) -> bool:
+        viable, begins = self._spec.viable, self._spec.begins
+        if viable is not None and parent != ROOT and not viable(self.tree.token[parent], token):
+            return False
+        if begins is None or begins((*self.tree.path(parent), token)):
+            return True
+        self._doubtful.add((parent, token))
+        return False
 
     def needs_row(self, node: int) -> bool:
         """Is there anything to read after it?"""
