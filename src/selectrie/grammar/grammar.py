@@ -15,7 +15,7 @@ from selectrie.automaton import Automaton
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.installed import installed_grammar
-from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
+from selectrie.grammar.sharing import Automata, WalkedAutomaton, SharedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 from selectrie.vocabulary import Vocabulary
@@ -60,7 +60,6 @@ class Grammar:
     def __repr__(self) -> str:
         return f"<Grammar {self.name}>"
 
-    @classmethod
     def __copy__(self) -> Grammar:
         return self
 
@@ -74,28 +73,29 @@ class Grammar:
             return _restored, (source, self.name)
         return _restored, ((dict(source.rules), source.root, source.text, dict(source.spans)), self.name)
 
+    @classmethod
     def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
         """A grammar in GBNF, the notation of llama.cpp; `root`: the rule that everything begins with."""
         from selectrie.grammar.readers.gbnf import read_gbnf
 
-        return cls(read_gbnf(text, root=root), name=name)
         _check_source(text, ".gbnf")
+        return cls(read_gbnf(text, root=root), name=name)
 
     @classmethod
     def from_regex(cls, pattern: str, *, name: str = "regex") -> Grammar:
         """The texts that a regular expression in Python's syntax matches as a whole."""
         from selectrie.grammar.readers.regex import read_regex
 
-        return cls(read_regex(pattern), name=name)
         check_text("pattern", pattern)
+        return cls(read_regex(pattern), name=name)
 
     @classmethod
     def from_lark(cls, text: str, *, start: str = "start", folder: Path | None = None, name: str = "lark") -> Grammar:
         """A grammar in Lark's notation; `folder`: where its imports are."""
         from selectrie.grammar.readers.lark_reader import read_lark
 
-        return cls(read_lark(text, folder=folder, start=start), name=name)
         _check_source(text, ".lark")
+        return cls(read_lark(text, folder=folder, start=start), name=name)
 
     @classmethod
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
@@ -125,9 +125,9 @@ class Grammar:
         """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`."""
         from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
 
-        found = read_schema(schema, route=route, spacing=spacing)
         if isinstance(schema, str):
             _check_source(schema, ".json")
+        found = read_schema(schema, route=route, spacing=spacing)
         return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
 
     @classmethod
@@ -135,8 +135,8 @@ class Grammar:
         """A grammar in a dialect of llguidance: Lark-like, a regular expression in slashes, or serialised JSON."""
         from selectrie.grammar.guidance import read_guidance
 
-        return cls(read_guidance(text), name=name)
         check_text("text", text)
+        return cls(read_guidance(text), name=name)
 
     @classmethod
     def from_file(cls, path: str | Path, *, ending: str | None = None) -> Grammar:
@@ -145,9 +145,9 @@ class Grammar:
         ending: read it as if it were named so.
         """
         path = Path(path)
-        try:
         ending = ending or path.suffix.lower()
         text = _read(path) if ending in _ENDINGS or not path.is_file() else ""
+        try:
             if ending == ".gbnf":
                 return cls.from_gbnf(text, name=path.name)
             if ending == ".lark":
@@ -206,9 +206,9 @@ class Grammar:
         """
         from selectrie.grammar.verdict import verdict_on
 
-        with self._lock:
         if not isinstance(text, str | bytes):
             raise OptionError("text", text, "a str or bytes")
+        with self._lock:
             if isinstance(self._source, RuleSet):
                 machine = self._machine("accepts")
                 return verdict_on(machine, text, machine.program.class_of)
@@ -222,8 +222,8 @@ class Grammar:
         limit: give at most so many; without it a grammar of infinitely many texts is an `OptionError`. The iterator
         belongs to one thread. Raises `GrammarError` for a grammar with token terminals.
         """
-        if limit is None and not self.is_finite:
         at_least("limit", limit, 0)
+        if limit is None and not self.is_finite:
             raise OptionError("limit", None, f"a number, as {self.name} has infinitely many texts")
         return islice(self._texts("expand").listed(), limit)
 
