@@ -108,10 +108,11 @@ def test_tokens_and_end_add_up():
 
 
 def test_the_terminator_follows_from_the_grammar():
-    """Where no text continues another, nothing is added for the end; where one may, or there are endlessly many, EOG is."""
+    """Where no text continues another, nothing is added for the end, however many there are; where one may, EOG is."""
     assert found("a ", Grammar.from_gbnf('root ::= "cat" | "bat"'), max_tokens=5).terminator == "none"
     assert found("a ", PETS, max_tokens=5).terminator == "eog"
     assert found("a ", WORDS, max_tokens=5).terminator == "eog"
+    assert found("a ", Grammar.from_regex("(cat|bat)*s"), max_tokens=5).terminator == "none"
     assert found("a ", PETS, max_tokens=5, terminator="none").terminator == "none"
 
 
@@ -197,6 +198,30 @@ def test_wrong_requests_are_refused_before_any_call(change, told):
     assert model.calls == 0
 
 
+def test_a_narrow_beam_falls_back_on_any_tokens():
+    """`b` is likelier than `bat`, the only own token of the text: a beam of one ends there, and the text is found still."""
+    model = TableModel({("a",): {"b": 0.6, "bat": 0.1}, ("a", "b"): {"at": 0.9}})
+    grammar = Grammar.from_gbnf('root ::= "bat"')
+    result = found("a", grammar, model=model, width=1, prompting=SPLIT)
+    assert [token.piece for token in result.best.tokens] == [b"bat"]
+    assert result.logp == pytest.approx(np.log(0.1), abs=NEAR)
+    assert (result.certificate.about, result.certificate.proved) == ("strings", False)
+
+
+def test_an_exact_search_ends_without_a_budget():
+    """Given none, it takes its own: the best so far comes out and says that it is not proved."""
+    grammar = Grammar.from_regex("([abcrtu ]{9})s")
+    result = found("a", grammar, model=HashModel(1, sharpness=0.0), exact=True, max_tokens=12, prompting=SPLIT)
+    assert (result.stopped, result.certificate.proved) == ("budget", False)
+    assert grammar.accepts(result.text)
+
+
+def test_a_budget_that_finds_nothing_is_named():
+    """Nothing was finished within it: the error says so, and what to raise."""
+    with pytest.raises(GrammarError, match="raise budget_nodes"):
+        found("a", Grammar.from_regex("([abcrtu ]{9})s"), exact=True, budget_nodes=3, max_tokens=12, prompting=SPLIT)
+
+
 def test_what_a_callback_raises_is_raised_here():
     """An error of the caller's own comes out as it is, and the engine goes on working."""
 
@@ -207,6 +232,12 @@ def test_what_a_callback_raises_is_raised_here():
         with pytest.raises(ZeroDivisionError):
             engine.beam_search("a ", PETS, beam=Beam(expand=expand, max_tokens=5))
         assert engine.beam_search("a ", PETS, beam=Beam(max_tokens=5)).text
+
+
+def test_a_callback_that_returns_nothing_is_told():
+    """Forgetting to return is a mistake by name, no TypeError from inside."""
+    with engine_on(HashModel(1)) as engine, pytest.raises(OptionError, match="expand is not given; give token ids"):
+        engine.beam_search("a ", PETS, beam=Beam(expand=lambda _path, _candidates: None, max_tokens=5))
 
 
 def test_the_result_is_ready_for_json():
@@ -223,7 +254,8 @@ def test_the_result_is_ready_for_json():
 def test_the_tree_shows_greedy_decoding_too():
     """The paths given are one trie, the winner's marked, and greedy decoding's path beside them where it is another."""
     rows = {("a",): {"b": 0.5, "c": 0.4}, ("a", "b"): {"at": 0.3}, ("a", "c"): {"at": 0.9}}
-    result = found("a", Grammar.from_gbnf('root ::= "bat" | "cat"'), model=TableModel(rows), prompting=SPLIT)
+    grammar = Grammar.from_gbnf('root ::= "bat" | "cat"')
+    result = found("a", grammar, model=TableModel(rows), prompting=SPLIT, canonical_only=False)
     assert (result.text, result.agrees_with_greedy) == ("cat", False)
     view = result.trie()
     assert [piece for piece, on in zip(view.piece, view.on_winner, strict=True) if on] == [b"", b"c", b"at"]

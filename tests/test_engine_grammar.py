@@ -67,6 +67,25 @@ def test_the_best_of_infinitely_many(engine):
     assert selection.trie().parent
 
 
+def test_what_on_found_raises_is_raised_here(engine):
+    """An error of the caller's own ends the search, and the engine goes on working."""
+
+    def fail(_text, _logp):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        engine.select("a", grammar=MANY, search=Search(max_tokens=4, on_found=fail))
+    assert engine.select("a", grammar=MANY, search=Search(max_tokens=4)).text
+
+
+def test_fewer_than_asked_for_prove_no_length(engine):
+    """There are not fifty texts of so few tokens, so the fiftieth is longer: nothing is proved for any length."""
+    few = engine.select("a", grammar=MANY, search=Search(k=50, max_tokens=3))
+    assert len(few.choices.texts) < 50
+    assert few.certificate.proved
+    assert not few.grammar.any_length
+
+
 def test_draws_of_a_grammar(engine):
     """Every text is one, the same seed gives the same, and drawn one by one they are as exact as side by side."""
     search = Search(max_tokens=4)

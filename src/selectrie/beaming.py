@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from selectrie.automaton import ChoiceAutomaton
 from selectrie.constraining import Constrained, Space, about, constrain, shown
 from selectrie.errand import Errand
 from selectrie.errors import GrammarError
@@ -15,7 +19,10 @@ from selectrie.owner import Handle
 from selectrie.prompts import Prompt
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature
 from selectrie.tasks.beam import BeamOutcome, BeamPath, BeamSpec, BeamTask
+from selectrie.tasks.frontier import ROUNDING
 from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
+from selectrie.trie import TokenTrie
+from selectrie.types import Cost
 
 
 def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, prompting: Prompting) -> Constrained:
@@ -39,8 +46,32 @@ def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) ->
         spec = asked.spec(search, merge_equal_text=beam.merge_equal_text)
         exact = errand.begin(AutomatonSearch(asked.prompt, asked.automaton, spec))
         return _exact(asked, beam, exact, signature)
-    handle = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tau or 0.0)))
-    return _searched(asked, beam, handle, signature)
+    outcome, cost = _beam(errand, asked, beam, tau or 0.0)
+    return _searched(asked, beam, outcome, cost, signature)
+
+
+def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> tuple[BeamOutcome, Cost]:
+    """Search with a beam. Where none of its paths came to an end in the tokenizer's own tokens, texts are looked for in any
+    tokens, and their own paths evaluated: that is what a narrow beam misses, and it proves nothing."""
+    first = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tolerance)))
+    outcome = first.result()
+    if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
+        return outcome, first.cost
+    free = replace(beam, canonical_only=False)
+    second = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, free, tolerance)))
+    own = [asked.canonicity.own(path.tokens.tolist()) for path in second.result().finished]
+    own = [path for path in own if 0 < len(path) <= beam.max_tokens]
+    if not own:
+        return outcome, first.cost + second.cost
+    trie = TokenTrie.from_flat(np.concatenate(own).astype(np.int32), np.cumsum([0, *map(len, own)], dtype=np.int64))
+    alone = replace(free, width=max(beam.width, len(own)), groups=1, diversity=0.0)
+    third = errand.begin(BeamTask(asked.prompt, ChoiceAutomaton(trie), _spec(asked, alone, tolerance)))
+    found = third.result()
+    n_evaluated = outcome.n_evaluated + second.result().n_evaluated + found.n_evaluated
+    lost = max(outcome.lost, found.lost)
+    return replace(
+        found, lost=lost, n_evaluated=n_evaluated, n_dead_ends=outcome.n_dead_ends
+    ), first.cost + second.cost + third.cost
 
 
 def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
@@ -52,13 +83,13 @@ def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
         asked.healed,
         canonical=canonicity.is_canonical if beam.canonical_only else None,
         viable=canonicity.may_join if beam.canonical_only else None,
+        begins=canonicity.may_begin if beam.canonical_only else None,
         tolerance=tolerance,
     )
 
 
-def _searched(asked: Constrained, beam: Beam, handle: Handle[BeamOutcome], signature: Signature) -> BeamResult:
+def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, signature: Signature) -> BeamResult:
     """What a beam search found."""
-    outcome = handle.result()
     gives_broken = beam.incomplete or not outcome.finished
     broken = outcome.broken if gives_broken else ()
     if not outcome.finished and not broken:
@@ -84,7 +115,7 @@ def _searched(asked: Constrained, beam: Beam, handle: Handle[BeamOutcome], signa
         grammar=asked.grammar.name,
         grammar_digest=asked.grammar.digest,
         beam=beam,
-        cost=asked.cost(handle.cost, [*hypotheses, *incomplete]),
+        cost=asked.cost(cost, [*hypotheses, *incomplete]),
         signature=signature,
     )
 
@@ -98,7 +129,7 @@ def _beam_certificate(outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
         last = min(path.logp_path / max(1, len(path.tokens)) ** penalty for path in outcome.finished)
     gap = math.inf if outcome.lost == -math.inf else last - outcome.lost
     return BeamCertificate(
-        proved=is_plain and gap > 0,
+        proved=is_plain and gap > ROUNDING,
         about=about(strings=beam.canonical_only),
         bound_gap=gap,
         nodes_evaluated=outcome.n_evaluated,
@@ -110,8 +141,9 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
     """What the exact search found."""
     outcome = handle.result()
     found = outcome.found[: beam.n]
+    budget = None if outcome.proved else outcome.n_evaluated
     if not found:
-        raise _nothing(asked, outcome.n_dead_ends, outcome.n_other, longest=beam.max_tokens)
+        raise _nothing(asked, outcome.n_dead_ends, outcome.n_other, longest=beam.max_tokens, budget=budget)
     hypotheses = tuple(asked.hypothesis(path) for path in found)
     last = found[-1].score if len(found) == beam.n else -math.inf
     gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
@@ -180,11 +212,14 @@ def _text_bytes(asked: Constrained, data: bytes) -> bytes:
     return data[len(asked.delimiter) :]
 
 
-def _nothing(asked: Constrained, n_dead_ends: int, n_refused: int, longest: int | None = None) -> GrammarError:
+def _nothing(
+    asked: Constrained, n_dead_ends: int, n_refused: int, longest: int | None = None, budget: int | None = None
+) -> GrammarError:
     """No text, and not even a beginning."""
     causes = [f"{n_dead_ends} paths were dead ends"] if n_dead_ends else []
     causes += [f"{n_refused} were not as the tokenizer writes them"] if n_refused else []
     causes += [] if longest is None else [f"texts of more than {longest} tokens were not looked at"]
+    causes += [f"the budget of {budget} nodes was used up: raise budget_nodes, or search with a beam"] if budget else []
     causes += ["a wider beam may find one"] if n_dead_ends + n_refused and longest is None else []
     why = "; ".join(causes) or "no token that it allows is possible here"
     return GrammarError(f"no text of {asked.grammar.name} was found: {why}")

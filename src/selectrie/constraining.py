@@ -9,7 +9,7 @@ from selectrie.automaton import Automaton
 from selectrie.boundary import OwnPaths, PromptText, encode_prompt, open_prompt
 from selectrie.errors import GrammarError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
-from selectrie.options import Prompting, Search, record
+from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
 from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tasks.automaton_records import AutomatonSpec
@@ -42,8 +42,12 @@ class Constrained:
         """What ends its texts, as `Hypothesis` names it."""
         return "eog" if self.terminator == "eog" else "grammar"
 
-    def spec(self, search: Search, *, rule: str = "joint", merge_equal_text: bool) -> AutomatonSpec:
-        """What a search of the automaton, or exact draws from it, go by."""
+    def spec(
+        self, search: Search, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
+    ) -> AutomatonSpec:
+        """What a search of the automaton, or exact draws from it, go by. budget: nodes, where `search` has none."""
+        if search.budget_nodes is None:
+            search = replace(search, budget_nodes=budget)
         own = self.canonicity if search.canonical_only else None
         return AutomatonSpec(
             self.vocabulary,
@@ -54,6 +58,7 @@ class Constrained:
             healed=self.healed,
             put=self.delimiter,
             canonical=None if own is None else own.is_canonical,
+            own=None if own is None else own.own,
             viable=None if own is None else own.may_join,
             last=int(self.prompt[-1]) if self.healed else None,
             merge_equal_text=merge_equal_text,
@@ -160,7 +165,12 @@ def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
     tokens, "none"."""
     if not len(vocabulary.eog):
         return "none"
+    return "none" if is_prefix_free(grammar) else "eog"
+
+
+def is_prefix_free(grammar: Grammar) -> bool:
+    """Is no text of the grammar the beginning of another? False where nobody can tell."""
     try:
-        return "none" if grammar.is_prefix_free else "eog"
-    except GrammarError:  # llguidance reads it, which cannot tell
-        return "eog"
+        return grammar.is_prefix_free
+    except GrammarError:  # llguidance reads it
+        return False

@@ -10,7 +10,7 @@ from selectrie.errand import Errand
 from selectrie.grammar import Grammar
 from selectrie.grammatical import nothing_found
 from selectrie.model import Model
-from selectrie.options import BEAM_TERMINATORS, Sampling, Search, Stopping, at_least, flag, one_of, seed
+from selectrie.options import BEAM_TERMINATORS, GRAMMAR_NODES, Sampling, Search, Stopping, at_least, flag, one_of, seed
 from selectrie.prompts import Prompt
 from selectrie.results import Draws, Hypothesis, Signature
 from selectrie.selecting import Asked
@@ -55,14 +55,15 @@ def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
     signature = asked.signature(errand.owner.scheduler.model.identity, tau, "joint")
     if not lottery.exact:
         return _draw_locally(errand, lottery, signature)
-    spec = asked.spec(search, merge_equal_text=True)
+    budget = GRAMMAR_NODES + lottery.n * search.max_tokens
+    spec = asked.spec(search, merge_equal_text=True, budget=budget)
     task = ExactSampleTask(asked.prompt, asked.automaton, spec, n=lottery.n, seed=lottery.seed)
     progress = search.on_progress
     handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
     outcome = handle.result()
     texts = [text for text in outcome.texts if text is not None]
     if not outcome.is_complete:
-        raise nothing_found(search, is_empty=outcome.is_empty, refused=0)
+        raise nothing_found(spec.search, is_empty=outcome.is_empty, refused=0)
     hypotheses = tuple(asked.hypothesis(path) for path in texts)
     return _draws(lottery, hypotheses, outcome, handle.cost, signature)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie import scoring
-from selectrie.constraining import Constrained, Space, about, constrain, shown
+from selectrie.constraining import Constrained, Space, about, constrain, is_prefix_free, shown
 from selectrie.errand import Errand
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
@@ -84,7 +84,7 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
     outcome = handle.result()
     if not outcome.found:
-        raise nothing_found(search, is_empty=outcome.proved, refused=outcome.n_other)
+        raise nothing_found(spec.search, is_empty=outcome.proved, refused=outcome.n_other)
     return _selection(
         hunt,
         outcome,
@@ -105,8 +105,8 @@ def nothing_found(search: Search, *, is_empty: bool, refused: int) -> OptionErro
 def _certificate(outcome: AutomatonOutcome, search: Search, rule: str, tau: float | None) -> Certificate:
     """`settled`: nothing else among the first k or open is as near as layout can move scores."""
     scores = np.array([path.score for path in outcome.found[: search.k + 1]])
-    if len(scores) <= search.k and outcome.best_open > -np.inf:
-        scores = np.append(scores, outcome.best_open)
+    next_best = max([outcome.best_open, *scores[search.k :]])
+    scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
     n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
     moves = np.inf if tau is None else 2 * tau * (n_rows if rule == "joint" else 2)
     return Certificate(
@@ -132,6 +132,10 @@ def _selection(
     with np.errstate(divide="ignore"):
         if hunt.rule == "joint":
             log_open = float(np.log(outcome.open_mass))
+            if asked.terminator == "none" and not is_prefix_free(
+                asked.grammar
+            ):  # a text may begin with another one: at each length they exclude each other
+                log_open += np.log(hunt.search.max_tokens)
     decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
     logp = np.array([path.logp for path in found])
     table = ChoiceTable(
@@ -171,11 +175,17 @@ def _selection(
             digest=asked.grammar.digest,
             about=about(strings=outcome.strings),
             max_tokens=hunt.search.max_tokens,
-            any_length=outcome.proved and bool(outcome.cut_bound < scores[min(hunt.search.k, len(scores)) - 1]),
+            any_length=outcome.proved and _holds_for_any_length(outcome, hunt.search.k),
             n_dead_ends=outcome.n_dead_ends,
             n_refused=outcome.n_other,
         ),
     )
+
+
+def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
+    """Is nothing that was left out for its length among the first k?"""
+    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -np.inf
+    return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
 
 
 def _edges(trie: TokenTrie, found: tuple[FoundPath, ...]) -> FloatArray:

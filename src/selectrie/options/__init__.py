@@ -24,6 +24,7 @@ from selectrie.options.checks import (
 from selectrie.options.choosing import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
+    GRAMMAR_NODES,
     RULES,
     TERMINATORS,
     Prompting,
@@ -39,6 +40,7 @@ __all__ = [
     "DEFAULT_SAMPLING",
     "DEFAULT_SEARCH",
     "DEFAULT_STOPPING",
+    "GRAMMAR_NODES",
     "RULES",
     "TERMINATORS",
     "Beam",

@@ -20,10 +20,10 @@ class Beam:
     max_tokens: longest path. length_penalty: score = logp / n_tokens ** length_penalty, 0 = the joint itself.
     groups, diversity: the beam is cut into groups of equal width; at every step, `diversity` nats are taken off a token's
     place in a group's order for each time that earlier groups chose it at that step (Vijayakumar et al. 2016, Hamming).
-    canonical_only: only the tokens that the tokenizer itself makes of a text. merge_equal_text: the finished paths that
-    spell one text are added up; else the best of them stands for it.
+    canonical_only: only the tokens that the tokenizer itself makes of a text; other spellings take no place. False: any
+    tokens. merge_equal_text: the finished paths that spell one text are added up; else the best of them stands for it.
     exact: the n best for certain, by best-first search; for the joint alone. budget_nodes: most nodes evaluated, then the
-    best so far. terminator: "none", "eog", or "auto": "eog" where a text of the grammar may go on to another one.
+    best so far; None: as many as it takes, with `exact` at most `GRAMMAR_NODES`. terminator: "none", "eog", or "auto": "eog" where a text of the grammar may go on to another one.
     incomplete: give the paths that `max_tokens` or the budget broke off too; else only where nothing was finished.
     expand: called for every kept path with a `PathView` and the most probable tokens that may follow, as `TokenScore`s, best
     first, from the model's thread; returns the ids to go on with, which the grammar must allow. None: all of them.
@@ -35,7 +35,7 @@ class Beam:
     length_penalty: float = 0.0
     diversity: float = 0.0
     groups: int = 1
-    canonical_only: bool = False
+    canonical_only: bool = True
     merge_equal_text: bool = True
     exact: bool = False
     budget_nodes: int | None = None

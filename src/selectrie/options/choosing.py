@@ -10,6 +10,9 @@ from typing import Any
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, callback, flag, named, one_of, probability, text, texts
 
+GRAMMAR_NODES = 2_000
+"""Nodes evaluated by a search of a grammar for which no budget is given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -23,6 +26,7 @@ class Search:
 
     Of a grammar that is searched, for its texts cannot be listed: max_tokens: most tokens of a text. canonical_only: a text
     counts with the tokenizer's own encoding alone, so that the best *text* is proved; else every token path counts.
+    Without a budget such a search takes at most `GRAMMAR_NODES` nodes (`sample`: `max_tokens` more for each draw).
     on_found: called with (text, log-probability) when a better one is found, from the model's thread.
     """
 
