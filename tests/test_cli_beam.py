@@ -44,9 +44,7 @@ def test_options_reach_the_engine(asked, tmp_path):
     """Every option stands in the record that the engine gets."""
     path = tmp_path / "pets.gbnf"
     path.write_text(PETS)
-    flags = (
-        "--width 6 -n 2 --max-tokens 9 --length-penalty 0.5 --groups 2 --diversity 0.25 --canonical-only --best-path"
-    )
+    flags = "--width 6 -n 2 --max-tokens 9 --length-penalty 0.5 --groups 2 --diversity 0.25 --any-path --best-path"
     run("--grammar", str(path), *flags.split(), *["--terminator", "eog", "--budget", "50", "--incomplete"])
     [(prompt, grammar, options)] = asked
     assert (prompt, grammar.name) == ("a ", "pets.gbnf")
@@ -57,7 +55,7 @@ def test_options_reach_the_engine(asked, tmp_path):
         length_penalty=0.5,
         groups=2,
         diversity=0.25,
-        canonical_only=True,
+        canonical_only=False,
         merge_equal_text=False,
         terminator="eog",
         budget_nodes=50,

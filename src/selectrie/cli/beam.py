@@ -43,9 +43,9 @@ class BeamGroup:
     diversity: Annotated[
         float, Option(metavar="X", help="Nats off a token for each time an earlier group chose it at this step.")
     ] = DEFAULT_BEAM.diversity
-    canonical_only: Annotated[
-        bool, Option("--canonical-only", help="Only the tokens that the tokenizer makes of a text.")
-    ] = False
+    any_path: Annotated[bool, Option("--any-path", help="Count every token path, not the tokenizer's own alone.")] = (
+        False
+    )
     best_path: Annotated[
         bool, Option("--best-path", help="A text counts with its best path, not with all of them added up.")
     ] = False
@@ -103,7 +103,7 @@ def _wanted(group: BeamGroup) -> Beam:
         length_penalty=group.length_penalty,
         diversity=group.diversity,
         groups=group.groups,
-        canonical_only=group.canonical_only,
+        canonical_only=not group.any_path,
         merge_equal_text=not group.best_path,
         exact=group.exact,
         budget_nodes=group.budget,

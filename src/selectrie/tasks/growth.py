@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -137,8 +137,10 @@ class Growth:
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
         shown = [TokenScore.of(spec.vocabulary, token, score) for token, score in pairs]
         view = PathView(self.tree.path(node), self.data(node), self.tree.logp[node], node in self.ends)
-        chosen = []
-        for token in expand(view, shown):
+        chosen, given = [], expand(view, shown)
+        if not isinstance(given, Iterable):
+            raise OptionError("expand", given, "token ids as what it returns")
+        for token in given:
             number = natural("expand", token, "token ids as what it returns")
             if not _contains(allowed, number):
                 raise OptionError("expand", number, f"only tokens that may follow {view.data!r} as what it returns")
