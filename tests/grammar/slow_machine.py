@@ -40,6 +40,9 @@ class SlowMachine:
         self.table = np.full((4, 256), UNKNOWN, dtype=np.int32)
         self.start = self.intern(self.closure([self.numbers(rules.rules[rules.root])]))
 
+    def begin(self):
+        pass
+
     @property
     def n_configurations(self):
         return len(self.configurations)

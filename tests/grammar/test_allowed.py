@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from selectrie.grammar.expressions import (
     TokenSet,
 )
 from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.limits import GrammarLimits
+from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.tokens import walking
 from selectrie.grammar.tokens.allowed import GrammarAutomaton
@@ -315,14 +318,15 @@ def test_what_is_kept_stays_within_its_budget():
     """The least recently used is forgotten; asked again it is the same; the last one always stays."""
     vocabulary = make_vocabulary([b"a", b"b", b"ab", b"ba"])
     machine = compile_rules(read_gbnf('root ::= "aabbab"'))
-    automaton = GrammarAutomaton(machine, vocabulary, cache_bytes=12)
+    automaton = GrammarAutomaton(machine, vocabulary, cache_bytes=2 * (6 + 400))
     states = [machine.walk(machine.start, b"aabbab"[:n]) for n in range(4)]
     arrays = [automaton.allowed(state) for state in states]
     assert [each.nbytes for each in arrays] == [6] * 4
     assert automaton.allowed(states[3]) is arrays[3]
     for state, before in zip(states, arrays, strict=True):
         assert automaton.allowed(state).tolist() == before.tolist()
-        assert automaton._kept_bytes == sum(each.nbytes for each in automaton._kept.values()) <= 12
+        assert len(automaton._kept) == 2
+        assert automaton._kept_bytes == sum(each.nbytes + 400 for each in automaton._kept.values())
     roomy = GrammarAutomaton(machine, vocabulary)
     kept = [roomy.allowed(state) for state in states]
     assert all(roomy.allowed(state) is array for state, array in zip(states, kept, strict=True))
@@ -336,32 +340,23 @@ def test_a_prefix_comes_first_however_tokens_cut_it(expression, vocabulary, pref
     assume(not machine_of(expression).token_sets)
     inner = GrammarAutomaton(machine_of(expression), vocabulary)
     joined = compile_rules(of_rule(Sequence((Repeat(Text(prefix), 1, 1), expression))))
-    for each in (inner, BytesOnly(inner)):
-        prefixed = PrefixedAutomaton(each, vocabulary, prefix)
-        todo = [(prefixed.start(), joined.start)]
-        seen = set()
-        while todo and len(seen) < 20:
-            ours, theirs = todo.pop()
-            if ours in seen:
-                continue
-            seen.add(ours)
-            assert prefixed.can_end(ours) is joined.can_end(theirs)
-            expected = brute(joined, vocabulary, theirs)
-            assert ids_of(prefixed.allowed(ours)) == expected
-            for token in range(-1, vocabulary.n_tokens + 1):
-                if token in expected:
-                    todo.append((prefixed.advance(ours, token), joined.walk(theirs, vocabulary.pieces[token])))
-                else:
-                    with pytest.raises(ProtocolError, match=f"token {token} is not allowed"):
-                        prefixed.advance(ours, token)
-
-
-class BytesOnly:
-    """An automaton that can be led by bytes and offers no more."""
-
-    def __init__(self, inner):
-        self.start, self.allowed, self.advance = inner.start, inner.allowed, inner.advance
-        self.can_end, self.walk = inner.can_end, inner.walk
+    prefixed = PrefixedAutomaton(inner, vocabulary, prefix)
+    todo = [(prefixed.start(), joined.start)]
+    seen = set()
+    while todo and len(seen) < 20:
+        ours, theirs = todo.pop()
+        if ours in seen:
+            continue
+        seen.add(ours)
+        assert prefixed.can_end(ours) is joined.can_end(theirs)
+        expected = brute(joined, vocabulary, theirs)
+        assert ids_of(prefixed.allowed(ours)) == expected
+        for token in range(-1, vocabulary.n_tokens + 1):
+            if token in expected:
+                todo.append((prefixed.advance(ours, token), joined.walk(theirs, vocabulary.pieces[token])))
+            else:
+                with pytest.raises(ProtocolError, match=f"token {token} is not allowed"):
+                    prefixed.advance(ours, token)
 
 
 def test_a_prefix_on_a_real_vocabulary(real_vocabularies):
@@ -431,3 +426,29 @@ def test_a_path_of_tokens_is_the_walk_of_its_bytes(name, test_data, real_vocabul
         token = rng.choice(ids)
         state, text = automaton.advance(state, token), text + vocabulary.pieces[token]
         assert automaton.walk(automaton.start(), text) == state
+
+
+def test_looking_for_what_may_follow_is_bounded():
+    """Each look has its steps; reading byte by byte asks for few at a time, so it goes on."""
+    grammar = "root ::= [a-c] (root | [b-d] root [a-c]) [a-d] | [a-b]"
+    vocabulary = make_vocabulary([bytes(one) for n in range(1, 5) for one in itertools.product(b"abcd", repeat=n)])
+    machine = compile_rules(read_gbnf(grammar), GrammarLimits(most_at_once=700))
+    with pytest.raises(GrammarError, match="takes more than 700 steps"):
+        GrammarAutomaton(machine, vocabulary).allowed(machine.start)
+    assert machine.walk(machine.start, b"abc" * 10) != DEAD
+    assert machine._n_spent > 700
+    roomy = compile_rules(read_gbnf(grammar), GrammarLimits(most_at_once=100_000))
+    automaton = GrammarAutomaton(roomy, vocabulary)
+    state = automaton.start()
+    while roomy._n_spent < 100_000:
+        state = automaton.advance(state, ids_of(automaton.allowed(state))[-1])
+
+
+def test_many_token_terminals_take_little():
+    """Twenty thousand of them, alone and excluded: rows of flags for each would take 40 MB a thousand tokens."""
+    vocabulary = make_vocabulary([b"a", b"b"])
+    for text, expected in (("<[2]>", [2]), ("!<[2]>", [0, 1, 3])):
+        rules = "root ::= " + " | ".join(f'{text} "{i:x}"' for i in range(2_000))
+        automaton = GrammarAutomaton(compile_rules(read_gbnf(rules)), vocabulary)
+        eog = set(vocabulary.eog.tolist())
+        assert ids_of(automaton.allowed(automaton.start())) == [each for each in expected if each not in eog]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from itertools import islice, product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -314,18 +315,21 @@ def test_a_full_machine_is_left_to_those_who_have_it(monkeypatch: pytest.MonkeyP
 
 
 def test_the_least_used_vocabularies_are_forgotten():
-    """Four are kept, the fifth takes the place of the one not asked for the longest; used up ones are made again."""
+    """Four are kept, the fifth takes the place of the one not asked for the longest; full ones are made again."""
     made_of, automata = [], None
 
     def make(vocabulary):
         made_of.append(vocabulary.pieces[2])
-        return object()
+        return SimpleNamespace(n_bytes=10)
 
-    automata = Automata(make, most=2, most_uses=2)
+    automata = Automata(make, most=2, most_bytes=10)
     a, b, c = (make_vocabulary([piece]) for piece in (b"a", b"b", b"c"))
     for vocabulary in (a, b, a, c, a, b):
         automata.get(vocabulary)
-    assert made_of == [b"a", b"b", b"c", b"a", b"b"]
+    assert made_of == [b"a", b"b", b"c", b"b"]
+    automata.get(b).n_bytes = 11
+    assert automata.get(b).n_bytes == 10
+    assert made_of[4:] == [b"b"]
 
 
 def test_threads_share_a_grammar():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from json_schemas import accepts, allowed_ids, piece_vocabulary
 from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
-from selectrie.grammar import guidance
+from selectrie.grammar import Grammar, guidance
 from selectrie.grammar.guidance import GuidanceAutomaton, read_guidance
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
@@ -205,6 +206,51 @@ def test_a_healed_prompt_goes_before_it():
     automaton = PrefixedAutomaton(GuidanceAutomaton(read_guidance('start: "at" | "ar"'), vocabulary), vocabulary, b" c")
     assert shown(automaton, vocabulary, automaton.start()) == [" ", " c", " cat", " car"]
     assert automaton.can_end(walked(automaton, vocabulary, [" car"]))
+
+
+@pytest.mark.parametrize("prefix", [b"", b" ", b"a", b"\xc3", b"zz", b"ab"])
+def test_tokens_that_go_beyond_a_prefix(prefix):
+    """As our own recogniser finds them, also inside a character and where a piece begins one that was refused."""
+    pieces = [
+        b" ",
+        b" a",
+        b" ab",
+        b" ac",
+        b" acb",
+        b" b",
+        b"a",
+        b"aa",
+        b"aab",
+        b"ab",
+        b"abab",
+        b"\xc3\xa9",
+        b"\xa9",
+        b"\xc3\xa9a",
+    ]
+    vocabulary = make_vocabulary([*pieces, b"aaa\xc3", b" aa\xc3\xa9x", b"ab\xff"])
+    guided = GuidanceAutomaton(read_guidance("/(a|ab|\u00e9)+x?/"), vocabulary)
+    ours = Grammar.from_regex("(a|ab|\u00e9)+x?")._automata.get(vocabulary)
+    for text in (b"", b"a", b"aab"):
+        states = [each.walk(each.start(), text) for each in (guided, ours)]
+        found = [each.allowed_after(state, prefix) for each, state in zip((guided, ours), states, strict=True)]
+        ids = [np.flatnonzero(one) if one.dtype == np.bool_ else one for one in found]
+        assert ids[0].tolist() == ids[1].tolist()
+    n_states = len(guided._parent)
+    guided.allowed_after(guided.start(), b"a")
+    assert len(guided._parent) == n_states
+
+
+def test_rules_too_many_for_its_stack_are_refused():
+    """Going into rules by recursion it would end the process."""
+    chain = "start: r0\n" + "".join(f'r{i}: r{i + 1} | "a"\n' for i in range(5_000)) + 'r5000: "z"'
+    with pytest.raises(GrammarError, match="5002 rules; llguidance is given at most 1000"):
+        read_guidance(chain)
+    items = {f"a{i}": {"items": {"$ref": f"#/$defs/a{i + 1}"}} for i in range(5_000)}
+    schema = {"$ref": "#/$defs/a0", "$defs": {**items, "a5000": {"type": "null"}}}
+    with pytest.raises(GrammarError, match="at most 1000"):
+        read_guidance(json.dumps({"grammars": [{"json_schema": schema}]}))
+    with pytest.raises(GrammarError, match=r"\$ref at #/\$defs/a\d+.* at most 1000 are followed"):
+        Grammar.from_json_schema(schema, route="llguidance")
 
 
 @pytest.mark.parametrize(

@@ -564,3 +564,31 @@ def test_texts_are_valid_for_very_many_schemas(made):
     """As above, and more of them."""
     for route in ROUTES:
         assert examined([Case("made", made)], route, walks=5).invalid == []
+
+
+def _named(name, schema):
+    return {"properties": {name: schema}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("{" + ",".join(f'"a{i}":1' for i in range(60_000)) + ',"a59999":2}', "'a59999' twice"),
+        ({"const": 10**400}, "beyond 2"),
+        ({"minimum": 10**400}, "beyond 2"),
+        ({"pattern": "a" * 20_001}, "20001 characters; at most 20000"),
+        ({"oneOf": [{"$ref": "#/$defs/e"}] * 5_000, "$defs": {"e": {"enum": [*range(5_000)]}}, "not": {}}, "not"),
+        (_named("k" * 100_000, {"anyOf": [{"oneOf": [True, True]}] * 2_000}), "…/anyOf/0 or #/properties/k"),
+    ],
+    ids=["names", "constant", "bound", "pattern", "kinds", "pointers"],
+)
+def test_large_schemas_are_read_in_linear_time(schema, message):
+    """By what they are refused for; each of them once took minutes or gigabytes, or an error of Python's."""
+    with pytest.raises(GrammarError, match=message):
+        Grammar.from_json_schema(schema)
+
+
+def test_the_converter_is_given_no_long_names():
+    """It makes names of rules of them, each of which is as long."""
+    with pytest.raises(GrammarError, match="the spelling of 'kkk"):
+        Grammar.from_json_schema({**_named("k" * 2_000, True), "additionalProperties": False}, route="llama-cpp-python")

@@ -13,6 +13,10 @@ from selectrie.grammar.machine.machine import DEAD, Machine
 
 MOST_OPEN = 1_000_000
 """Beginnings of texts that are kept while texts are listed."""
+MOST_CHARACTERS = 30_000_000
+"""Characters of those beginnings together."""
+MOST_BITS = 1 << 29
+"""Of all counts that one number of texts is made of: 64 MiB."""
 COUNTING_WORK = 3_000_000
 """Steps of counting: a configuration and a class of bytes each; about 5 µs."""
 
@@ -43,17 +47,23 @@ class Texts:
         """
         start = self._machine.start
         waiting = [(self._shortest.remaining(start), "", 0, start, "")]
+        n_characters = 0
         while waiting:
             length, text, last, configuration, before = heappop(waiting)
+            n_characters -= len(text)
             if text and ord(text[-1]) < last:
                 heappush(waiting, (length, before + chr(ord(text[-1]) + 1), last, configuration, before))
+                n_characters += len(text)
             if length == len(text) and self._machine.can_end(configuration):
                 yield text
             for first, final, after in self._characters.choices(configuration):
                 least = len(text) + 1 + self._shortest.remaining(after)
                 heappush(waiting, (least, text + chr(first), final, after, text))
-            if len(waiting) > MOST_OPEN:
-                raise GrammarError(f"more than {MOST_OPEN} beginnings of texts are open; ask for fewer texts")
+                n_characters += len(text) + 1
+            if len(waiting) > MOST_OPEN or n_characters > MOST_CHARACTERS:
+                raise GrammarError(
+                    f"{len(waiting)} beginnings of texts of {n_characters} characters are open; ask for fewer texts"
+                )
 
     def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
         """A text at random; behind `soft_limit` characters the shortest way to the end is taken."""
@@ -85,6 +95,7 @@ class Texts:
             sizes[kind] += 1
         counts: dict[int, int] = {DEAD: 0}
         path = [machine.start]
+        n_bits = 0
         while path:
             configuration = path[-1]
             targets = [machine.step(configuration, byte_of[kind]) for kind in range(machine.n_classes)]
@@ -95,6 +106,7 @@ class Texts:
             path.pop()
             ways = sum(size * counts[target] for size, target in zip(sizes, targets, strict=True))
             counts[configuration] = ways + int(machine.can_end(configuration))
-            if len(counts) * machine.n_classes > work:
+            n_bits += ways.bit_length()
+            if len(counts) * machine.n_classes > work or n_bits > MOST_BITS:
                 raise GrammarError(f"the texts are too various to count: {len(counts)} different situations, and more")
         return counts[machine.start]

@@ -15,7 +15,7 @@ from selectrie.automaton import Automaton
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.installed import installed_grammar
-from selectrie.grammar.sharing import Automata, WalkedAutomaton, SharedAutomaton
+from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 from selectrie.vocabulary import Vocabulary
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
 """A machine that holds as much is left to those who have it, and a new one begun: well below the limits that end it."""
-GUIDED_USES = 64
-"""An automaton of llguidance keeps every path that was asked for, about 0.3 kB a token: after so many uses a new one."""
+GUIDED_BYTES = 128 << 20
+"""An automaton of llguidance keeps every path that was asked for, beside 64 MiB of masks and matchers: when it holds so much
+the next caller begins a new one."""
 
 
 @final
@@ -53,7 +54,7 @@ class Grammar:
         self.name = name
         self._source = source
         self._lock = RLock()
-        self._automata = Automata(self._new_automaton, most_uses=None if isinstance(source, RuleSet) else GUIDED_USES)
+        self._automata = Automata(self._new_automaton, most_bytes=None if isinstance(source, RuleSet) else GUIDED_BYTES)
         self._compiled: Program | None = None
         self._running: Machine | None = None
 
@@ -291,7 +292,7 @@ class Grammar:
             self._automata.clear()
         return running
 
-    def _new_automaton(self, vocabulary: Vocabulary) -> WalkedAutomaton:
+    def _new_automaton(self, vocabulary: Vocabulary) -> LedAutomaton:
         if not isinstance(self._source, RuleSet):
             return self._source.automaton(vocabulary)
         from selectrie.grammar.tokens.allowed import GrammarAutomaton

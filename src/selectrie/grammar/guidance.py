@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
+from selectrie.grammar.tokens.byte_trie import byte_trie
 from selectrie.types import BoolArray, IntArray
 from selectrie.vocabulary import Vocabulary
 
@@ -31,12 +32,18 @@ SPECIAL = b"\xff"
 MATCHER_BYTES, STEP_BYTES = 4096, 160
 """Memory of a matcher, and of each token it has read: 3.5 kB and 140 bytes by resident size, llguidance 1.9.1."""
 
+STATE_BYTES = 300
+"""Memory of a step that was asked for, and of the state that it leads to."""
+
 STUCK = "NoExtensionBias"
 """Why llguidance stops where no token of the vocabulary fits."""
 
 NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
 MOST_CHARACTERS = 500_000
 """Of a grammar: llguidance reads about 0.4 MB a second of a rule with many symbols."""
+MOST_RULES = 1_000
+"""Definitions of a Lark grammar, and places that its JSON Schemas refer to: llguidance goes into them by recursion, and ends
+the process where 8 MiB of stack do not do, from between 2 000 and 4 000 rules on."""
 MOST_SHOWN = 300
 """Of either end of a message of llguidance, which may repeat the grammar."""
 
@@ -45,6 +52,7 @@ DEAD = -1
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
+_DEFINED = re.compile(r"^[ \t]*[?!]*[A-Za-z_][\w-]*(?:::[^:\n]*|\[[^\]\n]*\]|\.-?\d+)*[ \t]*:", re.MULTILINE)
 _CONTEXT = re.compile(r"\n +\d+ \| ")
 
 
@@ -78,6 +86,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
     library = _library()
     if len(text) > MOST_CHARACTERS:
         raise GrammarError(f"the grammar has {len(text)} characters; llguidance is given at most {MOST_CHARACTERS}")
+    _check_characters(text)
     dialect = _dialect_of(text) if dialect == "auto" else dialect
     source = text
     if dialect == "regex":
@@ -85,6 +94,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
         text, source = library.LLMatcher.grammar_from_regex(pattern), ""
         text = json.loads(text)["grammars"][0]["lark_grammar"]
     grammars = _serialised_grammars(text) if dialect == "serialised" else [{"lark_grammar": text}]
+    _check_depth(grammars)
     return check_guidance(grammars, f"llguidance {guidance_version()} {dialect}", source=source)
 
 
@@ -94,6 +104,7 @@ def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source:
     source: the text that places of errors are in. Raises `GrammarError` for what llguidance refuses.
     """
     serialised = json.dumps({"grammars": _unforced(grammars)}, ensure_ascii=False)
+    _check_characters(serialised)
     failed, messages = _library().LLMatcher.validate_grammar_with_warnings(serialised)
     if failed:
         raise error_of(messages[0], source)
@@ -121,6 +132,7 @@ class GuidanceAutomaton:
         self._n_tokens = vocabulary.n_tokens
         self._barred = frozenset(int(token) for token in vocabulary.eog)
         self._eog = vocabulary.eog
+        self._pieces, self._trie = vocabulary.pieces, byte_trie(vocabulary)
         matcher = _library().LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0)
         if matcher.is_error():
             raise error_of(matcher.get_error(), "")
@@ -138,6 +150,11 @@ class GuidanceAutomaton:
             raise GrammarError(
                 "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
             )
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of states, masks and matchers, about."""
+        return STATE_BYTES * len(self._next) + self._masks.n_bytes + self._matchers.n_bytes
 
     def start(self) -> int:
         return 0
@@ -174,6 +191,32 @@ class GuidanceAutomaton:
         if ends is None:
             ends = self._ends[state] = bool(self._matcher(state).is_accepting())
         return ends
+
+    def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
+        """Tokens whose bytes are `prefix` and then, if it is not empty, at least one byte more that the state accepts.
+
+        With b"": `allowed`. Else ids, and each token is tried: 3 µs for each that begins so, no state is made.
+        """
+        if not prefix:
+            return self.allowed(state)
+        node = self._trie.find(prefix)
+        if node < 0:
+            return np.empty(0, dtype=np.int32)
+        matcher, first, n_tokens = self._matcher(state), len(prefix), self._n_tokens + 1
+        found: list[int] = []
+        refused: bytes | None = None
+        for token in self._trie.token[self._trie.own_stop[node] : self._trie.last_rank[node]].tolist():
+            piece = self._pieces[token]
+            if refused is not None and piece.startswith(refused):
+                continue
+            n_read = matcher.validate_tokens([n_tokens + byte for byte in piece[first:]])
+            if n_read == len(piece) - first:
+                found.append(token)
+            else:
+                refused = piece[: first + n_read + 1]
+        if matcher.is_error():
+            raise error_of(matcher.get_error(), "")
+        return np.sort(np.array(found, dtype=np.int32))
 
     def walk(self, state: int, text: bytes) -> int:
         """The state after these bytes, however tokens cut them; -1 where the grammar refuses one."""
@@ -240,7 +283,7 @@ class _Kept(Generic[Key, Value]):
     """Values within a budget of bytes; those not asked for the longest go first, the last one put in stays."""
 
     def __init__(self, most_bytes: int, size: Callable[[Value], int]) -> None:
-        self._most_bytes, self._size, self._n_bytes = most_bytes, size, 0
+        self._most_bytes, self._size, self.n_bytes = most_bytes, size, 0
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
@@ -251,9 +294,9 @@ class _Kept(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> None:
         self._values[key] = value
-        self._n_bytes += self._size(value)
-        while self._n_bytes > self._most_bytes and len(self._values) > 1:
-            self._n_bytes -= self._size(self._values.popitem(last=False)[1])
+        self.n_bytes += self._size(value)
+        while self.n_bytes > self._most_bytes and len(self._values) > 1:
+            self.n_bytes -= self._size(self._values.popitem(last=False)[1])
 
 
 def error_of(message: str, source: str) -> GrammarError:
@@ -311,6 +354,46 @@ def _unforced(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             return copies
     name = copies[0].setdefault("name", "schema") or "schema"
     return [{"lark_grammar": f"start: @{name}\n{UNFORCED}"}, {**copies[0], "name": name}, *copies[1:]]
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise GrammarError(f"the grammar has the surrogate U+{code:04X}, which is no character; leave it out") from None
+
+
+def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse what llguidance may recurse into beyond its stack; how long the chains are is not looked at."""
+    texts = [text for grammar in grammars if isinstance(text := grammar.get("lark_grammar"), str)]
+    n_rules = sum(len(_DEFINED.findall(text)) for text in texts)
+    for grammar in grammars:
+        schema = grammar.get("json_schema")
+        if schema is not None:
+            references, depth = _references(schema)
+            n_rules += len(references) * depth
+    if n_rules > MOST_RULES:
+        raise GrammarError(
+            f"the grammar has {n_rules} rules; llguidance is given at most {MOST_RULES}; split the grammar"
+        )
+
+
+def _references(schema: object) -> tuple[set[str], int]:
+    """What a schema refers to, and how deep it is."""
+    found: set[str] = set()
+    deepest = 0
+    waiting = [(schema, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if isinstance(part, dict):
+            if isinstance(part.get("$ref"), str):
+                found.add(part["$ref"])
+            waiting += [(value, depth + 1) for value in part.values()]
+        elif isinstance(part, list):
+            waiting += [(value, depth + 1) for value in part]
+    return found, deepest
 
 
 class _Pieces:

@@ -20,6 +20,19 @@ class WalkedAutomaton(Automaton, Protocol):
         ...
 
 
+class LedAutomaton(WalkedAutomaton, Protocol):
+    """An automaton that is kept for the next caller."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of what it learned."""
+        ...
+
+    def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
+        """Tokens that are `prefix` and at least one byte more that the state accepts; with b"" as `allowed`."""
+        ...
+
+
 class SharedAutomaton:
     """An automaton that any thread may use: one call at a time, under the lock of its grammar.
 
@@ -56,31 +69,27 @@ class SharedAutomaton:
 class Automata:
     """One automaton for each vocabulary; of more than `most` vocabularies the least recently used are forgotten.
 
-    make: computes one. Callers hold the lock. What an automaton learned stays with it, so one that was handed out often
-    is made anew for the next caller; those who have the old one keep it.
+    make: computes one. Callers hold the lock. What an automaton learned stays with it, so one that holds more than
+    `most_bytes` is made anew for the next caller; those who have the old one keep it.
     """
 
     def __init__(
-        self, make: Callable[[Vocabulary], WalkedAutomaton], *, most: int = 4, most_uses: int | None = None
+        self, make: Callable[[Vocabulary], LedAutomaton], *, most: int = 4, most_bytes: int | None = None
     ) -> None:
-        self._make, self._most, self._most_uses = make, most, most_uses
-        self._of: OrderedDict[str, WalkedAutomaton] = OrderedDict()
-        self._n_uses: dict[str, int] = {}
+        self._make, self._most, self._most_bytes = make, most, most_bytes
+        self._of: OrderedDict[str, LedAutomaton] = OrderedDict()
 
-    def get(self, vocabulary: Vocabulary) -> WalkedAutomaton:
+    def get(self, vocabulary: Vocabulary) -> LedAutomaton:
         """The automaton of a vocabulary, by its digest."""
         digest = vocabulary.digest
         found = self._of.get(digest)
-        if found is None or self._n_uses[digest] == self._most_uses:
-            found, self._n_uses[digest] = self._make(vocabulary), 0
-            self._of[digest] = found
-        self._n_uses[digest] += 1
+        if found is None or (self._most_bytes is not None and found.n_bytes > self._most_bytes):
+            found = self._of[digest] = self._make(vocabulary)
         self._of.move_to_end(digest)
         while len(self._of) > self._most:
-            del self._n_uses[self._of.popitem(last=False)[0]]
+            self._of.popitem(last=False)
         return found
 
     def clear(self) -> None:
         """Forget all of them."""
         self._of.clear()
-        self._n_uses.clear()

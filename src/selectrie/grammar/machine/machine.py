@@ -49,6 +49,7 @@ class Machine:
         self._items: list[Items] = []
         self._items_bytes = 0
         self._can_end: dict[int, bool] = {}
+        self._n_steps = self._begun = 0
         self._after_terminal: dict[tuple[int, int], int] = {}
         self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
         self.start = self._interned(dict.fromkeys(program.starts, NOTHING_OPEN))
@@ -82,6 +83,7 @@ class Machine:
         kind = self.program.class_of[byte]
         found = int(self._table[configuration, kind])
         if found == UNKNOWN:
+            self.begin()
             found = self._after(self._closed(configuration), kind)
             self._table[configuration, kind] = found
         return found
@@ -93,6 +95,21 @@ class Machine:
             if configuration == DEAD:
                 break
         return configuration
+
+    def begin(self) -> None:
+        """From here on `fill` may take `most_at_once` steps before it ends with an error: called where a walk begins."""
+        self._begun = self._n_spent
+
+    @property
+    def _n_spent(self) -> int:
+        return self._n_steps + self._plans.n_steps + self._stacks.n_steps
+
+    def _check_spent(self) -> None:
+        if self._n_spent - self._begun > self._limits.most_at_once:
+            raise GrammarError(
+                f"what may follow takes more than {self._limits.most_at_once} steps to find out; the grammar is too "
+                "ambiguous, or has too many rules that begin with each other"
+            )
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
         """Computes table[configurations, classes], int[n] each, where unknown; pairs may repeat, none may be `DEAD`."""
@@ -109,6 +126,7 @@ class Machine:
                 if configuration != before:
                     before, closed = configuration, self._closed(configuration)
                 found.append(self._after(closed, kind))
+                self._check_spent()
         finally:
             self._table[rows[: len(found)], columns[: len(found)]] = found
 
@@ -135,6 +153,7 @@ class Machine:
         """The configuration after a token of `token_sets[terminal]`; `DEAD` where it may not come."""
         found = self._after_terminal.get((configuration, terminal))
         if found is None:
+            self.begin()
             found = self._after(self._closed(configuration), self.n_classes + terminal)
             self._after_terminal[configuration, terminal] = found
         return found
@@ -162,6 +181,7 @@ class Machine:
     def _after(self, closed: Items, symbol: int) -> int:
         """The configuration after a class of bytes or a terminal, `DEAD` where there is none."""
         found: dict[int, int] = {}
+        self._n_steps += len(closed)
         push, join = self._stacks.push, self._stacks.join
         for i in range(0, len(closed), 2):
             stacks = closed[i + 1]
@@ -171,6 +191,8 @@ class Machine:
                 if known != stacks:
                     found[target] = join(known, stacks)
             if plan.steps:
+                self._n_steps += len(plan.steps)
+                self._check_spent()
                 opened = [stacks]
                 for callers, targets in plan.steps:
                     own = -1

@@ -33,7 +33,9 @@ class Plans:
         self._bit = [1 << bytes_of[kind] for kind in range(program.n_classes)]
         self._plans: dict[int, Plan] = {}
         self._orders: dict[int, list[int]] = {}
+        self.n_steps = 0
         self._terminals: dict[int, frozenset[int]] = {}
+        self._tokens: dict[int, dict[int, tuple[int, ...]]] = {}
 
     @property
     def n_bytes(self) -> int:
@@ -62,6 +64,7 @@ class Plans:
             targets = self._targets(state, symbol)
             return Plan(targets, ()) if targets else NO_PLAN
         order = self._order(state)
+        self.n_steps += 8 * len(order)
         targets_of = {inner: self._targets(inner, symbol) for inner in order}
         matters: set[int] = set()
         for inner in reversed(order):
@@ -83,8 +86,15 @@ class Plans:
         if symbol < self._program.n_classes:
             bit = self._bit[symbol]
             return tuple(target for label, target in self._program.edges[state] if label & bit)
-        wanted = symbol - self._program.n_classes
-        return tuple(target for index, target in self._program.tokens[state] if index == wanted)
+        tokens = self._program.tokens[state]
+        if not tokens:
+            return ()
+        targets = self._tokens.get(state)
+        if targets is None:
+            targets = self._tokens[state] = {}
+            for index, target in tokens:
+                targets[index] = (*targets.get(index, ()), target)
+        return targets.get(symbol - self._program.n_classes, ())
 
     def _order(self, state: int) -> list[int]:
         """The state and the first states of all rules that calls alone lead to, callers before what they call."""

@@ -26,6 +26,7 @@ class Stacks:
     def __init__(self, final: list[bool], limits: GrammarLimits) -> None:
         self.ends: list[bool] = [True]
         self.links: list[tuple[tuple[int, int], ...]] = [()]
+        self.n_steps = 0
         self._final = final
         self._limits = limits
         self._pushed: dict[tuple[int, int], int] = {}
@@ -59,6 +60,7 @@ class Stacks:
             if pair in self._joined:
                 work.pop()
                 continue
+            self.n_steps += 16
             merged = dict(self.links[pair[0]])
             n_waiting = len(work)
             for state, below in self.links[pair[1]]:
@@ -90,6 +92,7 @@ class Stacks:
         n_returns = 0
         while work:
             state, below = work.pop()
+            self.n_steps += 4
             if not self._add_to(found, state, below) or not self._final[state]:
                 continue
             n_returns += 1
@@ -123,6 +126,7 @@ class Stacks:
                 f"the texts read so far opened rules in more than {self._limits.most_stacks} different ways; "
                 "the grammar is too ambiguous, or the texts nest too deeply"
             )
+        self.n_steps += 8
         self.ends.append(ends)
         self.links.append(links)
         return len(self.links) - 1

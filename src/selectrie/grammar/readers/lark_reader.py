@@ -15,6 +15,7 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
@@ -256,6 +257,7 @@ def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
     return sequence([_any_case(character) for character in text])
 
 
+@lru_cache(maxsize=4096)
 def _any_case(character: str) -> Expression:
     codes = case_variants(ord(character), ascii_only=False)
     return Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])

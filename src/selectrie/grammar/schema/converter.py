@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.schema.copying import LISTED, NAMED, NUMERIC, TEXTUAL, Schema, SchemaCopy
-from selectrie.grammar.schema.values import TYPES, types_of
+from selectrie.grammar.schema.copying import LISTED, NAMED, NUMERIC, TEXTUAL, Schema, SchemaCopy, clipped_step
+from selectrie.grammar.schema.values import TYPES, shown, types_of
 
 MOST_LENGTH = 64
 """Of `maxLength` and `maxItems`: the converter nests one group for each."""
 MOST_PROPERTIES = 256
 """The converter calls itself for each that is optional."""
+MOST_SPELLED = 1_000
+"""Characters of a name or a value: the converter repeats names in those of its rules."""
 REFERRED = "referred-to-"
 """Begins the names of rules for what references name."""
 
@@ -132,7 +134,7 @@ class _Known:
         if odd is not None:
             raise _refused("properties", pointer, f"the name {odd!r}")
         copied = {
-            name: self.schema(one, f"{pointer}/properties/{name.replace('~', '~0').replace('/', '~1')}")
+            name: self.schema(one, f"{pointer}/properties/{clipped_step(name).replace('~', '~0').replace('/', '~1')}")
             for name, one in properties.items()
             if one is not False or name in required
         }
@@ -157,10 +159,11 @@ def _check_spelling(values: Iterable[object], keyword: str, pointer: str) -> Non
         spelled = json.dumps(value, ensure_ascii=False)
         if (
             isinstance(value, (dict, list))
+            or len(spelled) > MOST_SPELLED
             or "\\" in spelled
             or any("\x7f" <= c <= "\x9f" or c > "\uffff" for c in spelled)
         ):
-            raise _refused(keyword, pointer, f"the spelling of {value!r}")
+            raise _refused(keyword, pointer, f"the spelling of {shown(value)}")
 
 
 def _type_of(value: object) -> str:

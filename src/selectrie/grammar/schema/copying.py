@@ -34,6 +34,10 @@ MOST_DEPTH = 64
 MOST_ITEMS = 2_000
 """Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
 
+MOST_NAMED = 3
+"""Places of `oneOf` that a message names."""
+MOST_STEP = 100
+"""Characters of one step of a pointer in messages."""
 MOST_STEPS = 16
 """References followed to find the type of a schema."""
 KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
@@ -64,7 +68,7 @@ _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|20
 @dataclass(frozen=True, slots=True)
 class SchemaCopy:
     """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
-    stands in the schema that was copied. one_of: where each `oneOf` stands there."""
+    stands in the schema that was copied. one_of: where the first `oneOf` stand there, one more than `MOST_NAMED`."""
 
     root: Schema
     definitions: Mapping[str, Schema]
@@ -75,6 +79,11 @@ class SchemaCopy:
         """All of it as one schema."""
         root = self.root if isinstance(self.root, dict) else ({} if self.root else {"allOf": [False]})
         return {**root, "$defs": dict(self.definitions)} if self.definitions else root
+
+
+def clipped_step(step: str) -> str:
+    """A step of a pointer as messages show it: a pointer is made for every schema, so none may be long."""
+    return step if len(step) <= MOST_STEP else step[: MOST_STEP - 1] + "…"
 
 
 def copy_schema(schema: object) -> SchemaCopy:
@@ -91,7 +100,7 @@ class _Place:
     rebased: bool = False
 
     def at(self, *steps: str | int) -> _Place:
-        escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+        escaped = (clipped_step(str(step)).replace("~", "~0").replace("/", "~1") for step in steps)
         return _Place("/".join([self.pointer, *escaped]), self.depth + 1, self.rebased)
 
 
@@ -104,6 +113,7 @@ class _Copier:
     names: dict[str, str] = field(init=False, default_factory=dict)
     waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
     one_of: list[str] = field(init=False, default_factory=list)
+    kinds_of: dict[tuple[int, int], frozenset[str]] = field(init=False, default_factory=dict)
 
     def copied(self) -> SchemaCopy:
         if isinstance(self.schema, dict) and "$schema" in self.schema:
@@ -136,7 +146,8 @@ class _Copier:
                 simple = self._simple(schema, place)
                 both += simple.pop("allOf", [])
                 copy |= simple
-        self.one_of += [place.pointer] * ("oneOf" in copy)
+        if "oneOf" in copy and len(self.one_of) <= MOST_NAMED:
+            self.one_of.append(place.pointer)
         if len(both) == 1 and not copy.keys() & both[0].keys():
             copy |= both[0]
         elif both:
@@ -193,6 +204,12 @@ class _Copier:
         """Types that a schema may allow, whole numbers being numbers; followed for at most so many references."""
         if not isinstance(schema, dict) or not steps:
             return KINDS if schema is not False else frozenset()
+        known = self.kinds_of.get((id(schema), steps))  # the schema lives as long as this copier
+        if known is None:
+            known = self.kinds_of[id(schema), steps] = self._kinds_followed(schema, place, steps)
+        return known
+
+    def _kinds_followed(self, schema: dict[str, Any], place: _Place, steps: int) -> frozenset[str]:
         kinds = KINDS
         if "$ref" in schema:
             target, _ = self._resolved(schema["$ref"], place)
@@ -214,7 +231,7 @@ class _Copier:
         if reference not in self.names:
             target, rebased = self._resolved(reference, place)
             self.names[reference] = f"d{len(self.names)}"
-            self.waiting.append((self.names[reference], target, _Place(reference, 1, rebased)))
+            self.waiting.append((self.names[reference], target, _Place(clipped_step(reference), 1, rebased)))
         return self.names[reference]
 
     def _resolved(self, reference: str, place: _Place) -> tuple[object, bool]:

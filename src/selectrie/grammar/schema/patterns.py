@@ -32,6 +32,8 @@ UNSPELLED: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F))
 """Characters that strings of these grammars do not hold: JSON spells them by number alone (the last need not be, but
 llguidance does). In a pattern or a constant llguidance leaves them out and goes on with what follows."""
 
+MOST_CHARACTERS = 20_000
+"""Of a pattern."""
 CLASSES: dict[str, tuple[Ranges, Ranges]] = {
     "d": (DIGITS, NON_ASCII),
     "w": (WORD, NON_ASCII),
@@ -63,6 +65,8 @@ class Rewritten:
 
 def rewrite_pattern(pattern: str) -> Rewritten:
     """A pattern of JSON Schema (found anywhere in a text, unless anchored). Raises `PatternError`."""
+    if len(pattern) > MOST_CHARACTERS:
+        raise PatternError(f"it has {len(pattern)} characters; at most {MOST_CHARACTERS} are read")
     return _Rewriter(pattern).rewritten()
 
 

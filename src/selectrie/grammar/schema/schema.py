@@ -19,10 +19,11 @@ from typing import Any, Literal
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.guidance import GuidanceGrammar, check_guidance, guidance_version
+from selectrie.grammar.machine.rings import rings
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.converter import schema_to_gbnf
-from selectrie.grammar.schema.copying import SchemaCopy, copy_schema
-from selectrie.grammar.schema.values import refuse
+from selectrie.grammar.schema.copying import MOST_NAMED, Schema, SchemaCopy, copy_schema
+from selectrie.grammar.schema.values import refuse, shown
 
 Spacing = Literal["optional", "none", "any"]
 Route = Literal["auto", "llguidance", "llama-cpp-python"]
@@ -31,6 +32,8 @@ ESCAPES = 'nrbtf\\"'
 """Letters after a backslash. Without `u` every string has one spelling; with it llguidance lets an additional property be
 named `\\u0061` beside the property `a`, whose schema it then escapes."""
 
+MOST_CHAINED = 1_000
+"""Schemas inside schemas along references: llguidance overflows 8 MiB of stack between 2 000 and 3 000 (1.9.1)."""
 _DEFINITION = re.compile(r"\n\s*while processing json-schema:///#/\$defs/(d\d+)")
 
 SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
@@ -96,12 +99,54 @@ def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 -
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
-        raise GrammarError(f"the schema names {twice!r} twice in one object")
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise GrammarError(f"the schema names {shown(twice)} twice in one object")
     return found
 
 
+def _check_chains(copy: SchemaCopy) -> None:
+    """Llguidance goes into what is referred to by recursion, and ends the process where its stack does (1.9.1).
+
+    So the longest way along references is bounded, those that lead to each other being all on it.
+    """
+    uses: dict[str, list[str]] = {}
+    own: dict[str, int] = {}
+    for name, schema in copy.definitions.items():
+        uses[name], own[name] = _references(schema)
+    longest: dict[str, int] = {}
+    for ring in rings(uses):
+        inside = set(ring)
+        behind = max((longest[to] for name in ring for to in uses[name] if to not in inside), default=0)
+        length = behind + sum(own[name] for name in ring)
+        longest.update(dict.fromkeys(ring, length))
+        if length > MOST_CHAINED:
+            raise GrammarError(
+                f"$ref at {copy.pointers[ring[0]]}: what is referred to goes on for {length} schemas inside each other, at most "
+                f"{MOST_CHAINED} are followed; let fewer definitions refer to each other"
+            )
+
+
+def _references(schema: Schema) -> tuple[list[str], int]:
+    """Definitions that a copied schema names, and how deep it is, one inside the other."""
+    found: dict[str, None] = {}
+    deepest = 1
+    waiting: list[tuple[object, int]] = [(schema, 1)]
+    while waiting:
+        part, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if isinstance(part, dict):
+            reference = part.get("$ref")
+            if isinstance(reference, str):
+                found[reference.rpartition("/")[2]] = None
+            waiting += [(value, depth + 1) for value in part.values() if isinstance(value, dict | list)]
+        elif isinstance(part, list):
+            waiting += [(value, depth) for value in part if isinstance(value, dict)]
+    return list(found), deepest
+
+
 def _by_llguidance(copy: SchemaCopy, options: Mapping[str, object]) -> GuidanceGrammar:
+    _check_chains(copy)
     guidance = {**options, "json_allowed_escapes": ESCAPES, "lenient": False, "coerce_one_of": False}
     try:
         return check_guidance(
@@ -119,7 +164,7 @@ def _by_llguidance(copy: SchemaCopy, options: Mapping[str, object]) -> GuidanceG
     raise GrammarError(f"{where}: {reason}")
 
 
-def _listed(pointers: Sequence[str], most: int = 3) -> str:
+def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
     """Some of the places, for a message."""
     return " or ".join(pointers[:most]) + (" or another" if len(pointers) > most else "")
 

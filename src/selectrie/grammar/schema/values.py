@@ -142,7 +142,11 @@ def is_short(number: float) -> bool:
 
 def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
     value = schema[keyword]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
         raise refuse(pointer, keyword, f"{shown(value)}; expected a number")
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -211,7 +215,7 @@ def _check_text(text: str, keyword: str, pointer: str) -> None:
 
 
 def _check_number(number: float, keyword: str, pointer: str) -> None:
-    if not math.isfinite(number) or abs(number) > EXACT:
+    if abs(number) > EXACT or math.isnan(number):
         raise refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round")
     if not float(number).is_integer() and not is_short(number):
         raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")

@@ -16,6 +16,8 @@ from selectrie.grammar.tokens.walking import TrieWalk
 from selectrie.types import BoolArray, IntArray
 from selectrie.vocabulary import Vocabulary
 
+_ENTRY_BYTES = 400
+"""Memory of an entry of the cache beside its ids: most states allow few tokens, some none."""
 _FEW = 16
 """Ids are kept as a list where they are at most one in so many of the vocabulary, else as a row of flags."""
 
@@ -35,6 +37,7 @@ class GrammarAutomaton:
         self._trie = byte_trie(vocabulary)
         self._walk = TrieWalk(machine, self._trie)
         self._terminals = tuple([_resolved(tokens, vocabulary) for tokens in machine.token_sets])
+        self._is_negated = tuple([tokens.negated for tokens in machine.token_sets])
         self._is_eog = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
         self._is_eog[vocabulary.eog] = True
         self._kept: OrderedDict[tuple[int, bytes], IntArray | BoolArray] = OrderedDict()
@@ -62,9 +65,9 @@ class GrammarAutomaton:
         found = self._computed(state, prefix)
         found.setflags(write=False)
         self._kept[state, prefix] = found
-        self._kept_bytes += found.nbytes
+        self._kept_bytes += found.nbytes + _ENTRY_BYTES
         while self._kept_bytes > self._cache_bytes and len(self._kept) > 1:
-            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes + _ENTRY_BYTES
         return found
 
     def advance(self, state: int, token: int) -> int:
@@ -76,7 +79,9 @@ class GrammarAutomaton:
         after = machine.walk(state, piece) if piece else DEAD
         if self._terminals:
             taken = [
-                machine.take_terminal(state, t) for t in machine.token_terminals(state) if self._terminals[t][token]
+                machine.take_terminal(state, t)
+                for t in machine.token_terminals(state)
+                if (token in self._terminals[t]) != self._is_negated[t]
             ]
             reached = [each for each in (after, *taken) if each != DEAD]
             after = machine.union(reached) if len(reached) > 1 else reached[0] if reached else DEAD
@@ -97,7 +102,7 @@ class GrammarAutomaton:
         trie = self._trie
         node = trie.find(prefix)
         ranks, by_rank = self._walk.ranks(state, node) if node >= 0 else (np.empty(0, dtype=np.intp), None)
-        terminals = [] if prefix else [self._terminals[t] for t in self._machine.token_terminals(state)]
+        terminals = () if prefix else self._machine.token_terminals(state)
         if by_rank is not None:
             flags = by_rank[trie.rank]
         else:
@@ -106,8 +111,12 @@ class GrammarAutomaton:
                 return ids
             flags = np.zeros(len(trie.rank), dtype=np.bool_)
             flags[ids] = True
-        for terminal in terminals:
-            flags |= terminal
+        flags[[token for t in terminals if not self._is_negated[t] for token in self._terminals[t]]] = True
+        refused = [self._terminals[t] for t in terminals if self._is_negated[t]]
+        if refused:  # what all of them refuse
+            others = ~self._is_eog
+            others[list(frozenset.intersection(*refused))] = False
+            flags |= others
         return _short(flags)
 
 
@@ -116,20 +125,23 @@ def _short(flags: BoolArray) -> IntArray | BoolArray:
     return np.flatnonzero(flags).astype(np.int32) if np.count_nonzero(flags) * _FEW <= len(flags) else flags
 
 
-def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> BoolArray:
-    """bool[V]: the tokens that a terminal stands for."""
-    named = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
-    named[[_id_of(each, vocabulary) for each in tokens.tokens]] = True
-    if tokens.negated:
-        named = ~named
-        named[vocabulary.eog] = False
-    elif named[vocabulary.eog].any():
-        token = int(vocabulary.eog[named[vocabulary.eog]][0])
+def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> frozenset[int]:
+    """The tokens that a terminal names."""
+    named = frozenset(_id_of(each, vocabulary) for each in tokens.tokens)
+    ending = [] if tokens.negated else [token for token in vocabulary.eog.tolist() if token in named]
+    if ending:
         raise GrammarError(
-            f"{vocabulary.texts[token]} (token {token}) ends a generation in this vocabulary, so nothing can ask for it; "
-            "let the grammar end where it stands"
+            f"{vocabulary.texts[ending[0]]} (token {ending[0]}) ends a generation in this vocabulary, so nothing can ask for "
+            "it; let the grammar end where it stands"
         )
     return named
+
+
+def _ids(vocabulary: Vocabulary) -> dict[str, int]:
+    """The token of each spelling: a control token before others, else the first."""
+    texts = vocabulary.texts
+    found = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
+    return found | {texts[token]: token for token in vocabulary.control.tolist()}
 
 
 def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
@@ -138,13 +150,11 @@ def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
         if not 0 <= spelling < vocabulary.n_tokens:
             raise GrammarError(f"token {spelling} does not exist: ids run from 0 to {vocabulary.n_tokens - 1}")
         return spelling
-    control: dict[str, int] = {vocabulary.texts[token]: token for token in vocabulary.control.tolist()}
-    if spelling in control:
-        return control[spelling]
-    try:
-        return vocabulary.texts.index(spelling)
-    except ValueError:
-        raise GrammarError(_unknown(spelling, tuple(control))) from None
+    found = vocabulary.derived(_ids).get(spelling)
+    if found is None:
+        control = [vocabulary.texts[token] for token in vocabulary.control.tolist()]
+        raise GrammarError(_unknown(spelling, list(dict.fromkeys(control))))
+    return found
 
 
 def _unknown(spelling: str, control: Sequence[str]) -> str:

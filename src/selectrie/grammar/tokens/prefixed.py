@@ -6,9 +6,7 @@ import numpy as np
 
 from selectrie.errors import ProtocolError
 from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.sharing import WalkedAutomaton
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
-from selectrie.grammar.tokens.byte_trie import byte_trie
+from selectrie.grammar.sharing import LedAutomaton
 from selectrie.types import BoolArray, IntArray
 from selectrie.vocabulary import Vocabulary
 
@@ -21,7 +19,7 @@ class PrefixedAutomaton:
     that length and a state of `inner`. Where no token spells the rest, no token is allowed.
     """
 
-    def __init__(self, inner: WalkedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
+    def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
         self._inner, self._vocabulary, self._prefix = inner, vocabulary, prefix
         self._is_eog = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
         self._is_eog[vocabulary.eog] = True
@@ -68,11 +66,7 @@ class PrefixedAutomaton:
         return after + n if after != DEAD else DEAD
 
     def _computed(self, rest: bytes) -> IntArray | BoolArray:
-        inner = self._inner
-        if isinstance(inner, GrammarAutomaton):
-            beyond = inner.allowed_after(inner.start(), rest)
-        else:
-            beyond = _allowed_after(inner, self._vocabulary, rest)
+        beyond = self._inner.allowed_after(self._inner.start(), rest)
         within = self._vocabulary.prefixes_of(rest + b"\0")  # the rest itself among them
         within = within[~self._is_eog[within]]
         if beyond.dtype == np.bool_:
@@ -80,23 +74,3 @@ class PrefixedAutomaton:
             flags[within] = True
             return flags
         return np.union1d(within, beyond).astype(np.int32)
-
-
-def _allowed_after(inner: WalkedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> IntArray:
-    """int32[]: tokens that are the prefix and then at least one byte that `inner` accepts from its start.
-
-    One step of it for each byte that the vocabulary has anywhere behind what is accepted.
-    """
-    trie = byte_trie(vocabulary)
-    node = trie.find(prefix)
-    todo = [(node, inner.start())] if node >= 0 else []
-    ranks: list[int] = []
-    while todo:
-        node, state = todo.pop()
-        for child in range(int(trie.first_child[node]), int(trie.first_child[node + 1])):
-            after = inner.walk(state, bytes([trie.byte[child]]))
-            if after != DEAD:
-                todo.append((child, after))
-                if trie.own_rank[child] < len(trie.token):
-                    ranks += range(int(trie.own_rank[child]), int(trie.own_stop[child]))
-    return np.sort(trie.token[ranks]) if ranks else np.empty(0, dtype=np.int32)

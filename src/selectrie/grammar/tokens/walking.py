@@ -62,6 +62,7 @@ class TrieWalk:
 
         Their ranks, distinct, in no order; or, where they are many, bool[R+1] by rank whose last is False.
         """
+        self._machine.begin()
         nodes, states = np.array([node], dtype=np.intp), np.array([configuration], dtype=np.intp)
         found, below, level = _Found(), self._groups.below, 0
         while len(nodes):
