@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := select large_sets generation trie encode startup
+BENCHMARKS := select large_sets generation grammar trie encode startup
 TINY := PYTHONPATH=tools $(BIN)/python -m tiny_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
@@ -53,7 +53,7 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "# installing into $(VENV); the first time this compiles llama.cpp, about four minutes on two cores"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf,schema]'
 	@touch $@
 
 $(VENV)/train-installed: pyproject.toml $(VENV)/installed

@@ -134,3 +134,15 @@ def test_generation_measures_all_that_it_promises(common, tiny_model):
     assert {verdict["name"] for verdict in targets.verdicts(found["figures"])} == {*targets.at_most, *targets.at_least}
     assert all(isfinite(value) and value > 0 for name, value in found["figures"].items() if name.endswith("_s"))
     assert found["figures"]["drafted_calls"] < found["figures"]["undrafted_calls"]
+
+
+def test_grammar_measures_all_that_it_promises(common):
+    """A quick look: every figure that has a target is there and is a number; nothing is checked."""
+    script = ROOT / "benchmarks" / "grammar.py"
+    command = [sys.executable, str(script), "--quick", "--repeats", "1", "--json", "--under-load"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(shown.splitlines()[-1])
+    targets = importlib.import_module("benchmarks.grammar").TARGETS
+    assert found["targets"] == []
+    assert {verdict["name"] for verdict in targets.verdicts(found["figures"])} == set(targets.at_most)
+    assert all(isfinite(value) and value > 0 for name, value in found["figures"].items() if name.endswith("_s"))

@@ -98,7 +98,7 @@ def test_python_snippets_run(page, workplace):
         source = "\n" * (line - 1) + block
         got = io.StringIO()
         with redirect_stdout(got):
-            exec(compile(source, str(page), "exec"), namespace)  # noqa: S102
+            exec(compile(source, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102
         if line in outputs:
             assert alike(outputs[line], got.getvalue()), f"{page.name}:{line} prints\n{got.getvalue()}"
 

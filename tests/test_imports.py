@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = (
     "llama_cpp",
+    "llguidance",
     "lark",
     "torch",
     "transformers",
@@ -31,8 +32,8 @@ MOST_MODULES_OF_IMPORT = 60
 `benchmarks/startup.py`."""
 MOST_MODULES_OF_HELP = 200
 """Beyond a bare interpreter's: 129 on Python 3.11, most of them typer's."""
-NOT_YET_IMPORTED = {"lark"}
-"""Core dependencies that are declared ahead of their use: grammars and templates are parsed with lark."""
+NOT_YET_IMPORTED: set[str] = set()
+"""Core dependencies that are declared ahead of their use."""
 
 IMPORT_NAME = {"llama-cpp-python": "llama_cpp"}
 """Where the name of a distribution and of what it installs differ by more than a dash."""
@@ -120,8 +121,8 @@ def test_importing_selectrie_loads_two_modules_of_its_own(bare):
 def test_help_loads_only_the_command_line(bare, arguments):
     """Who asks for help does not wait for arrays, back ends, reports or the engine."""
     added = modules_after(command(*arguments)) - bare
-    own = {name for name in added if name.startswith("selectrie.") and not name.startswith("selectrie.cli")}
-    assert own <= {f"selectrie.{name}" for name in ("errors", "inputs", "options", "version")}
+    own = {name.split(".")[1] for name in added if name.startswith("selectrie.")}
+    assert own <= {"cli", "errors", "inputs", "options", "version"}
     assert "selectrie.cli.commands" in added
     assert not {name.split(".")[0] for name in added} & (set(HEAVY) - {"typer"} | {"numpy"})
     assert len(added) <= MOST_MODULES_OF_HELP or "select" in arguments  # a command's help is laid out: 242
@@ -146,27 +147,27 @@ def test_promised_names_exist():
 def test_everything_imported_is_declared_and_everything_declared_is_imported():
     """The library's third-party imports are its dependencies and extras; nothing more, nothing less."""
     groups = declared((ROOT / "pyproject.toml").read_text())
-    may_import = groups[""] | groups["hf"]
+    may_import = groups[""] | groups["hf"] | groups["schema"]
     assert imported(ROOT / "src") - may_import == set()
     assert may_import - imported(ROOT / "src") == NOT_YET_IMPORTED
 
 
 def test_tests_import_only_what_the_test_extra_declares():
     """`pip install selectrie[test]` is enough to run the suite, the tools and the benchmarks, but for the training of the
-    embedded model, which has a group of its own."""
+    embedded model, which has a group of its own, and the benchmark beside llguidance, which needs the extra `schema`."""
     groups = declared((ROOT / "pyproject.toml").read_text())
     allowed = groups[""] | groups["hf"] | groups["test"]
     tools = {path.stem for path in (ROOT / "tools").iterdir()}
     for folder in (ROOT / name for name in ("tests", "tools", "benchmarks", "examples")):
         own = tools | {path.stem for path in folder.rglob("*")} | {folder.name}
-        beyond = groups["train"] if folder.name == "tools" else set()
+        beyond = {"tools": groups["train"], "benchmarks": groups["schema"]}.get(folder.name, set())
         assert imported(folder, own) - allowed == beyond
 
 
 def test_each_dependency_has_a_lower_bound_and_a_reason():
     """Beside each dependency stands since when it works and why it is needed."""
     for line in (ROOT / "pyproject.toml").read_text().splitlines():
-        if re.match(r'\s*"[A-Za-z0-9_-]+[>~=]=', line) or re.match(r"hf = ", line):
+        if re.match(r'\s*"[A-Za-z0-9_-]+[>~=]=', line) or re.match(r"(hf|schema) = ", line):
             assert re.search(r'"[A-Za-z0-9_-]+[>~=]=[0-9.*]+"\]?,?\s+# \S+', line), line
 
 

@@ -23,12 +23,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "boundary",
         "prompts",
         "trie",
+        "automaton",
         "context_tree",
         "model",
-    ),  # 1: text, tokens, trees, the port
+    ),  # 1: text, tokens, trees, the ports
     ("grammar", "template", "results"),  # 2: compiled inputs; the records users hold
     (
-        "automaton",
         "chain",
         "closeness",
         "sampling",
@@ -51,6 +51,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "settle",
         "errand",
         "answering",
+        "constraining",
+        "beaming",
+        "grammatical",
+        "drawing",
         "generating",
         "streaming",
         "asynchronous",
@@ -59,7 +63,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
     ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
-    ("__init__",),  # 7: the promised names
+    ("__init__", "__main__"),  # 7: the promised names, the command
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 HIGHEST_FOR = {"backends": 1}
@@ -70,7 +74,8 @@ THIRD_PARTY = {
     "lark": frozenset({"grammar", "template"}),
     "rich": frozenset({"report", "cli"}),
     "typer": frozenset({"cli"}),
-    "llama_cpp": frozenset({"backends", "loading", "schema"}),
+    "llama_cpp": frozenset({"backends", "grammar", "loading"}),
+    "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends"}),
     "huggingface_hub": frozenset({"loading"}),
 }

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
     from selectrie.generating import Generating
+    from selectrie.grammar import Grammar
     from selectrie.history import models
     from selectrie.loading import load
-    from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
+    from selectrie.options import Beam, Prompting, Rule, Sampling, Search, Stopping
     from selectrie.registry import Models
     from selectrie.results import (
+        BeamResult,
         ChoiceScore,
         Chunk,
         Completion,
         Generation,
+        Hypothesis,
         ModelRecord,
         Selection,
         TextScore,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from selectrie.streaming import Stream
 
 __all__ = [
+    "Beam",
+    "BeamResult",
     "ChoiceScore",
     "Chunk",
     "Completion",
@@ -44,6 +49,8 @@ __all__ = [
     "EngineDrafter",
     "Generating",
     "Generation",
+    "Grammar",
+    "Hypothesis",
     "LookupDrafter",
     "ModelRecord",
     "Models",
@@ -63,6 +70,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "Beam": "options",
+    "BeamResult": "results",
     "ChoiceScore": "results",
     "Chunk": "results",
     "Completion": "results",
@@ -70,6 +79,8 @@ _HOME = {
     "EngineDrafter": "draft",
     "Generating": "generating",
     "Generation": "results",
+    "Grammar": "grammar",
+    "Hypothesis": "results",
     "LookupDrafter": "draft",
     "ModelRecord": "results",
     "Models": "registry",

@@ -15,7 +15,7 @@ from selectrie.errors import OptionError, SelectrieError, of_request
 from selectrie.model import Model
 from selectrie.owner import Handle
 from selectrie.prompts import Prompt
-from selectrie.results import Certificate, Selection, TextScore, TokenPlan, view_of
+from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.selecting import Asked, Finding, Question
 from selectrie.settle import Found, settle_near_ties
 from selectrie.tasks.best_first import BestFirst, SearchOutcome
@@ -181,7 +181,7 @@ def score_text(errand: Errand, question: Question, text: str, tau: float | None)
         text=text,
         logp=float(scored.logp[0]),
         tokens=tuple(
-            question.token_score(int(token), float(logp))
+            TokenScore.of(question.vocabulary, int(token), float(logp))
             for token, logp in zip(tokens, evaluation.edge_logp[1 + first :], strict=True)
         ),
         is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),

@@ -1,4 +1,4 @@
-"""The facade: select, rank, score, tokens, generate, stream, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
+"""The facade: select, rank, score, sample, tokens, generate, stream, beam_search, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
-from selectrie import answering, generating, selecting
+from selectrie import answering, beaming, drawing, generating, grammatical, selecting
 from selectrie.asynchronous import async_stream, awaitable
 from selectrie.draft import EngineDrafter, check_draft
 from selectrie.errand import Errand, errand
 from selectrie.errors import OptionError, of_request
 from selectrie.generating import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
+from selectrie.grammar import Grammar
 from selectrie.model import Model
 from selectrie.options import (
+    DEFAULT_BEAM,
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
     DEFAULT_SEARCH,
     DEFAULT_STOPPING,
+    Beam,
     Prompting,
     Rule,
     Sampling,
@@ -26,7 +29,7 @@ from selectrie.options import (
 )
 from selectrie.owner import Owner
 from selectrie.prompts import Prompt
-from selectrie.results import Generation, Selection, TextScore, TokenPlan
+from selectrie.results import BeamResult, Draws, Generation, Selection, TextScore, TokenPlan
 from selectrie.scheduler import Load
 from selectrie.selecting import Asked, CustomRule
 from selectrie.selfcheck import SelfCheck, self_check
@@ -117,11 +120,12 @@ class Engine:
         """Drop every cached prompt and row."""
         self._owner.call(self._owner.scheduler.forget_all)
 
-    def select(
+    def select(  # noqa: PLR0913 - choices or a grammar
         self,
         prompt: Prompt,
-        choices: Sequence[str],
+        choices: Sequence[str] | None = None,
         *,
+        grammar: Grammar | None = None,
         rule: str | Rule | CustomRule = "joint",
         terminator: str = "auto",
         following: str = "",
@@ -129,16 +133,56 @@ class Engine:
         search: Search = DEFAULT_SEARCH,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> Selection:
-        """Decide which of the choices the prompt goes on with, by joint log-probability.
+        """Decide which of the choices, or of the texts of a grammar, the prompt goes on with, by joint log-probability.
 
         prompt: text, token ids, or chat messages. choices: taken as they are (mind leading spaces; `prompting.delimiter`
         adds one). rule: a name, a `Rule`, or a callable from `ChoiceScore` to a number. terminator: what ends a choice;
         "auto" decides by `following`, the text after it, and by whether one choice continues another. prior: weight of each
         choice. search: how, and how many places must be certain. prompting: boundary, delimiter, chat, truncation.
 
+        grammar: instead of choices. Up to 100 000 texts are listed (`Grammar.expand`) and are the choices. Of more, the best
+        are searched for, with proof; those found are then the choices, best first, and `Selection.grammar` says more.
+
         Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.
         """
-        return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
+        asked = Asked(rule, terminator, following, prior, search, prompting)
+        if grammar is None:
+            if choices is None:
+                raise OptionError("choices", None, "a list of texts, or a grammar")
+            return self._answer([(prompt, choices)], asked)[0]
+        if choices is not None:
+            raise OptionError("grammar", grammar, "None beside choices: give one of the two")
+        texts = grammatical.listed(grammar)
+        if texts is not None:
+            return self._answer([(prompt, texts)], asked)[0]
+        with errand(self._owner) as begun:
+            hunt = grammatical.prepare(self._model, prompt, grammar, asked)
+            return grammatical.answer(begun, hunt, self._tolerance(begun))
+
+    def sample(
+        self,
+        prompt: Prompt,
+        grammar: Grammar,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        exact: bool = True,
+        terminator: str = "auto",
+        search: Search = DEFAULT_SEARCH,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> Draws:
+        """Draw n texts of a grammar by their probability among all its texts.
+
+        seed: text i has seed + i; None = one from the system. exact: false draws token by token among those that may follow,
+        each row renormalised, as `generate` does: cheaper, and another distribution. search: `max_tokens`, `canonical_only`,
+        `budget_nodes`; nothing else of it. terminator, prompting: as in `select`.
+
+        Raises errors of `RequestError` for what the caller can mend, and where no text was found within the limits.
+        """
+        asked = Asked(terminator=terminator, search=search, prompting=prompting)
+        with errand(self._owner) as begun:
+            lottery = drawing.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
+            return drawing.answer(begun, lottery, self._tolerance(begun))
 
     def rank(
         self,
@@ -258,11 +302,33 @@ class Engine:
             plan = self._plan(prompts, wanted)
             return Stream(begun, plan, self._model.identity, self._tolerance(begun), keep=self)
 
+    def beam_search(
+        self,
+        prompt: Prompt,
+        grammar: Grammar,
+        *,
+        beam: Beam = DEFAULT_BEAM,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> BeamResult:
+        """The most probable texts of a grammar after a prompt, as far as a beam of paths can tell; with `beam.exact` for certain.
+
+        prompt: text, token ids, or chat messages. grammar: what may follow, exactly (mind leading spaces;
+        `prompting.delimiter` is put before it). beam: width, how many texts, length, penalties, groups, terminator.
+
+        Raises errors of `RequestError` for what the caller can mend, before any model call, `GrammarError` where the model
+        can write no text of the grammar, and errors of `ModelError`.
+        """
+        with errand(self._owner) as begun:
+            asked = beaming.prepare(self._model, prompt, grammar, beam, prompting)
+            return beaming.answer(begun, asked, beam, self._tolerance(begun))
+
     aselect = awaitable(select)
+    asample = awaitable(sample)
     arank = awaitable(rank)
     aselect_many = awaitable(select_many)
     ascore = awaitable(score)
     agenerate = awaitable(generate)
+    abeam_search = awaitable(beam_search)
     astream = async_stream(stream)
 
     def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:

@@ -9,6 +9,7 @@ SelectrieError
 │   ├── PromptError             empty without BOS, chat without template, malformed messages
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TokenRangeError         a token id that does not exist
+│   ├── GrammarError            a grammar that cannot be read or compiled, or that grows without bound
 │   ├── DeadEndError            no token is both allowed and possible
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
 │   ├── DeadlineError           the deadline passed before there was an answer
@@ -120,6 +121,21 @@ class TokenRangeError(RequestError, ValueError):
     def __init__(self, token: int, n_vocabulary: int) -> None:
         self.token, self.n_vocabulary = token, n_vocabulary
         super().__init__(f"token {token} does not exist: ids run from 0 to {n_vocabulary - 1}")
+
+
+class GrammarError(RequestError, ValueError):
+    """A grammar that cannot be read, that has no texts, or that needs more than its limits.
+
+    line, column: where in its source, from 1 on, column in characters; None where there is no single place. excerpt: that
+    line of the source, or "". Where all three are known the message shows the line with a caret below the place.
+    """
+
+    code = "grammar"
+
+    def __init__(self, reason: str, *, line: int | None = None, column: int | None = None, excerpt: str = "") -> None:
+        self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
+        where = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
+        super().__init__(where + reason + _marked(excerpt, column))
 
 
 class DeadEndError(RequestError):
@@ -332,6 +348,15 @@ def _restored(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[st
     error = kind.__new__(kind, *args)
     error.__dict__.update(values)
     return error
+
+
+def _marked(excerpt: str, column: int | None) -> str:
+    """The line with a caret below a column (from 1 on), cut to the neighbourhood of the place; "" without either."""
+    if not excerpt or column is None:
+        return ""
+    start = max(0, column - 61)
+    shown = "".join(" " if character in "\t\r\n\v\f" else character for character in excerpt[start : start + 120])
+    return f"\n  {shown}\n  {' ' * (column - 1 - start)}^"
 
 
 def _mib(n_bytes: int) -> str:

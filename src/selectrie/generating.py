@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.automaton import ChoiceAutomaton
+from selectrie.automaton import Automaton, ChoiceAutomaton
 from selectrie.boundary import PromptText, encode_choices, encode_prompt
 from selectrie.errand import Errand
 from selectrie.errors import OptionError, PromptTooLongError, SelectrieError
+from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -23,6 +24,7 @@ from selectrie.options import (
     Stopping,
     at_least,
     number,
+    record,
     seed,
     texts,
 )
@@ -43,12 +45,14 @@ class Generating:
 
     best_of: so many are drawn of each prompt, and the most probable `n` of them are given, the best first.
     choices: the only texts that may be generated, chosen token by token among those that are left (`select` decides by the
-    whole text). n_alternatives: most probable tokens noted at every step. priority: higher goes first.
+    whole text). grammar: its texts are the only ones that may be generated, likewise; one that `max_tokens` breaks off ends
+    with "length". n_alternatives: most probable tokens noted at every step. priority: higher goes first.
     deadline_s: seconds from now; a sequence that still runs then ends with what it has.
     """
 
     best_of: int | None = None
     choices: Sequence[str] | None = None
+    grammar: Grammar | None = None
     n_alternatives: int = 0
     priority: int = 0
     deadline_s: float | None = None
@@ -59,6 +63,10 @@ class Generating:
             object.__setattr__(self, "choices", texts("choices", self.choices))
             if not self.choices:
                 raise OptionError("choices", self.choices, "at least one text, or None")
+        if self.grammar is not None and not isinstance(self.grammar, Grammar):
+            raise OptionError("grammar", self.grammar, "a Grammar (Grammar.from_gbnf, from_regex, …), or None")
+        if self.grammar is not None and self.choices is not None:
+            raise OptionError("grammar", self.grammar, "None beside choices: give one of the two")
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
@@ -86,19 +94,15 @@ class Wanted:
     def __post_init__(self) -> None:
         at_least("n", self.n, 1, optional=False)
         object.__setattr__(self, "seed", seed("seed", self.seed))
-        for name, kind in (
-            ("sampling", Sampling),
-            ("stopping", Stopping),
-            ("prompting", Prompting),
-            ("options", Generating),
-        ):
-            if not isinstance(getattr(self, name), kind):
-                raise OptionError(name, getattr(self, name), f"a {kind.__name__} record")
+        record("sampling", self.sampling, Sampling)
+        record("stopping", self.stopping, Stopping)
+        record("prompting", self.prompting, Prompting)
+        record("options", self.options, Generating)
         if self.options.best_of is not None and self.options.best_of < self.n:
             raise OptionError("best_of", self.options.best_of, f"at least n={self.n}: that many are given")
-        if self.prompting.delimiter and self.options.choices is None:
+        if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:
             raise OptionError(
-                "delimiter", self.prompting.delimiter, "nothing unless there are choices to put it before"
+                "delimiter", self.prompting.delimiter, "nothing unless there are choices or a grammar to put it before"
             )
 
     @property
@@ -180,15 +184,18 @@ def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wan
     )
 
 
-def _restricted(vocabulary: Vocabulary, tokens: IntArray, wanted: Wanted) -> tuple[ChoiceAutomaton | None, Stopping]:
-    """The automaton of the choices after a prompt, whose tokens are kept, and as many tokens as the longest needs.
+def _restricted(vocabulary: Vocabulary, tokens: IntArray, wanted: Wanted) -> tuple[Automaton | None, Stopping]:
+    """The automaton of the choices or the grammar after a prompt, whose tokens are kept, and the most tokens: as many as the
+    longest choice needs.
 
     Fewer raise `OptionError`: the beginning of a choice is none.
     """
-    choices = wanted.options.choices
+    choices, grammar = wanted.options.choices, wanted.options.grammar
+    start = to_bytes(wanted.prompting.delimiter, "delimiter")
+    if grammar is not None:
+        return grammar.automaton(vocabulary, prefix=start), wanted.stopping
     if choices is None:
         return None, wanted.stopping
-    start = to_bytes(wanted.prompting.delimiter, "delimiter")
     written = [start + to_bytes(choice, f"choice {place}") for place, choice in enumerate(choices)]
     encoded = encode_choices(vocabulary, PromptText(tokens, b""), written, boundary="split")
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)

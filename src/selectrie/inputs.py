@@ -49,6 +49,11 @@ def read_prompt(path: str) -> str:
     return _decode(path, _read_bytes(path)).removesuffix("\n").removesuffix("\r")
 
 
+def read_text(path: str) -> str:
+    """A file of text as it stands."""
+    return _decode(path, _read_bytes(path))
+
+
 def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
     """Prompts of a file, a JSON value a line: a text, `{"prompt": text or token ids}`, or `{"messages": [...]}`.
 

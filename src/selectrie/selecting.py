@@ -19,12 +19,12 @@ from selectrie.options import (
     Rule,
     Search,
     one_of,
+    record,
 )
 from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Certificate, ChoiceScore, ChoiceTable, Selection, Signature, TokenScore
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_PATH, Cost, FloatArray, IntArray, Limits, ModelIdentity
-from selectrie.version import __version__
 from selectrie.vocabulary import Vocabulary, to_bytes
 
 CustomRule = Callable[[ChoiceScore], float]
@@ -44,9 +44,8 @@ class Asked:
     def __post_init__(self) -> None:
         if not isinstance(self.rule, str | Rule) and not callable(self.rule):
             raise OptionError("rule", self.rule, "a name, a Rule, or a callable")
-        for name, kind in (("search", Search), ("prompting", Prompting)):
-            if not isinstance(getattr(self, name), kind):
-                raise OptionError(name, getattr(self, name), f"a {kind.__name__} record")
+        record("search", self.search, Search)
+        record("prompting", self.prompting, Prompting)
         for name in ("terminator", "following"):
             if not isinstance(getattr(self, name), str):
                 raise OptionError(name, getattr(self, name), "a str")
@@ -84,11 +83,6 @@ class Question:
     search: Search
     method: str
     premises: tuple[IntArray, ...]
-
-    def token_score(self, token: int, logp: float) -> TokenScore:
-        """The record of one token; control tokens have no bytes and are spelled."""
-        piece = self.vocabulary.pieces[token]
-        return TokenScore(token, piece, logp, "" if piece else self.vocabulary.texts[token])
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -373,7 +367,7 @@ def selection(
         is_tie=decision.is_tie,
         coverage=scored.coverage,
         wanted=tuple(
-            question.token_score(int(token), float(logp))
+            TokenScore.of(question.vocabulary, int(token), float(logp))
             for token, logp in zip(evaluation.top_ids, evaluation.top_logp, strict=True)
         ),
         greedy_index=int(on_greedy[0]),
@@ -398,21 +392,14 @@ def rule_name(question: Question) -> str:
 
 def signature(question: Question, identity: ModelIdentity, tau: float | None) -> Signature:
     """What the scores depend on."""
-    return Signature(
-        model=identity.name,
-        model_digest=identity.digest,
-        tokenizer_digest=identity.tokenizer_digest,
-        backend=identity.backend,
-        build=identity.build,
-        processor=identity.processor,
-        precision=identity.precision,
-        tolerance=tau,
+    return Signature.of(
+        identity,
+        tau,
         rule=rule_name(question),
         premise="" if not question.premises else _digest(question.premises),
         terminator=question.terminator,
         following_bytes=question.encoded.following_bytes,
         boundary=question.encoded.boundary,
-        version=__version__,
     )
 
 

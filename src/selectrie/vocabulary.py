@@ -5,15 +5,17 @@ from __future__ import annotations
 import operator
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from selectrie.errors import TextError, TokenRangeError
 from selectrie.types import BoolArray, IntArray
+
+Derived = TypeVar("Derived")
 
 _NONE: IntArray = np.empty(0, dtype=np.int32)
 
@@ -47,6 +49,7 @@ class _Tables:
     joined: BoolArray | None = None
     control_pattern: re.Pattern[bytes] | None = None
     control_ids: dict[bytes, int] = field(default_factory=dict)
+    derived: dict[Callable[[Vocabulary], Any], Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +171,7 @@ class Vocabulary:
 
     def with_prefix(self, start: bytes) -> IntArray:
         """int32[], by id: tokens whose bytes begin with `start` (b"": every token that has bytes)."""
-        texts, ids = self._by_bytes()
+        texts, ids = self.by_bytes()
         low = bisect_left(texts, start)
         after = _after_prefix(start)
         high = len(texts) if after is None else bisect_left(texts, after)
@@ -176,7 +179,7 @@ class Vocabulary:
 
     def prefixes_of(self, text: bytes) -> IntArray:
         """int32[], by id: tokens with bytes that are a proper prefix of `text`."""
-        texts, ids = self._by_bytes()
+        texts, ids = self.by_bytes()
         found: list[IntArray] = []
         low = 0
         for n in range(1, min(len(text), int(self.lengths.max(initial=0)) + 1)):
@@ -190,7 +193,7 @@ class Vocabulary:
 
     def same_bytes(self) -> tuple[tuple[int, ...], ...]:
         """Groups of two or more ids that spell the same bytes (the 256 byte tokens of SentencePiece do), by first id."""
-        texts, ids = self._by_bytes()
+        texts, ids = self.by_bytes()
         groups: dict[bytes, list[int]] = {}
         for i in range(1, len(texts)):
             if texts[i] == texts[i - 1]:
@@ -199,7 +202,7 @@ class Vocabulary:
 
     def begins_with(self, start: bytes) -> bool:
         """Is there a token whose bytes begin with `start`?"""
-        texts, _ = self._by_bytes()
+        texts, _ = self.by_bytes()
         place = bisect_left(texts, start)
         return place < len(texts) and texts[place].startswith(start)
 
@@ -222,8 +225,15 @@ class Vocabulary:
             self._tables.joined = joined
         return bool(self._tables.joined[left << 8 | right])
 
-    def _by_bytes(self) -> tuple[list[bytes], IntArray]:
-        """Bytes of the tokens that have any, sorted, and int32[] their ids; equal bytes by id."""
+    def derived(self, make: Callable[[Vocabulary], Derived]) -> Derived:
+        """`make(self)`, made on first use and kept as long as the vocabulary: what higher layers compute from it alone."""
+        if make not in self._tables.derived:
+            self._tables.derived[make] = make(self)
+        found: Derived = self._tables.derived[make]
+        return found
+
+    def by_bytes(self) -> tuple[list[bytes], IntArray]:
+        """Bytes of the tokens that have any, sorted, and int32[] their ids; equal bytes by id. Read only."""
         if self._tables.by_bytes is None:
             order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
             first = len(self.pieces) - int(np.count_nonzero(self.lengths))

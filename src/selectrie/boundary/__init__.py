@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from selectrie.boundary.canonical import OpenPrompt, OwnPaths, open_prompt
 from selectrie.boundary.choices import encode_choices
 from selectrie.boundary.collisions import Collision, collisions
 from selectrie.boundary.healing import HealPlan, heal_plan
@@ -12,10 +13,13 @@ __all__ = [
     "Collision",
     "EncodedChoices",
     "HealPlan",
+    "OpenPrompt",
+    "OwnPaths",
     "PromptText",
     "collisions",
     "encode_after",
     "encode_choices",
     "encode_prompt",
     "heal_plan",
+    "open_prompt",
 ]

@@ -35,7 +35,7 @@ def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
     )
 
 
-def _at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
+def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
     """Does text after these tokens begin a text of its own, before which llama.cpp puts the vocabulary's space?"""
     return not len(prefix) or bool((vocabulary.control == prefix[-1]).any())
 
@@ -44,7 +44,7 @@ def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[
     """Tokens of text that stands after `prefix`: no space is put before it unless it begins a text of its own."""
     if not text:
         return []
-    if not vocabulary.space_prefix or _at_start(vocabulary, prefix):
+    if not vocabulary.space_prefix or is_at_start(vocabulary, prefix):
         return vocabulary.tokenize(text)
     line_end = vocabulary.tokenize(_LINE_END)
     tokens = vocabulary.tokenize(_LINE_END + text)
@@ -110,7 +110,7 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
             return tail
     if not vocabulary.space_prefix:
         return Tail(prefix, own, text, text, 0, [])
-    if _at_start(vocabulary, prefix):
+    if is_at_start(vocabulary, prefix):
         return Tail(prefix, own, _SPACE + text, text, 0, [])
     return Tail(prefix, own, text, _LINE_END + text, 0, vocabulary.tokenize(_LINE_END))
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectrie.cli import generation, requests
+from selectrie.cli.beam import beam
+from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
 from selectrie.cli.flat import command
+from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
     ChoicesGroup,
     EndingGroup,
@@ -38,6 +41,7 @@ from selectrie.options import TERMINATORS, one_of
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
+    from selectrie.grammar import Grammar
     from selectrie.results import Selection
 
 TIE = 2
@@ -50,6 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(grammar_app)
 
 
 def _version(value: bool) -> None:
@@ -76,6 +81,7 @@ def select(
     model: ModelGroup,
     prompt: PromptGroup,
     choices: ChoicesGroup,
+    grammar: SearchedGrammarGroup,
     ending: EndingGroup,
     rule: RuleGroup,
     search: SearchGroup,
@@ -89,8 +95,15 @@ def select(
     selectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
     selectrie select -m model.gguf --prompt-file p.txt --choices-file labels.txt --rule pmi --json
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
+    selectrie select -m model.gguf -p "Today is " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     """
-    selection = _decide("select", 1, model, prompt, choices, (ending, rule, search, output))
+    found = read_constraint(grammar)
+    if found is None:
+        selection = _decide("select", 1, model, prompt, choices, (ending, rule, search, output))
+    else:
+        if choices.choice or choices.choices_file:
+            raise OptionError("choice", choices.choice or choices.choices_file, "nothing beside a grammar")
+        selection = _decide_by_grammar(found, model, prompt, (choices, grammar), (ending, rule, search, output))
     return _show_selection(selection, output, requests.unnamed_model(model))
 
 
@@ -145,6 +158,7 @@ def generate(
     stopping: StoppingGroup,
     sampling: SamplingGroup,
     choices: OnlyChoicesGroup,
+    grammar: ConstraintGroup,
     output: GenerateOutput,
 ) -> int:
     r"""Generate text.
@@ -155,6 +169,7 @@ def generate(
     selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --stream
     selectrie generate -m model.gguf --prompts-file prompts.jsonl -n 2 --json
     selectrie generate -m model.gguf -p "Yes or no? I say" -c " yes" -c " no" --seed 1
+    selectrie generate -m model.gguf -p "As JSON: " --grammar json --max-tokens 64
     """
     wanted = {
         "sampling": requests.sampling(sampling),
@@ -162,9 +177,12 @@ def generate(
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
     only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
-    request = generation.check(sequences, output, only, wanted)
+    request = generation.check(sequences, output, (only, read_constraint(grammar)), wanted)
     generation.answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
     return 0
+
+
+command(app)(beam)
 
 
 @command(app)
@@ -223,6 +241,39 @@ def models(output: ModelsGroup) -> int:
     return 0
 
 
+def _decide_by_grammar(
+    found: Grammar,
+    model: ModelGroup,
+    prompt: PromptGroup,
+    texts: tuple[ChoicesGroup, SearchedGrammarGroup],
+    rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
+) -> Selection:
+    """As `_decide`, among the texts of a grammar."""
+    (choices, grammar), (ending, rule, search, output) = texts, rest
+    _check_output(output)
+    one_of("terminator", ending.terminator, TERMINATORS)
+    if rule.prior is not None:
+        raise OptionError("prior", rule.prior, "nothing with a grammar")
+    how = requests.search(search, 1)
+    how = replace(how, max_tokens=grammar.max_tokens, canonical_only=not grammar.any_path)
+    request: dict[str, Any] = {
+        "rule": requests.rule(rule),
+        "terminator": ending.terminator,
+        "following": ending.following,
+        "prompting": requests.prompting(prompt, choices.delimiter),
+    }
+    given = requests.read_prompt(prompt)
+    with requests.open_engine(model) as engine:
+        return engine.select(given, grammar=found, search=how, **request)
+
+
+def _check_output(output: SelectOutput) -> None:
+    if output.json and (output.tsv or output.explain):
+        raise OptionError("json", output.json, "neither --tsv nor --explain beside it")
+    if output.tsv and output.explain:
+        raise OptionError("tsv", output.tsv, "no --explain beside it")
+
+
 def _decide(
     verb: str,
     k: int,
@@ -233,10 +284,7 @@ def _decide(
 ) -> Selection:
     """Read everything the caller gave, then load the model and ask it: a mistake is told before the model is loaded."""
     ending, rule, search, output = rest
-    if output.json and (output.tsv or output.explain):
-        raise OptionError("json", output.json, "neither --tsv nor --explain beside it")
-    if output.tsv and output.explain:
-        raise OptionError("tsv", output.tsv, "no --explain beside it")
+    _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
     texts = requests.read_choices(choices)
     how = requests.search(search, min(k, len(texts)))

@@ -17,15 +17,19 @@ from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
     from selectrie.engine import Engine
+    from selectrie.grammar import Grammar
     from selectrie.results import Chunk, Completion, Generation
 
 LOOKUP = "lookup"
 
 
 def check(
-    sequences: SequencesGroup, output: GenerateOutput, choices: list[str] | None, wanted: dict[str, Any]
+    sequences: SequencesGroup,
+    output: GenerateOutput,
+    allowed: tuple[list[str] | None, Grammar | None],
+    wanted: dict[str, Any],
 ) -> dict[str, Any]:
-    """wanted: the records of the request. What `Engine.generate` and `Engine.stream` take, `draft` apart. Raises `OptionError` for what no engine would do."""
+    """allowed: the only texts, as choices or a grammar. wanted: the records of the request. What `Engine.generate` and `Engine.stream` take, `draft` apart. Raises `OptionError` for what no engine would do."""
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:
         raise OptionError(formats[1], True, f"no --{formats[0]} beside it")
@@ -37,7 +41,8 @@ def check(
 
     options = Generating(
         best_of=sequences.best_of,
-        choices=choices,
+        choices=allowed[0],
+        grammar=allowed[1],
         n_alternatives=output.logprobs or 0,
         deadline_s=sequences.deadline,
     )

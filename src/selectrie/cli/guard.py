@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import typer
 
-from selectrie.errors import SelectrieError
+from selectrie.errors import GrammarError, SelectrieError
 
 INTERRUPTED = 130
 OURS = 70
@@ -17,7 +17,8 @@ _REPORT = "this is a fault of selectrie; please report it with the command and t
 
 
 def guarded(work: Callable[[], int], *, verbose: bool) -> None:
-    """Run a command and leave with its exit code; an error becomes one line `error[code]: message` on stderr.
+    """Run a command and leave with its exit code; an error becomes one line `error[code]: message` on stderr,
+    that about a grammar with the line of the grammar and a caret below it.
 
     verbose: the traceback is written as well. A closed pipe ends silently with 0, as nobody is left to read.
     """
@@ -25,7 +26,10 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> None:
         code = work()
         sys.stdout.flush()
     except SelectrieError as error:
-        _write(error.code, str(error) if error.exit_code != OURS else f"{error}; {_REPORT}", verbose=verbose)
+        message, marked = _taken_apart(error)
+        _write(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
+        if marked:
+            typer.echo(marked, err=True)
         code = error.exit_code
     except KeyboardInterrupt:
         _write("interrupted", "stopped", verbose=False)
@@ -37,6 +41,15 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> None:
         _write("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=verbose)
         code = OURS
     raise typer.Exit(code)
+
+
+def _taken_apart(error: SelectrieError) -> tuple[str, str]:
+    """The message, and the line of a grammar with a caret that may be its end."""
+    text = str(error)
+    if not isinstance(error, GrammarError) or not error.excerpt or text.count("\n") < 2:
+        return text, ""
+    message, line, caret = text.rsplit("\n", 2)
+    return message, f"{line}\n{caret}"
 
 
 def _write(code: str, message: str, *, verbose: bool) -> None:

@@ -135,6 +135,8 @@ def _coverage(selection: Selection) -> str:
 def _greedy(selection: Selection) -> str:
     if selection.agrees_with_greedy:
         return "agrees: masked greedy decoding picks the same"
+    if selection.greedy_index is None:
+        return "disagrees: masked greedy decoding writes something else"
     other = selection.choices[selection.greedy_index]
     p = "" if other.probability is None else f" (p {probability(other.probability)})"
     return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
@@ -146,7 +148,9 @@ def _open(certificate: Certificate) -> str:
 
 
 def _proof(certificate: Certificate, signature: Signature) -> str:
-    evaluated, inner = thousands(certificate.nodes_evaluated), thousands(certificate.nodes_inner)
+    nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
+    if certificate.nodes_inner is not None:
+        nodes = f"{thousands(certificate.nodes_evaluated)} of {thousands(certificate.nodes_inner)} inner nodes"
     if certificate.method == "exhaustive":
         words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
     elif certificate.proved:
@@ -155,13 +159,15 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
             if math.isfinite(certificate.bound_gap)
             else ""
         )
-        words = f"proved with {evaluated} of {inner} inner nodes{gap}"
+        words = f"proved with {nodes}{gap}"
     else:
-        words = f"none with {evaluated} of {inner} inner nodes"
+        words = f"none with {nodes}"
     if certificate.n_settled:
         words += f"; {count(certificate.n_settled, 'near tie')} settled"
     if not certificate.settled:
         why = "in fast precision" if signature.precision == "fast" else "more than 16 within tolerance"
+        if certificate.nodes_inner is None:
+            why = "a grammar's texts are scored once"
         words += f"; near ties not settled ({why})"
     return words
 

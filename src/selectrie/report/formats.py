@@ -24,9 +24,10 @@ def to_tsv(ranked: Iterable[ChoiceScore]) -> str:
     for rank, choice in enumerate(ranked, start=1):
         numbers = (choice.probability, choice.logp, choice.score, choice.logp_upper)
         cells = ("" if value is None else repr(value) for value in numbers)
-        lines.append("\t".join((str(rank), str(choice.index), _escape(choice.text), *cells)))
+        lines.append("\t".join((str(rank), str(choice.index), escaped(choice.text), *cells)))
     return "\n".join(lines)
 
 
-def _escape(text: str) -> str:
+def escaped(text: str) -> str:
+    r"""The text on one line: backslash, tab, CR and LF as `\\`, `\t`, `\r`, `\n`."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")

@@ -41,7 +41,7 @@ def selection_report(
     unnamed: the model that answered where the caller named none.
     """
     facts = [*selection_facts(selection), *unnamed_model(unnamed)]
-    parts: list[RenderableType] = [_facts(facts), Text(), _Ranking(selection, top)]
+    parts: list[RenderableType] = [facts_table(facts), Text(), _Ranking(selection, top)]
     if explain:
         label = _choice_label(selection)
         lines = tree_lines(selection.trie(limit), label)
@@ -51,7 +51,7 @@ def selection_report(
 
 def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str | None = None) -> RenderableType:
     """Facts of a scored text; per_token: also a row per token. unnamed: as of `selection_report`."""
-    facts = _facts([*text_score_facts(score), *unnamed_model(unnamed)])
+    facts = facts_table([*text_score_facts(score), *unnamed_model(unnamed)])
     if not per_token:
         return facts
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
@@ -77,7 +77,7 @@ def token_plan_report(
     table.add_column("shift", justify="right")
     for text, path, shift in list(zip(choices, plan.choices, plan.boundary_shift, strict=True))[:top]:
         table.add_row(Text(quoted(text)), _token_text(path), str(shift) if shift else "")
-    facts = _facts([*plan_facts(plan), *unnamed_model(unnamed)])
+    facts = facts_table([*plan_facts(plan), *unnamed_model(unnamed)])
     parts: list[RenderableType] = [facts, Text(), Text("prompt", "bold"), _token_text(plan.prompt)]
     if plan.context != plan.prompt:
         parts += [Text(), Text("context that all choices share", "bold"), _token_text(plan.context)]
@@ -88,7 +88,7 @@ def token_plan_report(
     return Group(*parts, Text(), *lines)
 
 
-def _facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
+def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
     """Name and sentence; a name that begins with "!" is a warning."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)

@@ -6,12 +6,15 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 
 from __future__ import annotations
 
+from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
+from selectrie.results.draws import Draws
 from selectrie.results.generation import Chunk, Completion, Generation
 from selectrie.results.models import ModelRecord
 from selectrie.results.records import (
     FORMAT_VERSION,
     Certificate,
     ChoiceScore,
+    GrammarFacts,
     Signature,
     TextScore,
     TokenScore,
@@ -22,12 +25,17 @@ from selectrie.results.view import TrieView, view_of
 
 __all__ = [
     "FORMAT_VERSION",
+    "BeamCertificate",
+    "BeamResult",
     "Certificate",
     "ChoiceScore",
     "ChoiceTable",
     "Chunk",
     "Completion",
+    "Draws",
     "Generation",
+    "GrammarFacts",
+    "Hypothesis",
     "ModelRecord",
     "Selection",
     "Signature",

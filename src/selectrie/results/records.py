@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectrie.results.plain import bytes_fields, number, plain
-from selectrie.types import Cost
+from selectrie.types import Cost, ModelIdentity
+from selectrie.version import __version__
+from selectrie.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 """Of `to_dict` and `--json`; raised when a field changes its meaning or goes."""
@@ -22,6 +24,12 @@ class TokenScore:
     piece: bytes
     logp: float
     spelling: str = ""
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, token: int, logp: float) -> TokenScore:
+        """The record of one token of a vocabulary."""
+        piece = vocabulary.pieces[token]
+        return cls(token, piece, logp, "" if piece else vocabulary.texts[token])
 
     @property
     def label(self) -> str:
@@ -95,6 +103,36 @@ class Signature:
     boundary: str
     version: str
 
+    @classmethod
+    def of(
+        cls,
+        identity: ModelIdentity,
+        tolerance: float | None,
+        *,
+        rule: str,
+        terminator: str,
+        boundary: str,
+        premise: str = "",
+        following_bytes: int = 0,
+    ) -> Signature:
+        """Of scores of this model, by this version."""
+        return cls(
+            model=identity.name,
+            model_digest=identity.digest,
+            tokenizer_digest=identity.tokenizer_digest,
+            backend=identity.backend,
+            build=identity.build,
+            processor=identity.processor,
+            precision=identity.precision,
+            tolerance=tolerance,
+            rule=rule,
+            premise=premise,
+            terminator=terminator,
+            following_bytes=following_bytes,
+            boundary=boundary,
+            version=__version__,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -102,7 +140,8 @@ class Certificate:
 
     bound_gap: score of the k-th minus the best bound left open; inf when nothing is open.
     open_mass: upper bound on the probability mass, under the model, of the choices not finished.
-    nodes_evaluated of nodes_inner: rows that scored edges, of those exhaustive scoring needs.
+    nodes_evaluated of nodes_inner: rows that scored edges, of those exhaustive scoring needs; None where nobody knows how many
+    these are (the texts of a grammar).
     settled: near ties among the first k were decided in the canonical layout (or there were none); False when more
     than 16 choices are within tolerance, or in `fast` precision. n_settled: choices scored again for it.
     method: "exhaustive" or "best_first".
@@ -112,10 +151,28 @@ class Certificate:
     bound_gap: float
     open_mass: float
     nodes_evaluated: int
-    nodes_inner: int
+    nodes_inner: int | None
     settled: bool
     n_settled: int
     method: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarFacts:
+    """What a certificate says of a grammar that was searched, for its texts cannot be listed.
+
+    name, digest: of the grammar. about: what the winner is the best of: "strings" (each text counts with the tokenizer's own
+    encoding alone) or "token paths". max_tokens: longest text looked at; any_length: longer ones are proved to be no better.
+    n_dead_ends: paths that may neither end nor go on. n_refused: finished paths that are not the tokenizer's own.
+    """
+
+    name: str
+    digest: str
+    about: str
+    max_tokens: int
+    any_length: bool
+    n_dead_ends: int
+    n_refused: int
 
 
 @dataclass(frozen=True, slots=True)

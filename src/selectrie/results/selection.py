@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from selectrie.results.html import selection_html
 from selectrie.results.plain import bytes_fields, number, plain
-from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, Signature, TokenScore
+from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
 from selectrie.results.table import ChoiceTable
 from selectrie.results.view import TrieView, view_of
 from selectrie.types import Cost
@@ -25,10 +25,11 @@ class Selection:
     left choices open). wanted: what the model wanted to say instead, top tokens after the shared context with
     log-probabilities.
     choices: `Sequence[ChoiceScore]` in the caller's order, made on demand. ranked: the same, best first, pruned ones last.
-    greedy_index: what masked greedy decoding picks; agrees_with_greedy: is it the winner, or has it the winner's tokens.
+    greedy_index: what masked greedy decoding picks, None where a grammar was searched and that is none of the texts found;
+    agrees_with_greedy: is it the winner, or has it the winner's tokens.
     healed: bytes of the prompt that were encoded again together with the choices.
     log_heal: log-probability of the healed bytes, already taken off every logp; heal_gap: bound on its error (0 = exact).
-    rule, terminator: as used, never "auto".
+    rule, terminator: as used, never "auto". grammar: of a grammar that was searched, whose texts found are the choices.
     """
 
     index: int
@@ -36,7 +37,7 @@ class Selection:
     is_tie: bool
     coverage: float
     wanted: tuple[TokenScore, ...]
-    greedy_index: int
+    greedy_index: int | None
     choices: ChoiceTable
     rule: str
     terminator: str
@@ -46,6 +47,7 @@ class Selection:
     certificate: Certificate
     cost: Cost
     signature: Signature
+    grammar: GrammarFacts | None = None
 
     @property
     def text(self) -> str:
@@ -71,7 +73,7 @@ class Selection:
     def agrees_with_greedy(self) -> bool:
         """Masked greedy decoding would have said the same."""
         path_of = self.choices.trie.path_of
-        return bool(path_of[self.greedy_index] == path_of[self.index])
+        return self.greedy_index is not None and bool(path_of[self.greedy_index] == path_of[self.index])
 
     @property
     def ranked(self) -> tuple[ChoiceScore, ...]:
@@ -125,6 +127,7 @@ class Selection:
             "certificate": plain(self.certificate),
             "cost": plain(self.cost),
             "signature": plain(self.signature),
+            **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
             "choices": self.choices.to_dicts(),
         }
 
@@ -142,9 +145,9 @@ class Selection:
         return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=self._caption())
 
     def _caption(self) -> str:
-        greedy = (
-            "" if self.agrees_with_greedy else f" · masked greedy picks {_clip(self.choices.texts[self.greedy_index])}"
-        )
+        greedy = ""
+        if self.greedy_index is not None and not self.agrees_with_greedy:
+            greedy = f" · masked greedy picks {_clip(self.choices.texts[self.greedy_index])}"
         return f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.rule} · {self.terminator}{greedy}"
 
 

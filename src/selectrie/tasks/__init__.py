@@ -103,8 +103,8 @@ def run(task: Task[R], model: Model) -> R:
 
 
 def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
-    """Release the nodes of some local rows; those that carry others stay until these go."""
-    leaving = [local[row] for row in rows.tolist()]
+    """Release the nodes of some local rows, unless they were given back as spent; those that carry others stay until these go."""
+    leaving = [local[row] for row in rows.tolist() if local[row] != NO_NODE]
     for row in rows.tolist():
         local[row] = NO_NODE
     model.release(np.array(leaving, dtype=np.int32), forget=True)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from selectrie.tasks import Ask
-from selectrie.trie import TokenTrie
 from selectrie.types import ROOT, BoolArray, IntArray, Room
+
+
+class Tree(Protocol):
+    """Nodes with parents before children; it may grow. parent, token: int32[N], as in `TokenTrie`."""
+
+    @property
+    def parent(self) -> IntArray: ...
+
+    @property
+    def token(self) -> IntArray: ...
 
 
 @dataclass(slots=True)
@@ -26,11 +36,12 @@ class _Fit:
 class LiveNodes:
     """Local rows of the trie nodes that are alive. A node whose ancestors were dropped has them asked for again.
 
-    carries: bool[N], nodes that may be parents in a later ask. repeated: nodes asked for again so far.
+    carries: bool[N], nodes that may be parents in a later ask; None: all, of a tree that grows. repeated: nodes asked for
+    again so far.
     """
 
-    def __init__(self, trie: TokenTrie, carries: BoolArray) -> None:
-        self._parent, self._token = trie.parent, trie.token
+    def __init__(self, tree: Tree, carries: BoolArray | None) -> None:
+        self._tree = tree
         self._carries = carries
         self._local: dict[int, int] = {ROOT: 0}
         self._n_children: dict[int, int] = {ROOT: 0}
@@ -68,7 +79,7 @@ class LiveNodes:
             node = target
             while node not in fit.held:
                 way.append(node)
-                node = int(self._parent[node])
+                node = int(self._tree.parent[node])
             new_leaf = int(bool(way) and (node == ROOT or fit.held[node] > 0))
             n_missing = sum(step not in self._local for step in way)
             if len(fit.held) - 1 + len(way) > room.nodes or fit.n_leaves + new_leaf > room.branches:
@@ -102,14 +113,14 @@ class LiveNodes:
             gone = [row for node, row in self._local.items() if node not in fit.held]
             self._local = {node: row for node, row in self._local.items() if node in fit.held}
         place = {node: i for i, node in enumerate(fit.asked)}
-        parents = [self._parent[node].item() for node in fit.asked]
+        parents = [self._tree.parent[node].item() for node in fit.asked]
         asked = np.array(fit.asked, dtype=np.int32)
         wanted = ~evaluated[asked]
         ask = Ask(
             parents=np.array([~place[p] if p in place else self._local[p] for p in parents], dtype=np.int32),
-            tokens=self._token[asked],
+            tokens=self._tree.token[asked],
             wanted=wanted,
-            keep=self._carries[asked],
+            keep=np.ones(len(asked), dtype=np.bool_) if self._carries is None else self._carries[asked],
             release=np.array(gone, dtype=np.int32),
         )
         self._local.update((node, self.next_local + i) for i, node in enumerate(fit.asked))

@@ -1,0 +1,119 @@
+"""`selectrie beam`: the most probable texts of a grammar."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from selectrie.cli import requests
+from selectrie.cli.constraint import ConstraintGroup, read_constraint
+from selectrie.cli.groups import ModelGroup, PromptGroup
+from selectrie.errors import OptionError
+from selectrie.options import DEFAULT_BEAM, Beam
+from selectrie.options.beaming import BEAM_TERMINATORS
+
+if TYPE_CHECKING:
+    from selectrie.grammar import Grammar
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarsGroup(ConstraintGroup):
+    """Grammar (one of them)."""
+
+    delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every text of the grammar.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BeamGroup:
+    """Beam."""
+
+    width: Annotated[int, Option("--width", metavar="N", help="Unfinished texts kept at every step.")] = (
+        DEFAULT_BEAM.width
+    )
+    n: Annotated[int, Option("-n", metavar="N", help="Texts to give.")] = DEFAULT_BEAM.n
+    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a text.")] = DEFAULT_BEAM.max_tokens
+    length_penalty: Annotated[
+        float, Option(metavar="X", help="Divide log-probabilities by tokens to the power of X.")
+    ] = DEFAULT_BEAM.length_penalty
+    groups: Annotated[int, Option(metavar="N", help="Groups that the width is cut into.")] = DEFAULT_BEAM.groups
+    diversity: Annotated[
+        float, Option(metavar="X", help="Nats off a token for each time an earlier group chose it at this step.")
+    ] = DEFAULT_BEAM.diversity
+    any_path: Annotated[bool, Option("--any-path", help="Count every token path, not the tokenizer's own alone.")] = (
+        False
+    )
+    best_path: Annotated[
+        bool, Option("--best-path", help="A text counts with its best path, not with all of them added up.")
+    ] = False
+    terminator: Annotated[
+        str, Option(metavar="NAME", help="What ends a text: " + ", ".join(BEAM_TERMINATORS) + ".")
+    ] = DEFAULT_BEAM.terminator
+    exact: Annotated[bool, Option("--exact", help="The best ones for certain, by best-first search.")] = False
+    budget: Annotated[int | None, Option(metavar="N", help="Most nodes to evaluate; then the best so far.")] = None
+    incomplete: Annotated[bool, Option("--incomplete", help="Give what was broken off too.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeamOutput:
+    """Output."""
+
+    explain: Annotated[bool, Option("--explain", help="Show the tree of tokens.")] = False
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+
+
+def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search: BeamGroup, output: BeamOutput) -> int:
+    r"""Find the most probable texts of a grammar.
+
+    Paths are kept by their joint log-probability, so that a text which begins badly may still win. --exact proves the winner.
+
+    \b
+    selectrie beam -p "The capital of France is" --regex " (Paris|London|Rome)" -n 3
+    selectrie beam -m model.gguf -p "As JSON: " --grammar json --max-tokens 24 --explain
+    """
+    if output.json and output.explain:
+        raise OptionError("json", output.json, "no --explain beside it")
+    wanted = _wanted(search)
+    how = requests.prompting(prompt, grammar.delimiter)
+    given = requests.read_prompt(prompt)
+    found = _grammar(grammar)
+    with requests.open_engine(model) as engine:
+        result = engine.beam_search(given, found, beam=wanted, prompting=how)
+    if output.json:
+        from selectrie.report import formats
+
+        typer.echo(formats.to_json(result.to_dict()))
+        return 0
+    from selectrie.report import terminal
+    from selectrie.report.beam import beam_report
+
+    report = beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model))
+    terminal.show(report, sys.stdout)
+    return 0
+
+
+def _wanted(group: BeamGroup) -> Beam:
+    return Beam(
+        width=group.width,
+        n=group.n,
+        max_tokens=group.max_tokens,
+        length_penalty=group.length_penalty,
+        diversity=group.diversity,
+        groups=group.groups,
+        canonical_only=not group.any_path,
+        merge_equal_text=not group.best_path,
+        exact=group.exact,
+        budget_nodes=group.budget,
+        terminator=group.terminator,
+        incomplete=group.incomplete,
+    )
+
+
+def _grammar(group: GrammarsGroup) -> Grammar:
+    found = read_constraint(group)
+    if found is None:
+        raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")
+    return found

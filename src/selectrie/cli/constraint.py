@@ -1,0 +1,61 @@
+"""The options that name a grammar, and the grammar they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from selectrie.cli.grammar import open_grammar
+from selectrie.errors import OptionError
+from selectrie.options import DEFAULT_SEARCH
+
+if TYPE_CHECKING:
+    from selectrie.grammar import Grammar
+
+_PLACES = ("grammar", "json_schema", "regex", "lark")
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintGroup:
+    """Grammar (at most one of them)."""
+
+    grammar: Annotated[
+        str | None,
+        Option(metavar="FILE|NAME", help="A .gbnf, .lark or .json (JSON Schema) file, or an installed name."),
+    ] = None
+    json_schema: Annotated[str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows.")] = None
+    regex: Annotated[str | None, Option(metavar="PATTERN", help="Texts that the pattern matches as a whole.")] = None
+    lark: Annotated[str | None, Option(metavar="FILE", help="A grammar in Lark's notation.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedGrammarGroup(ConstraintGroup):
+    """Grammar instead of choices (at most one of them)."""
+
+    max_tokens: Annotated[
+        int, Option(metavar="N", help="Most tokens of a text, where a grammar's texts are too many to list.")
+    ] = DEFAULT_SEARCH.max_tokens
+    any_path: Annotated[
+        bool, Option("--any-path", help="Count every token path there, not the tokenizer's own alone.")
+    ] = False
+
+
+def read_constraint(group: ConstraintGroup) -> Grammar | None:
+    """The grammar, from the one place it is given in; None where it is in none."""
+    given = [name for name in _PLACES if getattr(group, name) is not None]
+    if not given:
+        return None
+    if len(given) > 1:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise OptionError("grammar", flags, "only one of --grammar, --json-schema, --regex and --lark")
+    from selectrie.grammar import Grammar
+
+    if group.grammar is not None:
+        return open_grammar(group.grammar)
+    if group.regex is not None:
+        return Grammar.from_regex(group.regex)
+    if group.json_schema is not None:
+        return Grammar.from_file(group.json_schema, ending=".json")
+    return Grammar.from_file(str(group.lark), ending=".lark")

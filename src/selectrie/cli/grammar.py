@@ -1,0 +1,230 @@
+"""`selectrie grammar …`: what a grammar is, what it accepts, which texts it has. No model is loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from selectrie.cli.flat import command
+from selectrie.cli.text import shown
+from selectrie.errors import InputFileError, OptionError
+
+if TYPE_CHECKING:
+    from selectrie.grammar import Grammar
+
+REFUSED = 2
+_ENDINGS = (".gbnf", ".lark", ".json")
+
+grammar_app = typer.Typer(
+    name="grammar",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Grammars: check one, try texts on it, list its texts.\n\nA GRAMMAR is a file (.gbnf, .lark, .json for a JSON Schema) or the name of one that comes with selectrie.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarGroup:
+    """Grammar."""
+
+    grammar: Annotated[str, Argument(metavar="GRAMMAR", help="A file, or an installed grammar's name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedTextGroup:
+    """Text."""
+
+    text: Annotated[str | None, Argument(metavar="TEXT", help="The text, exactly as given.")] = None
+    text_file: Annotated[
+        str | None, Option(metavar="FILE", help="The text from a file, with its line ends (- for stdin).")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutput:
+    """Output."""
+
+    seed: Annotated[int, Option(metavar="N", help="Draws other texts.")] = 0
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    strict: Annotated[bool, Option("--strict", help="Exit 2 when there is something to mend.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictOutput:
+    """Output."""
+
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    strict: Annotated[bool, Option("--strict", help="Exit 2 unless the verdict is yes.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandOutput:
+    """Output."""
+
+    limit: Annotated[int | None, Option(metavar="N", min=0, help="At most so many. [default: all of them]")] = None
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOutput:
+    """Output."""
+
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+
+
+def open_grammar(source: str) -> Grammar:
+    """A grammar by what the caller wrote: a file if it is named like one, else an installed one."""
+    from selectrie.grammar import Grammar
+    from selectrie.grammar.installed import installed_names
+
+    if "::=" in source:
+        raise OptionError(
+            "grammar", source, "a file or a name, and this is the text of a grammar: put it in a .gbnf file"
+        )
+    if source and _is_file(source):
+        return Grammar.from_file(source)
+    if source not in installed_names():
+        names = ", ".join(installed_names())
+        raise OptionError(
+            "grammar", source, f"a file (.gbnf, .lark, .json), or the name of an installed grammar: {names}"
+        )
+    return Grammar.load(source)
+
+
+def _is_file(source: str) -> bool:
+    """Is a file meant? A name without ending and folder is an installed grammar's, whatever else is called so."""
+    from selectrie.grammar.installed import installed_names
+
+    path = Path(source)
+    is_named_so = path.suffix.lower() in _ENDINGS or len(path.parts) != 1
+    return is_named_so or (source not in installed_names() and os.path.exists(source))  # noqa: PTH110 - no error for any name
+
+
+@command(grammar_app)
+def check(grammar: GrammarGroup, output: CheckOutput) -> int:
+    r"""Tell what is wrong or remarkable about a grammar.
+
+    Rules that are unused, match nothing or only the empty text; left recursion; a text that is made in two ways, if a short one is; how many texts there are, and some of them.
+
+    \b
+    selectrie grammar check json
+    """
+    from selectrie.report.grammar import grammar_lines
+
+    found = open_grammar(grammar.grammar)
+    report = found.check(seed=output.seed)
+    if output.json:
+        _write_json({"grammar": found.name, **report.to_dict()})
+    else:
+        typer.echo("\n".join(grammar_lines(found.name, report)))
+    if output.strict and not report.sound:
+        typer.echo("error[unsound]: there is something to mend (--strict)", err=True)
+        return REFUSED
+    return 0
+
+
+@command(grammar_app)
+def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) -> int:
+    r"""Tell whether a text is one of a grammar's.
+
+    yes; no, with the place and what could stand there; or unfinished: a text of the grammar begins with it.
+
+    \b
+    selectrie grammar accepts json '{"a": 1}'
+    """
+    from selectrie.report.grammar import verdict_lines
+
+    given = _tried(text)
+    verdict = open_grammar(grammar.grammar).accepts(given)
+    if output.json:
+        _write_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]})
+    else:
+        typer.echo("\n".join(verdict_lines(given, verdict)))
+    if output.strict and not verdict:
+        typer.echo(f"error[refused]: the verdict is {verdict.verdict} (--strict)", err=True)
+        return REFUSED
+    return 0
+
+
+@command(grammar_app)
+def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
+    r"""List the texts of a grammar.
+
+    The shortest first, equally long ones by code points. In the lines a backslash, tab, CR and LF are written \\, \t, \r, \n; --json gives the texts as they are.
+
+    \b
+    selectrie grammar expand move --limit 50
+    """
+    from selectrie.report.formats import escaped
+
+    found = open_grammar(grammar.grammar)
+    texts = found.expand(output.limit)
+    if output.json:
+        _write_json({"grammar": found.name, "texts": [*texts]})
+        return 0
+    for text in texts:
+        typer.echo(shown(escaped(text)))
+    return 0
+
+
+@command(grammar_app)
+def show(grammar: GrammarGroup) -> int:
+    r"""Print a grammar in GBNF.
+
+    One that comes with selectrie as it is, to copy from; others rule by rule, whatever they were written in.
+
+    \b
+    selectrie grammar show iso-date
+    """
+    from selectrie.grammar.installed import installed_grammar
+
+    source = grammar.grammar
+    typer.echo(open_grammar(source).to_gbnf() if _is_file(source) else installed_grammar(source), nl=False)
+    return 0
+
+
+@command(grammar_app)
+def list(output: ListOutput) -> int:
+    r"""List the grammars that come with selectrie.
+
+    \b
+    selectrie grammar list
+    """
+    from selectrie.grammar.installed import installed_names, installed_summary
+
+    summaries = {name: installed_summary(name) for name in installed_names()}
+    if output.json:
+        _write_json({"grammars": [{"name": name, "accepts": summary} for name, summary in summaries.items()]})
+        return 0
+    width = max(map(len, summaries), default=0)
+    for name, summary in summaries.items():
+        typer.echo(f"{name.ljust(width)}  {summary}")
+    return 0
+
+
+def _tried(group: TriedTextGroup) -> str:
+    """The text from where it was given; a file is read as it is."""
+    if (group.text is None) == (group.text_file is None):
+        raise OptionError("text", group.text, "a TEXT or --text-file, one of them")
+    if group.text_file is None:
+        return group.text or ""
+    try:
+        data = sys.stdin.buffer.read() if group.text_file == "-" else Path(group.text_file).read_bytes()
+        return data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
+        raise InputFileError(group.text_file, reason or "cannot be read") from error
+
+
+def _write_json(values: dict[str, object]) -> None:
+    from selectrie.report import formats
+    from selectrie.results import FORMAT_VERSION
+
+    typer.echo(formats.to_json({"format": FORMAT_VERSION, **values}))

@@ -1,0 +1,176 @@
+"""A prompt and a grammar as tokens and an automaton over what follows, and what every answer to that has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from selectrie.automaton import Automaton
+from selectrie.boundary import OwnPaths, PromptText, encode_prompt, open_prompt
+from selectrie.errors import GrammarError, OptionError, PromptTooLongError
+from selectrie.grammar import Grammar
+from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
+from selectrie.prompts import Prompt, read_prompt, truncate_left
+from selectrie.results import Hypothesis, Signature, TokenScore
+from selectrie.tasks.automaton_records import AutomatonSpec
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity
+from selectrie.vocabulary import Vocabulary, to_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constrained:
+    """A prompt whose continuation a grammar restricts, as tokens.
+
+    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`, the bytes of the last token of the
+    prompt's text, then the delimiter (and before it the space that the tokenizer puts before a text), then a text of the
+    grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none". canonicity: of paths after the prompt.
+    """
+
+    vocabulary: Vocabulary
+    grammar: Grammar
+    prompt: IntArray
+    automaton: Automaton
+    healed: bytes
+    delimiter: bytes
+    boundary: str
+    terminator: str
+    canonicity: OwnPaths
+
+    @property
+    def ended_by(self) -> str:
+        """What ends its texts, as `Hypothesis` names it."""
+        return "eog" if self.terminator == "eog" else "grammar"
+
+    def spec(
+        self, search: Search, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
+    ) -> AutomatonSpec:
+        """What a search of the automaton, or exact draws from it, go by. budget: nodes, where `search` has none."""
+        if search.budget_nodes is None:
+            search = replace(search, budget_nodes=budget)
+        own = self.canonicity if search.canonical_only else None
+        return AutomatonSpec(
+            self.vocabulary,
+            max_tokens=search.max_tokens,
+            terminator=self.terminator,
+            rule=rule,
+            search=search,
+            healed=self.healed,
+            put=self.delimiter,
+            canonical=None if own is None else own.is_canonical,
+            own=None if own is None else own.own,
+            viable=None if own is None else own.may_join,
+            last=int(self.prompt[-1]) if self.healed else None,
+            merge_equal_text=merge_equal_text,
+        )
+
+    def token_scores(self, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
+        """Tokens with their log-probabilities, as records."""
+        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
+        return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
+
+    def hypothesis(self, path: FoundPath) -> Hypothesis:
+        """The record of a text that was found, or drawn, by the joint."""
+        return Hypothesis(
+            text=shown(path.data),
+            data=path.data,
+            tokens=self.token_scores(path.tokens, path.token_logp),
+            logp=path.logp,
+            logp_path=path.score,
+            logp_end=path.logp_terminator,
+            score=path.logp,
+            n_paths=path.n_paths,
+            complete=True,
+            ended_by=self.ended_by,
+        )
+
+    def signature(self, identity: ModelIdentity, tolerance: float | None, rule: str) -> Signature:
+        """What the scores depend on."""
+        return Signature.of(identity, tolerance, rule=rule, terminator=self.terminator, boundary=self.boundary)
+
+    def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
+        """With what evaluating the prompt and each given path one by one would have taken."""
+        return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
+
+
+def about(*, strings: bool) -> str:
+    """What certificates and masses are about: texts by the tokenizer's own encoding, or any token paths."""
+    return "strings" if strings else "token paths"
+
+
+def shown(data: bytes) -> str:
+    """A text for records; bytes that are no UTF-8 are replaced."""
+    return data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How long what follows may be, and what it has to fit into."""
+
+    limits: Limits
+    max_tokens: int
+
+
+def constrain(
+    vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: Prompting
+) -> Constrained:
+    """Check a request and cut it into tokens; everything that can be refused without the model is refused here.
+
+    terminator: "none", "eog", or "auto".
+
+    Boundary "heal": the last token of the prompt's text is taken back, and what follows spells its bytes first, so that it
+    may be cut otherwise; "split" keeps it. "harness" is about choices, and refused.
+    """
+    if not isinstance(grammar, Grammar):
+        raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
+    record("prompting", prompting, Prompting)
+    read, _ = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
+    opened = open_prompt(vocabulary, read, prompting.boundary)
+    delimiter = opened.put + to_bytes(prompting.delimiter, "delimiter")
+    return Constrained(
+        vocabulary=vocabulary,
+        grammar=grammar,
+        prompt=opened.context,
+        automaton=grammar.automaton(vocabulary, prefix=opened.healed + delimiter),
+        healed=opened.healed,
+        delimiter=delimiter,
+        boundary="heal" if opened.healed else "split",
+        terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
+        canonicity=opened.paths,
+    )
+
+
+def _fitting(
+    vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting
+) -> tuple[PromptText, IntArray]:
+    """The prompt, cut on the left where that is wanted, and its tokens; `PromptTooLongError` where a longest path does not
+    fit behind it."""
+    tokens = encode_prompt(vocabulary, read)
+    most = space.limits.nodes - space.max_tokens
+    if len(tokens) > most >= 1 and prompting.truncate == "left":
+        read = truncate_left(vocabulary, read, most)
+        tokens = encode_prompt(vocabulary, read)
+    if len(tokens) > most:
+        shorter = "shorten the prompt, set truncate='left', " if most >= 1 else ""
+        raise PromptTooLongError(
+            needed_tokens=len(tokens) + space.max_tokens,
+            available_tokens=space.limits.nodes,
+            remedy=f"{shorter}lower max_tokens ({space.max_tokens}), or load with a larger n_ctx",
+        )
+    return read, tokens
+
+
+def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
+    """What ends a text: "eog" where one of the grammar may go on to another one, or nobody can tell; else, and without such
+    tokens, "none"."""
+    if not len(vocabulary.eog):
+        return "none"
+    return "none" if is_prefix_free(grammar) else "eog"
+
+
+def is_prefix_free(grammar: Grammar) -> bool:
+    """Is no text of the grammar the beginning of another? False where nobody can tell."""
+    try:
+        return grammar.is_prefix_free
+    except GrammarError:  # llguidance reads it
+        return False

@@ -1,0 +1,120 @@
+"""Sampling among the texts of a grammar: from a request to its tasks, from what was drawn to `Draws`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from selectrie.constraining import Constrained, Space, about, constrain
+from selectrie.errand import Errand
+from selectrie.grammar import Grammar
+from selectrie.grammatical import nothing_found
+from selectrie.model import Model
+from selectrie.options import BEAM_TERMINATORS, GRAMMAR_NODES, Sampling, Search, Stopping, at_least, flag, one_of, seed
+from selectrie.prompts import Prompt
+from selectrie.results import Draws, Hypothesis, Signature
+from selectrie.selecting import Asked
+from selectrie.tasks.exact_sample import ExactOutcome, ExactSampleTask
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.tasks.sample import Sampled, SampleSpec, SampleTask
+from selectrie.types import Cost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lottery:
+    """A request for texts drawn from a grammar, checked and cut into tokens. seed: of the first."""
+
+    asked: Constrained
+    search: Search
+    n: int
+    seed: int
+    exact: bool
+
+
+def prepare(
+    model: Model, prompt: Prompt, grammar: Grammar, request: Asked, wanted: tuple[int, int | None, bool]
+) -> Lottery:
+    """Check a request for draws; wanted: (n, seed, exact)."""
+    n, given, exact = wanted
+    at_least("n", n, 1, optional=False)
+    first = seed("seed", given)
+    flag("exact", exact)
+    one_of("terminator", request.terminator, BEAM_TERMINATORS)
+    space = Space(model.limits, request.search.max_tokens)
+    asked = constrain(
+        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
+    )
+    first = int.from_bytes(os.urandom(4), "little") if first is None else first
+    return Lottery(asked, request.search, n, first, exact)
+
+
+def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
+    """Draw the texts. Raises `OptionError` where there is none within `max_tokens`, or the budget was used up: what was drawn
+    until then is no sample, for short texts come first."""
+    asked, search = lottery.asked, lottery.search
+    signature = asked.signature(errand.owner.scheduler.model.identity, tau, "joint")
+    if not lottery.exact:
+        return _draw_locally(errand, lottery, signature)
+    budget = GRAMMAR_NODES + lottery.n * search.max_tokens
+    spec = asked.spec(search, merge_equal_text=True, budget=budget)
+    task = ExactSampleTask(asked.prompt, asked.automaton, spec, n=lottery.n, seed=lottery.seed)
+    progress = search.on_progress
+    handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
+    outcome = handle.result()
+    texts = [text for text in outcome.texts if text is not None]
+    if not outcome.is_complete:
+        raise nothing_found(spec.search, is_empty=outcome.is_empty, refused=0)
+    hypotheses = tuple(asked.hypothesis(path) for path in texts)
+    return _draws(lottery, hypotheses, outcome, handle.cost, signature)
+
+
+def _draws(
+    lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
+) -> Draws:
+    asked = lottery.asked
+    return Draws(
+        texts=texts,
+        exact=outcome is not None,
+        about=about(strings=outcome is not None and outcome.strings),
+        seed=lottery.seed,
+        max_tokens=lottery.search.max_tokens,
+        mass=None if outcome is None else outcome.mass,
+        mass_low=None if outcome is None else outcome.mass_low,
+        mass_high=None if outcome is None else outcome.mass_high,
+        n_attempts=len(texts) if outcome is None else outcome.n_attempts,
+        healed=asked.healed,
+        log_heal=0.0 if outcome is None else outcome.log_heal,
+        heal_gap=0.0 if outcome is None else outcome.heal_gap,
+        grammar=asked.grammar.name,
+        grammar_digest=asked.grammar.digest,
+        cost=asked.cost(cost, texts),
+        signature=signature,
+    )
+
+
+def _draw_locally(errand: Errand, lottery: Lottery, signature: Signature) -> Draws:
+    """Draw token by token among those that may follow. Log-probabilities are the model's own, not of the mask."""
+    asked = lottery.asked
+    spec = SampleSpec(
+        asked.prompt,
+        asked.vocabulary.pieces,
+        asked.vocabulary.eog,
+        lottery.seed,
+        sampling=Sampling.UNCHANGED,
+        stopping=Stopping(max_tokens=lottery.search.max_tokens),
+        automaton=asked.automaton,
+    )
+    tasks = [SampleTask(replace(spec, seed=lottery.seed + i)) for i in range(lottery.n)]
+    handles = [errand.begin(task) for task in tasks]
+    texts = tuple(_sampled(asked, handle.result()) for handle in handles)
+    return _draws(lottery, texts, None, sum((handle.cost for handle in handles), Cost()), signature)
+
+
+def _sampled(asked: Constrained, sampled: Sampled) -> Hypothesis:
+    n = len(sampled.tokens) - (sampled.ended_by is not None)
+    end = float(sampled.logp[n:].sum())
+    data = asked.vocabulary.decode(sampled.tokens[:n])[len(asked.healed) + len(asked.delimiter) :]
+    path = FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, sampled.joint, sampled.joint)
+    made = asked.hypothesis(path)
+    ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
+    return replace(made, complete=ended_by != "length", ended_by=ended_by)

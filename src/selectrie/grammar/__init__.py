@@ -1,0 +1,8 @@
+"""Grammars: what may be generated, as rules; compiled to a recogniser of bytes and to an automaton over tokens."""
+
+from __future__ import annotations
+
+from selectrie.grammar.grammar import Grammar
+from selectrie.grammar.installed import installed_names
+
+__all__ = ["Grammar", "installed_names"]

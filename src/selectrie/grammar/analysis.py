@@ -1,0 +1,207 @@
+"""What is wrong or remarkable about a grammar."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import log10
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.ambiguity import MANY, Ways
+from selectrie.grammar.expanding import Texts
+from selectrie.grammar.expressions import Alternatives, Expression, Reference, Repeat, RuleSet, Sequence, Text, TokenSet
+from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.machine.program import Program
+from selectrie.grammar.machine.properties import is_finite
+from selectrie.grammar.machine.rings import rings
+from selectrie.grammar.machine.truths import Facts, facts, walk
+
+N_SAMPLES = 5
+AMBIGUITY_TEXTS = 60
+"""The shortest texts, and as many drawn ones, that are searched for one with two derivations."""
+AMBIGUITY_WORK = 60_000
+"""Steps of that search."""
+AMBIGUITY_LENGTH = 40
+"""Longer texts are not searched."""
+COUNTING_WORK = 150_000
+"""Steps of counting the texts."""
+LONG_TEXT = 2_000
+"""Characters of the shortest text from which on only one sample is drawn, from ten times as many on none."""
+EVERY_RULE = "every rule"
+"""Name of a rule that no reader makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `Grammar.check` finds. Names of rules are those of the source, in its order.
+
+    error: why the grammar cannot be compiled, with its place, or why its texts cannot be read; None where they can.
+    What needs it compiled is empty then.
+    undefined: named but not defined. unreachable: not used by the root. unproductive: no text matches. empty: only the
+    empty text matches. left_recursion: cycles of rules that begin with each other, (a, b) for a -> b -> a; compiling
+    rewrites them. ambiguous: a text that the rules make in two ways, None where none was found among short ones.
+    finite: are there finitely many texts; n_texts: how many, None where that is unknown or infinite.
+    samples: texts drawn at random. has_tokens: the grammar asks for tokens by name, so it has no texts to show.
+    """
+
+    n_rules: int
+    error: GrammarError | None = None
+    undefined: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
+    unproductive: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    left_recursion: tuple[tuple[str, ...], ...] = ()
+    ambiguous: str | None = None
+    finite: bool | None = None
+    n_texts: int | None = None
+    samples: tuple[str, ...] = ()
+    has_tokens: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Its fields, ready for JSON. n_texts: null from 2**53 on, where log10_texts tells the size."""
+        n = self.n_texts
+        return {
+            "sound": self.sound,
+            "n_rules": self.n_rules,
+            "error": None if self.error is None else str(self.error),
+            "undefined": list(self.undefined),
+            "unreachable": list(self.unreachable),
+            "unproductive": list(self.unproductive),
+            "empty": list(self.empty),
+            "left_recursion": [list(cycle) for cycle in self.left_recursion],
+            "ambiguous": self.ambiguous,
+            "finite": self.finite,
+            "n_texts": n if n is not None and n < 1 << 53 else None,
+            "log10_texts": None if not n else round(log10(n), 6),
+            "samples": list(self.samples),
+            "has_tokens": self.has_tokens,
+        }
+
+    @property
+    def sound(self) -> bool:
+        """Nothing to mend: it compiles, and every rule is used and matches something."""
+        return not (self.error or self.undefined or self.unreachable or self.unproductive)
+
+
+def report_on(rules: RuleSet, *, seed: int) -> Report:
+    """Everything about the rules; what takes long is bounded, and left out beyond its bound."""
+    known = _facts_of_all(rules)
+    everywhere = set(rules.rules)
+    named = {reference.name for name in everywhere for reference in known.references[name]}
+    used = set(facts(rules.rules, rules.root).names)
+    report = Report(
+        n_rules=len(rules.rules),
+        undefined=tuple(sorted(named - everywhere)),
+        unreachable=tuple(name for name in rules.rules if name not in used),
+        unproductive=tuple(name for name in rules.rules if name not in known.productive),
+        empty=tuple(name for name in rules.rules if name in known.productive - known.substantial),
+        left_recursion=left_recursion(rules.rules, known),
+        has_tokens=any(isinstance(part, TokenSet) for name in used & everywhere for part in walk(rules.rules[name])),
+    )
+    try:
+        program = compiled(rules)
+    except GrammarError as error:
+        return replace(report, error=error)
+    return _with_texts(report, rules, program, seed)
+
+
+def _facts_of_all(rules: RuleSet) -> Facts:
+    """Facts about every rule, also those that the root does not lead to."""
+    everything = Alternatives(tuple(Reference(name) for name in rules.rules))
+    return facts({**rules.rules, EVERY_RULE: everything}, EVERY_RULE)
+
+
+def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> Report:
+    report = replace(report, finite=is_finite(program))
+    if report.has_tokens:
+        return report
+    rng = random.Random(seed)  # noqa: S311 - samples, not secrets
+    texts = Texts(Machine(program))
+    n_samples = N_SAMPLES if texts.least <= LONG_TEXT else int(texts.least <= 10 * LONG_TEXT)
+    n_searched = AMBIGUITY_TEXTS if texts.least <= AMBIGUITY_LENGTH else 0
+    try:
+        samples = tuple(dict.fromkeys(texts.drawn(rng) for _ in range(n_samples)))
+        searched = [texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched)]
+    except GrammarError as error:
+        return replace(report, error=error)
+    n_texts = None
+    try:
+        searched += islice(texts.listed(), n_searched)
+        n_texts = texts.count(work=COUNTING_WORK) if report.finite else None
+    except GrammarError:
+        n_texts = None  # more than it is worth to count
+    ambiguous = ambiguous_text(rules, searched)
+    return replace(report, samples=samples, n_texts=n_texts, ambiguous=ambiguous)
+
+
+def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
+    """The shortest of the texts that has two derivations, as far as `AMBIGUITY_WORK` goes; None where none was found."""
+    ways = Ways(rules, AMBIGUITY_WORK)
+    for text in sorted({text for text in texts if len(text) <= AMBIGUITY_LENGTH}, key=lambda text: (len(text), text)):
+        if (n := ways.count(text)) == MANY:
+            return text
+        if n < 0:
+            break
+    return None
+
+
+def left_recursion(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple[str, ...], ...]:
+    """A shortest cycle of each ring of rules that begin with each other. `known` is about all rules."""
+    order = {name: i for i, name in enumerate(rules)}
+    leftmost = {name: [one for one in _leftmost(rules[name], known) if one in rules] for name in rules}
+    recursive = [ring for ring in rings(leftmost) if len(ring) > 1 or ring[0] in leftmost[ring[0]]]
+    cycles = [_cycle(min(ring, key=order.__getitem__), set(ring), leftmost) for ring in recursive]
+    return tuple(sorted(cycles, key=lambda cycle: order[cycle[0]]))
+
+
+def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[str, ...]:
+    """A shortest way from a rule back to itself."""
+    before: dict[str, str] = {}
+    waiting = [start]
+    for name in waiting:
+        for after in graph[name]:
+            if after == start:
+                path = [name]
+                while path[-1] != start:
+                    path.append(before[path[-1]])
+                return tuple(reversed(path))
+            if after in ring and after not in before:
+                before[after] = name
+                waiting.append(after)
+    return (start,)
+
+
+def _leftmost(expression: Expression, known: Facts) -> list[str]:
+    """Rules that a text of the expression may begin with, before any character of its own."""
+    found: dict[str, None] = {}
+    work = [expression]
+    while work:
+        part = work.pop()
+        if isinstance(part, Reference):
+            found[part.name] = None
+        elif isinstance(part, Alternatives):
+            work += reversed(part.options)
+        elif isinstance(part, Repeat):
+            work += [part.item] if part.most != 0 else []
+        elif isinstance(part, Sequence):
+            for item in part.items:
+                work.append(item)
+                if not _may_be_empty(item, known):
+                    break
+    return list(found)
+
+
+def _may_be_empty(expression: Expression, known: Facts) -> bool:
+    """Is the empty text one of the expression's? As deep as it is nested, which readers bound."""
+    if isinstance(expression, Text):
+        return not expression.value
+    if isinstance(expression, Reference):
+        return expression.name in known.nullable
+    if isinstance(expression, Repeat):
+        return expression.least == 0 or _may_be_empty(expression.item, known)
+    if isinstance(expression, Sequence):
+        return all(_may_be_empty(item, known) for item in expression.items)
+    return isinstance(expression, Alternatives) and any(_may_be_empty(option, known) for option in expression.options)

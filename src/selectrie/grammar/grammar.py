@@ -1,0 +1,332 @@
+"""The grammar that users hold: made once, shared between engines and threads, compiled when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from threading import RLock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, final
+
+from selectrie.automaton import Automaton
+from selectrie.errors import GrammarError, InputFileError, OptionError
+from selectrie.grammar.expressions import RuleSet
+from selectrie.grammar.installed import installed_grammar
+from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
+from selectrie.options.checks import at_least
+from selectrie.options.checks import text as check_text
+from selectrie.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from selectrie.grammar.analysis import Report
+    from selectrie.grammar.expanding import Texts
+    from selectrie.grammar.guidance import GuidanceGrammar
+    from selectrie.grammar.machine.machine import Machine
+    from selectrie.grammar.machine.program import Program
+    from selectrie.grammar.schema.schema import Route, Spacing
+    from selectrie.grammar.verdict import Verdict
+
+
+FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
+"""A machine that holds as much is left to those who have it, and a new one begun: well below the limits that end it."""
+GUIDED_BYTES = 128 << 20
+"""An automaton of llguidance keeps every path that was asked for, beside 64 MiB of masks and matchers: when it holds so much
+the next caller begins a new one."""
+
+
+@final
+class Grammar:
+    """What may be generated. Immutable; any number of engines and threads may use one.
+
+    >>> from selectrie import Grammar
+    >>> moves = Grammar.from_gbnf('root ::= ("left" | "right") " " [1-3]')
+    >>> bool(moves.accepts("left 2")), list(moves.expand(2))
+    (True, ['left 1', 'left 2'])
+
+    name: what results and errors call it. Nothing is compiled before it is needed; what was compiled is kept, and shared
+    by all engines under one lock (see `SharedAutomaton`).
+    """
+
+    def __init__(self, source: RuleSet | GuidanceGrammar, *, name: str = "grammar") -> None:
+        self.name = name
+        self._source = source
+        self._lock = RLock()
+        self._automata = Automata(self._new_automaton, most_bytes=None if isinstance(source, RuleSet) else GUIDED_BYTES)
+        self._compiled: Program | None = None
+        self._running: Machine | None = None
+
+    def __repr__(self) -> str:
+        return f"<Grammar {self.name}>"
+
+    def __copy__(self) -> Grammar:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Grammar:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is what it was read as; it is compiled again where it is needed."""
+        source = self._source
+        if not isinstance(source, RuleSet):
+            return _restored, (source, self.name)
+        return _restored, ((dict(source.rules), source.root, source.text, dict(source.spans)), self.name)
+
+    @classmethod
+    def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
+        """A grammar in GBNF, the notation of llama.cpp; `root`: the rule that everything begins with."""
+        from selectrie.grammar.readers.gbnf import read_gbnf
+
+        _check_source(text, ".gbnf")
+        return cls(read_gbnf(text, root=root), name=name)
+
+    @classmethod
+    def from_regex(cls, pattern: str, *, name: str = "regex") -> Grammar:
+        """The texts that a regular expression in Python's syntax matches as a whole."""
+        from selectrie.grammar.readers.regex import read_regex
+
+        check_text("pattern", pattern)
+        return cls(read_regex(pattern), name=name)
+
+    @classmethod
+    def from_lark(cls, text: str, *, start: str = "start", folder: Path | None = None, name: str = "lark") -> Grammar:
+        """A grammar in Lark's notation; `folder`: where its imports are."""
+        from selectrie.grammar.readers.lark_reader import read_lark
+
+        _check_source(text, ".lark")
+        return cls(read_lark(text, folder=folder, start=start), name=name)
+
+    @classmethod
+    def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
+        """Exactly these texts."""
+        from selectrie.grammar.readers.types import rules_of_choices
+
+        return cls(rules_of_choices(texts), name=name)
+
+    @classmethod
+    def from_type(cls, type: Any, *, name: str | None = None) -> Grammar:  # noqa: A002 - what users call it
+        """Values of a Python type: `Enum` and `Literal` as plain text, data classes and the like as JSON."""
+        from selectrie.grammar.readers.types import rules_of_type
+
+        found = rules_of_type(type)
+        name = name or str(getattr(type, "__name__", "type"))
+        return cls(found, name=name) if isinstance(found, RuleSet) else cls.from_json_schema(found, name=name)
+
+    @classmethod
+    def from_json_schema(
+        cls,
+        schema: Mapping[str, Any] | str | bool,  # noqa: FBT001 - true and false are schemas
+        *,
+        route: Route = "auto",
+        spacing: Spacing = "optional",
+        name: str = "json-schema",
+    ) -> Grammar:
+        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`."""
+        from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
+
+        if isinstance(schema, str):
+            _check_source(schema, ".json")
+        found = read_schema(schema, route=route, spacing=spacing)
+        return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
+
+    @classmethod
+    def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:
+        """A grammar in a dialect of llguidance: Lark-like, a regular expression in slashes, or serialised JSON."""
+        from selectrie.grammar.guidance import read_guidance
+
+        check_text("text", text)
+        return cls(read_guidance(text), name=name)
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, ending: str | None = None) -> Grammar:
+        """A grammar file by its ending: `.gbnf`, `.lark` or `.json` (a JSON Schema). Raises `InputFileError`, `GrammarError`.
+
+        ending: read it as if it were named so.
+        """
+        path = Path(path)
+        ending = ending or path.suffix.lower()
+        text = _read(path) if ending in _ENDINGS or not path.is_file() else ""
+        try:
+            if ending == ".gbnf":
+                return cls.from_gbnf(text, name=path.name)
+            if ending == ".lark":
+                return cls.from_lark(text, folder=path.parent, name=path.name)
+            if ending == ".json":
+                return cls.from_json_schema(text, name=path.name)
+        except GrammarError as error:
+            reason = f"{path}: {error.reason}"
+            raise GrammarError(reason, line=error.line, column=error.column, excerpt=error.excerpt) from error
+        raise InputFileError(str(path), "is no grammar by its name; it should end in .gbnf, .lark or .json")
+
+    @classmethod
+    def load(cls, name: str) -> Grammar:
+        """A grammar that comes with selectrie, by name: `Grammar.load("json")`; see `installed()`."""
+        return cls.from_gbnf(installed_grammar(name), name=name)
+
+    @cached_property
+    def rules(self) -> Mapping[str, str]:
+        """Each rule's right side in GBNF, by name, the root first. `GrammarError` for what GBNF cannot say."""
+        from selectrie.grammar.printing import printed_rules
+
+        return MappingProxyType(printed_rules(self._rule_set("rules")))
+
+    def to_gbnf(self) -> str:
+        """The rules as a GBNF text that reads back to the same language, its root being its first rule."""
+        return "".join(f"{name} ::= {right}\n" for name, right in self.rules.items())
+
+    @cached_property
+    def digest(self) -> str:
+        """Hexadecimal blake2b: equal rules, equal digest. For signatures of results."""
+        if not isinstance(self._source, RuleSet):
+            return self._source.digest
+        from selectrie.grammar.printing import canonical_rules
+
+        return blake2b("\n".join(canonical_rules(self._source)).encode(), digest_size=16).hexdigest()
+
+    def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
+        """The automaton over a vocabulary's tokens, from the cache; any thread may use it.
+
+        prefix: bytes that the text spells first (those of a prompt's last token that is opened again).
+        """
+        with self._lock:
+            if isinstance(self._source, RuleSet):
+                self._machine("automaton")
+            inner = self._automata.get(vocabulary)
+            if not prefix:
+                return SharedAutomaton(inner, self._lock)
+            from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
+
+            return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
+
+    def accepts(self, text: str | bytes) -> Verdict:
+        """Is this one of its texts, the beginning of one, or neither, and where does it stop being one?
+
+        Tokens that the grammar asks for by name are no text: they are expected, never found.
+        """
+        from selectrie.grammar.verdict import verdict_on
+
+        if not isinstance(text, str | bytes):
+            raise OptionError("text", text, "a str or bytes")
+        with self._lock:
+            if isinstance(self._source, RuleSet):
+                machine = self._machine("accepts")
+                return verdict_on(machine, text, machine.program.class_of)
+            from selectrie.grammar.guided import GuidedBytes
+
+            return verdict_on(GuidedBytes(self._source), text)
+
+    def expand(self, limit: int | None = None) -> Iterator[str]:
+        """Its texts, each once: the shortest first, equally long ones by code points.
+
+        limit: give at most so many; without it a grammar of infinitely many texts is an `OptionError`. The iterator
+        belongs to one thread. Raises `GrammarError` for a grammar with token terminals.
+        """
+        at_least("limit", limit, 0)
+        if limit is None and not self.is_finite:
+            raise OptionError("limit", None, f"a number, as {self.name} has infinitely many texts")
+        return islice(self._texts("expand").listed(), limit)
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Are there finitely many texts?"""
+        from selectrie.grammar.machine.properties import is_finite
+
+        return is_finite(self._program("is_finite"))
+
+    @cached_property
+    def is_prefix_free(self) -> bool:
+        """True: no text is the beginning of another. False: some is, or that is not known."""
+        from selectrie.grammar.machine.properties import is_prefix_free
+
+        return is_prefix_free(self._program("is_prefix_free"))
+
+    def count(self) -> int | None:
+        """How many texts there are, exactly; None: infinitely many.
+
+        Raises `GrammarError` for a grammar with token terminals, and where counting would take too long.
+        """
+        return self._texts("count").count() if self.is_finite else None
+
+    def check(self, *, seed: int = 0) -> Report:
+        """What is wrong or remarkable about it, how many texts it has, and some of them; `seed` draws them.
+
+        A grammar that cannot be compiled is reported too, its error being the report's `error`.
+        """
+        from selectrie.grammar.analysis import report_on
+
+        return report_on(self._rule_set("check"), seed=seed)
+
+    def _rule_set(self, what: str) -> RuleSet:
+        if not isinstance(self._source, RuleSet):
+            raise GrammarError(
+                f"{what}: unknown for {self.name}, which llguidance holds; try texts by `accepts`, or write it in GBNF or Lark"
+            )
+        return self._source
+
+    def _program(self, what: str) -> Program:
+        """The compiled rules. Programs are immutable, machines that run them are not."""
+        rules = self._rule_set(what)
+        with self._lock:
+            if self._compiled is None:
+                from selectrie.grammar.machine.compiling import compiled
+
+                self._compiled = compiled(rules)
+            return self._compiled
+
+    def _texts(self, what: str) -> Texts:
+        """Texts of a machine of their own: listing them fills tables that no engine needs."""
+        from selectrie.grammar.expanding import Texts
+        from selectrie.grammar.machine.machine import Machine
+
+        return Texts(Machine(self._program(what)))
+
+    def _machine(self, what: str) -> Machine:
+        """The machine that all engines share, a new one where it is full; callers hold the lock."""
+        running = self._running
+        if running is None or running.n_bytes > FULL_BYTES or running.n_configurations > FULL_CONFIGURATIONS:
+            from selectrie.grammar.machine.machine import Machine
+
+            self._running = running = Machine(self._program(what))
+            self._automata.clear()
+        return running
+
+    def _new_automaton(self, vocabulary: Vocabulary) -> LedAutomaton:
+        if not isinstance(self._source, RuleSet):
+            return self._source.automaton(vocabulary)
+        from selectrie.grammar.tokens.allowed import GrammarAutomaton
+
+        return GrammarAutomaton(self._machine("automaton"), vocabulary)
+
+
+_ENDINGS = (".gbnf", ".lark", ".json")
+
+
+def _check_source(text: object, ending: str) -> None:
+    """Refuse what is no str, and the name of a file, which none of the notations takes for a grammar."""
+    check_text("text", text)
+    if isinstance(text, str) and text.endswith(ending) and "\n" not in text and ":" not in text:
+        raise OptionError("text", text, "the text of a grammar; Grammar.from_file reads files")
+
+
+def _read(path: Path) -> str:
+    """The text of a file, without a byte order mark, its line ends LF."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or "cannot be read") from error
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x} is no UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(str(path), found, line=line) from error
+
+
+def _restored(source: Any, name: str) -> Grammar:
+    """A pickled grammar."""
+    if isinstance(source, tuple):
+        rules, root, text, spans = source
+        source = RuleSet(MappingProxyType(rules), root, text, MappingProxyType(spans))
+    return Grammar(source, name=name)

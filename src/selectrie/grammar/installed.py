@@ -1,0 +1,28 @@
+"""The grammars that come with selectrie."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from selectrie.errors import OptionError
+
+
+@cache
+def installed_names() -> tuple[str, ...]:
+    """Names of the installed grammars, by alphabet."""
+    folder = files("selectrie").joinpath("grammars")
+    return tuple(sorted(file.name.removesuffix(".gbnf") for file in folder.iterdir() if file.name.endswith(".gbnf")))
+
+
+def installed_grammar(name: str) -> str:
+    """The GBNF text of an installed grammar; `OptionError` for a name that is none."""
+    if name not in installed_names():
+        raise OptionError("grammar", name, "the name of an installed grammar: " + ", ".join(installed_names()))
+    return files("selectrie").joinpath("grammars").joinpath(f"{name}.gbnf").read_text(encoding="utf-8")
+
+
+def installed_summary(name: str) -> str:
+    """What an installed grammar accepts: the first line of its header, without its own name."""
+    first = installed_grammar(name).partition("\n")[0].lstrip("# ").strip()
+    return first.removeprefix(f"{name}:").strip()

@@ -1,0 +1,99 @@
+"""How much is still missing: the least number of characters from a configuration to the end of some text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.machine.program import NO_RETURN, Program
+
+NEVER = 1 << 60
+_CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)
+"""Bytes 0x80 to 0xBF as bits: the second to fourth bytes of characters."""
+
+
+class Shortest:
+    """`remaining(configuration)`: characters (or tokens of terminals) that are missing at least, exactly, 0 where it can end.
+
+    Inside a character its missing bytes count nothing. Cost: once for the program's states, then once for each set of
+    stacks and each configuration asked for.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._least = least_lengths(machine.program)
+        self._below: list[int] = []
+        self._remaining: dict[int, int] = {}
+
+    def remaining(self, configuration: int) -> int:
+        """Characters to the end of the shortest accepted text from here."""
+        found = self._remaining.get(configuration)
+        if found is None:
+            found = min(
+                self._least[state] + self._stack(stacks) for state, stacks in self._machine.items(configuration)
+            )
+            self._remaining[configuration] = found
+        return found
+
+    def _stack(self, stacks: int) -> int:
+        """The least that a set of stacks asks for; sets are numbered after all that lie below them."""
+        sets = self._machine.stacks
+        for number in range(len(self._below), stacks + 1):
+            options = [self._least[state] + self._below[below] for state, below in sets.links[number]]
+            self._below.append(0 if sets.ends[number] else min(options))
+        return self._below[stacks]
+
+
+def least_lengths(program: Program) -> list[int]:
+    """For each state the least number of characters to the end of its rule; `NEVER` for the start of a rule without texts.
+
+    Knuth's generalisation of Dijkstra's algorithm (Information Processing Letters 6, 1977): a call costs its rule and
+    what follows it.
+    """
+    n_states = len(program.edges)
+    before, halves = _backwards(program)
+    least = [NEVER] * n_states
+    waiting = [(0, state) for state in range(n_states) if program.final[state]]
+    while waiting:
+        cost, state = heappop(waiting)
+        if least[state] < NEVER:
+            continue
+        least[state] = cost
+        for other, more in before[state]:
+            if least[other] == NEVER:
+                heappush(waiting, (cost + more, other))
+        for other, half in halves[state]:
+            if least[other] == NEVER and least[half] < NEVER:
+                heappush(waiting, (cost + least[half], other))
+    return least
+
+
+_Pairs: TypeAlias = list[list[tuple[int, int]]]
+
+
+def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
+    """For each state: (state before it, characters between), and of calls (caller, the other state it waits for)."""
+    before: _Pairs = [[] for _ in program.edges]
+    halves: _Pairs = [[] for _ in program.edges]
+    for state, to, cost in _steps(program):
+        before[to].append((state, cost))
+    for state, calls in enumerate(program.calls):
+        for callee, back in calls:
+            if back == NO_RETURN:
+                before[callee].append((state, 0))
+            else:
+                halves[callee].append((state, back))
+                halves[back].append((state, callee))
+    return before, halves
+
+
+def _steps(program: Program) -> Iterator[tuple[int, int, int]]:
+    """(state, next state, characters begun) of every edge and token terminal."""
+    for state, edges in enumerate(program.edges):
+        for label, to in edges:
+            yield state, to, int(label & ~_CONTINUATIONS != 0)
+    for state, tokens in enumerate(program.tokens):
+        for _, to in tokens:
+            yield state, to, 1

@@ -1,0 +1,61 @@
+"""Left recursion taken out of automata, the language kept.
+
+A text of X is read along the leftmost calls of its derivation, from the innermost outwards: first what the innermost rule
+begins with, and whenever a rule is complete, the rest of a rule that may begin with it (the left-corner transformation:
+Rosenkrantz and Lewis, 1970). For a ring of rules that begin with each other: one automaton of all their states; it starts
+with every edge of a rule's start that is no call within the ring; where Y is complete it goes on at q for every edge
+start --Y--> q of the ring; it ends where X is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from selectrie.grammar.machine.minimise import Work, simplified
+from selectrie.grammar.machine.nfa import Edge, Nfa, RuleAutomaton, called
+
+
+def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
+    """The same texts but the empty one; nothing leads back to the start, which is not final."""
+    if not rule.final[0] and not any(target == 0 for edges in rule.edges for _, target in edges):
+        return rule
+    again = len(rule.edges)
+    move = [again, *range(1, again)]
+    edges = [[(label, move[target]) for label, target in own] for own in rule.edges]
+    kept = RuleAutomaton([*edges, edges[0]], [False, *rule.final[1:], rule.final[0]], rule.deterministic)
+    return kept if any(target == again for own in edges for _, target in own) else _without_last(kept)
+
+
+def leftmost_calls(rule: RuleAutomaton) -> list[int]:
+    """Rules that a text of this one may begin with."""
+    return [called(label) for label, _ in rule.edges[0] if label < 0]
+
+
+def left_corner(
+    ring: Sequence[int], wanted: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
+) -> RuleAutomaton:
+    """The rule `wanted` of a ring without left recursion. automata: without the empty text (`without_empty`); nfa: new."""
+    members = set(ring)
+    own = {rule: [nfa.state() for _ in automata[rule].edges] for rule in ring}
+    goes_on: dict[int, list[int]] = {rule: [] for rule in ring}
+    for rule in ring:
+        automaton, place = automata[rule], own[rule]
+        for label, target in automaton.edges[0]:
+            if label < 0 and called(label) in members:
+                goes_on[called(label)].append(place[target])
+            else:
+                nfa.edges[0].append((label, place[target]))
+        for state in range(1, len(automaton.edges)):
+            nfa.edges[place[state]] = [(label, place[target]) for label, target in automaton.edges[state]]
+    for rule in ring:
+        joint = nfa.state()
+        nfa.jumps[joint] = [*goes_on[rule], *([1] if rule == wanted else [])]
+        for state, final in zip(own[rule], automata[rule].final, strict=True):
+            if final:
+                nfa.jumps[state].append(joint)
+    return without_empty(simplified(nfa, work))
+
+
+def _without_last(rule: RuleAutomaton) -> RuleAutomaton:
+    edges: list[list[Edge]] = rule.edges[:-1]
+    return RuleAutomaton(edges, rule.final[:-1], rule.deterministic)

@@ -1,0 +1,257 @@
+"""The recogniser: a pushdown automaton that is made deterministic while it reads.
+
+A configuration is everything that may still follow: a set of (state, set of stacks of return states), interned, so that
+equal ones have one number and copying a configuration is copying a number. What a byte leads to is computed once and
+kept in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import TokenSet
+from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.machine.plans import Plans
+from selectrie.grammar.machine.program import Program
+from selectrie.grammar.machine.stacks import NOTHING_OPEN, Stacks
+from selectrie.types import IntArray
+
+DEAD = -1
+UNKNOWN = -2
+CONFIGURATION_BYTES = 250
+ITEM_BYTES = 16
+"""Memory of a configuration beside its row of the table and its stacks, and of each number in it, about."""
+
+Items = tuple[int, ...]
+"""state, stacks, state, stacks, ...: states ascending, each once."""
+
+
+class Machine:
+    """Reads bytes and token terminals by a compiled grammar. One thread at a time.
+
+    Configurations are numbers from 0 on, valid for the machine's life; each but `DEAD` leads to an accepted text.
+    Any method raises `GrammarError` where the limits are exceeded; what was computed before stays.
+    """
+
+    def __init__(self, program: Program, limits: GrammarLimits = DEFAULT_LIMITS) -> None:
+        self.program = program
+        self.token_sets: tuple[TokenSet, ...] = program.token_sets
+        self.n_classes = program.n_classes
+        self.class_of: NDArray[np.uint8] = np.array(program.class_of, np.uint8)
+        self._limits = limits
+        self._plans = Plans(program)
+        self._stacks = Stacks(program.final, limits)
+        self._number: dict[Items, int] = {}
+        self._items: list[Items] = []
+        self._items_bytes = 0
+        self._can_end: dict[int, bool] = {}
+        self._n_steps = self._begun = 0
+        self._after_terminal: dict[tuple[int, int], int] = {}
+        self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
+        self.start = self._interned(dict.fromkeys(program.starts, NOTHING_OPEN))
+
+    @property
+    def table(self) -> IntArray:
+        """int32[capacity, n_classes]: the next configuration, `DEAD`, or `UNKNOWN` until `fill` computes it. Read only;
+        another array once it had to grow."""
+        return self._table
+
+    @property
+    def n_configurations(self) -> int:
+        return len(self._items)
+
+    @property
+    def stacks(self) -> Stacks:
+        """The sets of stacks that configurations name. Read only."""
+        return self._stacks
+
+    def items(self, configuration: int) -> zip[tuple[int, int]]:
+        """The pairs (state of the program, set of stacks) that a configuration is, states ascending."""
+        return _pairs(self._items[configuration])
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of table, configurations and stacks, estimated."""
+        return self._table.nbytes + self._items_bytes + self._stacks.n_bytes + self._plans.n_bytes
+
+    def step(self, configuration: int, byte: int) -> int:
+        """The configuration after one more byte; `DEAD` where nothing accepts it."""
+        kind = self.program.class_of[byte]
+        found = int(self._table[configuration, kind])
+        if found == UNKNOWN:
+            self.begin()
+            found = self._after(self._closed(configuration), kind)
+            self._table[configuration, kind] = found
+        return found
+
+    def walk(self, configuration: int, text: bytes) -> int:
+        """The configuration after a text; `DEAD` as soon as it is."""
+        for byte in text:
+            configuration = self.step(configuration, byte)
+            if configuration == DEAD:
+                break
+        return configuration
+
+    def begin(self) -> None:
+        """From here on `fill` may take `most_at_once` steps before it ends with an error: called where a walk begins."""
+        self._begun = self._n_spent
+
+    @property
+    def _n_spent(self) -> int:
+        return self._n_steps + self._plans.n_steps + self._stacks.n_steps
+
+    def _check_spent(self) -> None:
+        if self._n_spent - self._begun > self._limits.most_at_once:
+            raise GrammarError(
+                f"what may follow takes more than {self._limits.most_at_once} steps to find out; the grammar is too "
+                "ambiguous, or has too many rules that begin with each other"
+            )
+
+    def fill(self, configurations: IntArray, classes: IntArray) -> None:
+        """Computes table[configurations, classes], int[n] each, where unknown; pairs may repeat, none may be `DEAD`."""
+        unknown = self._table[configurations, classes] == UNKNOWN
+        if not unknown.any():
+            return
+        pairs = np.unique(configurations[unknown].astype(np.int64) * self.n_classes + classes[unknown])
+        rows, columns = pairs // self.n_classes, pairs % self.n_classes
+        found: list[int] = []
+        before = DEAD
+        closed: Items = ()
+        try:
+            for configuration, kind in zip(rows.tolist(), columns.tolist(), strict=True):
+                if configuration != before:
+                    before, closed = configuration, self._closed(configuration)
+                found.append(self._after(closed, kind))
+                self._check_spent()
+        finally:
+            self._table[rows[: len(found)], columns[: len(found)]] = found
+
+    def can_end(self, configuration: int) -> bool:
+        """May the text end here?"""
+        found = self._can_end.get(configuration)
+        if found is None:
+            final, ends = self.program.final, self._stacks.ends
+            closed = self._closed(configuration)
+            found = any(final[state] and ends[stacks] for state, stacks in _pairs(closed))
+            self._can_end[configuration] = found
+        return found
+
+    def token_terminals(self, configuration: int) -> tuple[int, ...]:
+        """Indices into `token_sets` of the terminals that may come next, ascending."""
+        if not self.token_sets:
+            return ()
+        found: set[int] = set()
+        for state, _ in _pairs(self._closed(configuration)):
+            found |= self._plans.terminals(state)
+        return tuple(sorted(found))
+
+    def take_terminal(self, configuration: int, terminal: int) -> int:
+        """The configuration after a token of `token_sets[terminal]`; `DEAD` where it may not come."""
+        found = self._after_terminal.get((configuration, terminal))
+        if found is None:
+            self.begin()
+            found = self._after(self._closed(configuration), self.n_classes + terminal)
+            self._after_terminal[configuration, terminal] = found
+        return found
+
+    def union(self, configurations: Sequence[int]) -> int:
+        """The configuration that accepts what any of these does; `DEAD` of none."""
+        found: dict[int, int] = {}
+        for configuration in configurations:
+            self._merge(found, _pairs(self._items[configuration]))
+        return self._interned(found)
+
+    def _closed(self, configuration: int) -> Items:
+        """Its items, and those that returning from completed rules leads to."""
+        items = self._items[configuration]
+        final = self.program.final
+        if len(items) == 2 and not final[items[0]]:
+            return items
+        found: dict[int, int] = {}
+        self._merge(found, _pairs(items))
+        for state, stacks in _pairs(items):
+            if final[state]:
+                self._merge(found, self._stacks.returned(stacks).items())
+        return tuple([part for item in found.items() for part in item])
+
+    def _after(self, closed: Items, symbol: int) -> int:
+        """The configuration after a class of bytes or a terminal, `DEAD` where there is none."""
+        found: dict[int, int] = {}
+        self._n_steps += len(closed)
+        push, join = self._stacks.push, self._stacks.join
+        for i in range(0, len(closed), 2):
+            stacks = closed[i + 1]
+            plan = self._plans.plan(closed[i], symbol)
+            for target in plan.targets:
+                known = found.setdefault(target, stacks)
+                if known != stacks:
+                    found[target] = join(known, stacks)
+            if plan.steps:
+                self._n_steps += len(plan.steps)
+                self._check_spent()
+                opened = [stacks]
+                for callers, targets in plan.steps:
+                    own = -1
+                    for caller, back in callers:
+                        one = opened[caller] if back < 0 else push(back, opened[caller])
+                        own = one if own < 0 else join(own, one)
+                    opened.append(own)
+                    for target in targets:
+                        known = found.setdefault(target, own)
+                        if known != own:
+                            found[target] = join(known, own)
+        return self._interned(found)
+
+    def _merge(self, found: dict[int, int], items: Iterable[tuple[int, int]]) -> None:
+        for state, stacks in items:
+            known = found.setdefault(state, stacks)
+            if known != stacks:
+                found[state] = self._stacks.join(known, stacks)
+
+    def _interned(self, found: dict[int, int]) -> int:
+        if not found:
+            return DEAD
+        if len(found) == 1:
+            return self._intern(*found.items())
+        if len(found) > self._limits.most_alternatives:
+            raise GrammarError(
+                f"a text can be read in {len(found)} ways at once, beyond the limit of {self._limits.most_alternatives}; "
+                "the grammar is too ambiguous"
+            )
+        return self._intern(tuple([part for item in sorted(found.items()) for part in item]))
+
+    def _intern(self, items: Items) -> int:
+        number = self._number.get(items)
+        if number is not None:
+            return number
+        number = len(self._items)
+        if number == len(self._table):
+            self._grow()
+        self._items_bytes += CONFIGURATION_BYTES + ITEM_BYTES * len(items)
+        if self._items_bytes > self._limits.most_bytes:
+            raise self._too_much()
+        self._items.append(items)
+        self._number[items] = number
+        return number
+
+    def _grow(self) -> None:
+        limits, capacity = self._limits, 2 * len(self._table)
+        if len(self._items) >= limits.most_configurations or self.n_bytes + self._table.nbytes > limits.most_bytes:
+            raise self._too_much()
+        table: IntArray = np.full((capacity, self.n_classes), UNKNOWN, np.int32)
+        table[: len(self._table)] = self._table
+        self._table = table
+
+    def _too_much(self) -> GrammarError:
+        return GrammarError(
+            f"the texts read so far led to {len(self._items)} different situations in {self.n_bytes >> 20} MiB, "
+            "beyond the limits; the grammar is too ambiguous, or the texts nest too deeply"
+        )
+
+
+def _pairs(items: Items) -> zip[tuple[int, int]]:
+    return zip(items[::2], items[1::2], strict=True)

@@ -1,0 +1,275 @@
+"""One rule's automaton without empty moves, made deterministic where that is cheap, and as small as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.machine.limits import GrammarLimits
+from selectrie.grammar.machine.nfa import FIRST_TERMINAL, Edge, Label, Nfa, RuleAutomaton
+
+UNSEEN, ENTERED = -1, -2
+
+
+@dataclass(slots=True)
+class Work:
+    """What is left to spend on the rules of one grammar. steps: on making them deterministic; edges: of those that are not."""
+
+    steps: int
+    edges: int
+
+    @staticmethod
+    def of(limits: GrammarLimits) -> Work:
+        """All of it."""
+        return Work(limits.most_work, limits.most_edges)
+
+    def spend(self, n: int) -> bool:
+        """False once there are no steps left."""
+        self.steps -= n
+        return self.steps >= 0
+
+
+def simplified(nfa: Nfa, work: Work) -> RuleAutomaton:
+    """The automaton of the same language without empty moves and without dead states.
+
+    Deterministic and minimal where that takes no more than a quarter of the steps left; otherwise as the rule was written.
+    Raises `GrammarError` where empty moves multiply edges beyond what is left of them.
+    """
+    trimmed = _useful(nfa) if nfa.has_dead_ends else nfa
+    own = Work(work.steps // 4, 0)
+    found = _subsets(trimmed, own)
+    work.steps -= work.steps // 4 - max(own.steps, 0)
+    if found is None:
+        return _without_jumps(trimmed, work)
+    block = _blocks_without_cycles(found)
+    return _merged(found, _blocks(found) if block is None else block)
+
+
+def _useful(nfa: Nfa) -> Nfa:
+    """States that lie on a path from start to final, renumbered; 0 and 1 stay."""
+    forward = _reached(0, [[*(target for _, target in edges), *jumps] for edges, jumps in _states(nfa)])
+    backward: list[list[int]] = [[] for _ in nfa.edges]
+    for state, (edges, jumps) in enumerate(_states(nfa)):
+        for _, target in edges:
+            backward[target].append(state)
+        for target in jumps:
+            backward[target].append(state)
+    kept = sorted((forward & _reached(1, backward)) | {0, 1})
+    place = {old: new for new, old in enumerate(kept)}
+    return Nfa(
+        nfa.most_states,
+        nfa.what,
+        [[(label, place[target]) for label, target in nfa.edges[old] if target in place] for old in kept],
+        [[place[target] for target in nfa.jumps[old] if target in place] for old in kept],
+    )
+
+
+def _states(nfa: Nfa) -> Iterable[tuple[list[Edge], list[int]]]:
+    return zip(nfa.edges, nfa.jumps, strict=True)
+
+
+def _reached(start: int, next_states: list[list[int]]) -> set[int]:
+    found, work = {start}, [start]
+    while work:
+        for target in next_states[work.pop()]:
+            if target not in found:
+                found.add(target)
+                work.append(target)
+    return found
+
+
+def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
+    """The states and all that empty moves lead to."""
+    found = set(states)
+    work = [state for state in found if jumps[state]]
+    if not work:
+        return found
+    while work:
+        for target in jumps[work.pop()]:
+            if target not in found:
+                found.add(target)
+                if jumps[target]:
+                    work.append(target)
+    return found
+
+
+def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
+    """Rabin and Scott's construction; None where it takes too many steps."""
+    start = frozenset(_closure([0], nfa.jumps))
+    number: dict[frozenset[int], int] = {start: 0}
+    order, edges = [start], []
+    for subset in order:
+        if not work.spend(1 + len(subset)):
+            return None
+        grouped: dict[Label, set[int]] = {}
+        for state in subset:
+            for label, target in nfa.edges[state]:
+                grouped.setdefault(label, set()).add(target)
+        own: list[Edge] = []
+        for label, targets in _apart(grouped, work):
+            after = frozenset(_closure(targets, nfa.jumps))
+            if not work.spend(1 + len(after)):
+                return None
+            place = number.get(after)
+            if place is None:
+                place = number[after] = len(order)
+                order.append(after)
+            own.append((label, place))
+        edges.append(own)
+    return RuleAutomaton(edges, [1 in subset for subset in order], deterministic=True)
+
+
+def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[int]]]:
+    """The same targets by labels that have no byte in common."""
+    pieces: list[tuple[Label, set[int]]] = []
+    seen = 0
+    for label, targets in grouped.items():
+        if not 0 < label < FIRST_TERMINAL or not label & seen:
+            pieces.append((label, targets))
+            seen |= label if 0 < label < FIRST_TERMINAL else 0
+            continue
+        work.spend(len(pieces))
+        split: list[tuple[Label, set[int]]] = []
+        for other, known in pieces:
+            common = other & label if 0 < other < FIRST_TERMINAL else 0
+            if common:
+                split.append((common, known | targets))
+                if other ^ common:
+                    split.append((other ^ common, known))
+            else:
+                split.append((other, known))
+        if label & ~seen:
+            split.append((label & ~seen, targets))
+        pieces, seen = split, seen | label
+    return pieces
+
+
+def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
+    """Each state with the edges of all states it may jump to, states that nothing leads to any more left out."""
+    place, order = {0: 0}, [0]
+    edges: list[list[Edge]] = []
+    final: list[bool] = []
+    for state in order:
+        closure = _closure([state], nfa.jumps)
+        own: set[Edge] = set()
+        for member in closure:
+            for label, target in nfa.edges[member]:
+                if target not in place:
+                    place[target] = len(order)
+                    order.append(target)
+                own.add((label, place[target]))
+        work.edges -= len(own) + len(closure)
+        if work.edges < 0:
+            raise GrammarError(f"{nfa.what} has too many ways to go on; lower its repeat counts, or split it")
+        edges.append(sorted(own))
+        final.append(1 in closure)
+    return RuleAutomaton(edges, final, deterministic=False)
+
+
+def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
+    """For each state of a deterministic automaton the number of its block of equal states; None where there is a cycle.
+
+    Successors first, states with the same final flag and signature are one.
+    """
+    block = [UNSEEN] * len(rule.edges)
+    number: dict[tuple[bool, frozenset[tuple[int, Label]]], int] = {}
+    work = [0]
+    while work:
+        state = work[-1]
+        if block[state] == UNSEEN:
+            block[state] = ENTERED
+            for _, target in rule.edges[state]:
+                if block[target] == UNSEEN:
+                    work.append(target)
+                elif block[target] == ENTERED:
+                    return None
+            continue
+        work.pop()
+        if block[state] == ENTERED:
+            block[state] = number.setdefault((rule.final[state], _signature(rule.edges[state], block)), len(number))
+    return block
+
+
+def _blocks(rule: RuleAutomaton) -> list[int]:
+    """For each state of a deterministic automaton the number of its block of equal states.
+
+    Partition refinement: only states whose successors moved to another block are looked at again, and the larger part of
+    a split block keeps its number, so a state is looked at O(log n) times for each of its edges (Hopcroft 1971).
+    """
+    sources: list[list[int]] = [[] for _ in rule.edges]
+    for state, edges in enumerate(rule.edges):
+        for _, target in edges:
+            sources[target].append(state)
+    block = [int(final) for final in rule.final]
+    members = [{state for state, number in enumerate(block) if number == wanted} for wanted in (0, 1)]
+    dirty = set(range(len(block)))
+    while dirty:
+        by_block: dict[int, list[int]] = {}
+        for state in dirty:
+            by_block.setdefault(block[state], []).append(state)
+        moved: list[tuple[int, list[int]]] = []
+        for number, states in by_block.items():
+            moved += _split(rule, block, members, number, states)
+        dirty = set()
+        for number, states in moved:
+            for state in states:
+                block[state] = number
+                dirty.update(sources[state])
+    return block
+
+
+def _split(
+    rule: RuleAutomaton, block: list[int], members: list[set[int]], number: int, states: list[int]
+) -> list[tuple[int, list[int]]]:
+    """New blocks for those states of a block that differ from the rest; `block` itself is left to the caller."""
+    parts: dict[frozenset[tuple[int, Label]], list[int]] = {}
+    for state in states:
+        parts.setdefault(_signature(rule.edges[state], block), []).append(state)
+    n_clean = len(members[number]) - len(states)
+    moved: list[list[int]] = []
+    if n_clean:
+        looked_at = set(states)
+        clean = next(state for state in members[number] if state not in looked_at)
+        n_clean += len(parts.pop(_signature(rule.edges[clean], block), ()))
+    if parts and n_clean < max(map(len, parts.values())):
+        rest = members[number].difference(*parts.values())
+        moved = [list(rest)] if rest else []
+        del parts[max(parts, key=lambda one: len(parts[one]))]
+    moved += parts.values()
+    found = []
+    for part in moved:
+        members[number].difference_update(part)
+        members.append(set(part))
+        found.append((len(members) - 1, part))
+    return found
+
+
+def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Label]]:
+    """What a state reads and where it leads: bytes that lead to the same block as one label."""
+    if len(edges) == 1:
+        return frozenset([(block[edges[0][1]], edges[0][0])])
+    read: dict[int, Label] = {}
+    other = []
+    for label, target in edges:
+        if 0 < label < FIRST_TERMINAL:
+            read[block[target]] = read.get(block[target], 0) | label
+        else:
+            other.append((block[target], label))
+    return frozenset([*read.items(), *other])
+
+
+def _merged(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
+    """One state for each block, in the order in which the start reaches them."""
+    example = {number: state for state, number in enumerate(block)}
+    place, order = {block[0]: 0}, [block[0]]
+    edges: list[list[Edge]] = []
+    for number in order:
+        own: list[Edge] = []
+        for target, label in sorted(_signature(rule.edges[example[number]], block)):
+            if target not in place:
+                place[target] = len(order)
+                order.append(target)
+            own.append((label, place[target]))
+        edges.append(own)
+    return RuleAutomaton(edges, [rule.final[example[number]] for number in order], deterministic=True)

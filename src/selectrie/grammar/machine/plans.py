@@ -1,0 +1,118 @@
+"""What reading one byte from a state does to the stacks, worked out once for each state and class of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selectrie.grammar.machine.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """targets: next states with the stacks as they are.
+
+    steps: rules that are entered on the way, callers first. Each has its callers, (0 for the state itself or 1 + an earlier
+    step, state to return to or `NO_RETURN`), whose stacks with that state pushed are its own together; and the next states
+    that get them.
+    """
+
+    targets: tuple[int, ...]
+    steps: tuple[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], ...]
+
+
+NO_PLAN = Plan((), ())
+
+
+class Plans:
+    """Plans of a program, made as they are asked for."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._n_symbols = program.n_classes + len(program.token_sets)
+        bytes_of = {kind: byte for byte, kind in reversed(list(enumerate(program.class_of)))}
+        self._bit = [1 << bytes_of[kind] for kind in range(program.n_classes)]
+        self._plans: dict[int, Plan] = {}
+        self._orders: dict[int, list[int]] = {}
+        self.n_steps = 0
+        self._terminals: dict[int, frozenset[int]] = {}
+        self._tokens: dict[int, dict[int, tuple[int, ...]]] = {}
+
+    @property
+    def n_bytes(self) -> int:
+        return 400 * len(self._plans) + 100 * sum(map(len, self._orders.values()))
+
+    def plan(self, state: int, symbol: int) -> Plan:
+        """symbol: a class of bytes, or n_classes + a terminal."""
+        key = state * self._n_symbols + symbol
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._make(state, symbol)
+        return found
+
+    def terminals(self, state: int) -> frozenset[int]:
+        """Terminals that may come next, as far as the state and what it calls go."""
+        found = self._terminals.get(state)
+        if found is None:
+            tokens = self._program.tokens
+            found = frozenset(index for inner in self._order(state) for index, _ in tokens[inner])
+            self._terminals[state] = found
+        return found
+
+    def _make(self, state: int, symbol: int) -> Plan:
+        """Rules that matter are those that read the symbol, or lead to one by their leftmost calls."""
+        if not self._program.calls[state]:
+            targets = self._targets(state, symbol)
+            return Plan(targets, ()) if targets else NO_PLAN
+        order = self._order(state)
+        self.n_steps += 8 * len(order)
+        targets_of = {inner: self._targets(inner, symbol) for inner in order}
+        matters: set[int] = set()
+        for inner in reversed(order):
+            if targets_of[inner] or any(callee in matters for callee, _ in self._program.calls[inner]):
+                matters.add(inner)
+        if state not in matters:
+            return NO_PLAN
+        kept = [inner for inner in order if inner in matters]
+        place = {inner: i for i, inner in enumerate(kept)}
+        callers: list[dict[tuple[int, int], None]] = [{} for _ in kept]
+        for inner in kept:
+            for callee, back in self._program.calls[inner]:
+                if callee in place:
+                    callers[place[callee]][place[inner], back] = None
+        steps = tuple((tuple(callers[place[inner]]), targets_of[inner]) for inner in kept[1:])
+        return Plan(targets_of[state], steps)
+
+    def _targets(self, state: int, symbol: int) -> tuple[int, ...]:
+        if symbol < self._program.n_classes:
+            bit = self._bit[symbol]
+            return tuple(target for label, target in self._program.edges[state] if label & bit)
+        tokens = self._program.tokens[state]
+        if not tokens:
+            return ()
+        targets = self._tokens.get(state)
+        if targets is None:
+            targets = self._tokens[state] = {}
+            for index, target in tokens:
+                targets[index] = (*targets.get(index, ()), target)
+        return targets.get(symbol - self._program.n_classes, ())
+
+    def _order(self, state: int) -> list[int]:
+        """The state and the first states of all rules that calls alone lead to, callers before what they call."""
+        found = self._orders.get(state)
+        if found is not None:
+            return found
+        calls = self._program.calls
+        seen, done = {state}, []
+        work = [(state, iter(calls[state]))]
+        while work:
+            node, callees = work[-1]
+            for callee, _ in callees:
+                if callee not in seen:
+                    seen.add(callee)
+                    work.append((callee, iter(calls[callee])))
+                    break
+            else:
+                work.pop()
+                done.append(node)
+        found = self._orders[state] = done[::-1]
+        return found

@@ -1,0 +1,85 @@
+"""All rules of a grammar linked into one table of states: what a machine runs, immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from selectrie.grammar.expressions import TokenSet
+from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called
+
+NO_RETURN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """States of all rules. A text begins in `starts` with nothing open, and may end where a final state has nothing open.
+
+    edges[state]: (bytes as bits of a number, next state). calls[state]: (first state of a rule, state to return to, or
+    `NO_RETURN` where nothing but returning would be left to do there). tokens[state]: (terminal, next state).
+    final[state]: the rule may be complete here. No rule is complete at its first state, and none leads to itself by calls
+    alone, so following calls ends. Every state leads to a final one.
+    class_of: for each byte the number of its class; bytes of a class are told apart nowhere. n_classes: their number.
+    """
+
+    starts: tuple[int, ...]
+    edges: list[tuple[tuple[int, int], ...]]
+    calls: list[tuple[tuple[int, int], ...]]
+    tokens: list[tuple[tuple[int, int], ...]]
+    final: list[bool]
+    token_sets: tuple[TokenSet, ...]
+    class_of: tuple[int, ...]
+    n_classes: int
+
+
+def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_sets: tuple[TokenSet, ...]) -> Program:
+    """States of all rules numbered through. rules: by number, without the empty text, and whether they had it."""
+    first: dict[int, int] = {}
+    n_states = 0
+    for number, (automaton, _) in rules.items():
+        first[number] = n_states
+        n_states += len(automaton.edges)
+    edges: list[tuple[tuple[int, int], ...]] = []
+    calls: list[tuple[tuple[int, int], ...]] = []
+    tokens: list[tuple[tuple[int, int], ...]] = []
+    final: list[bool] = []
+    labels: set[int] = set()
+    for number, (automaton, _) in rules.items():
+        base = first[number]
+        for own in automaton.edges:
+            if all(0 < label < FIRST_TERMINAL for label, _ in own):
+                edges.append(tuple([(label, base + to) for label, to in own]))
+                calls.append(())
+                tokens.append(())
+            else:
+                edges.append(tuple([(label, base + to) for label, to in own if 0 < label < FIRST_TERMINAL]))
+                calls.append(
+                    tuple([(first[called(label)], _back(automaton, base, to)) for label, to in own if label < 0])
+                )
+                tokens.append(
+                    tuple([(label - FIRST_TERMINAL, base + to) for label, to in own if label >= FIRST_TERMINAL])
+                )
+            labels.update([label for label, _ in own])
+        final += automaton.final
+    starts: tuple[int, ...] = (first[root],)
+    if rules[root][1]:
+        starts = (first[root], len(edges))
+        edges.append(())
+        calls.append(())
+        tokens.append(())
+        final.append(True)
+    class_of = _classes({label for label in labels if 0 < label < FIRST_TERMINAL})
+    return Program(starts, edges, calls, tokens, final, token_sets, class_of, max(class_of) + 1)
+
+
+def _back(automaton: RuleAutomaton, base: int, state: int) -> int:
+    """The state to return to, none where it would only return itself."""
+    return base + state if automaton.edges[state] or not automaton.final[state] else NO_RETURN
+
+
+def _classes(labels: set[int]) -> tuple[int, ...]:
+    """Bytes that the same labels read are one class; classes are numbered by their first byte."""
+    masks = sorted(labels)
+    number: dict[tuple[bool, ...], int] = {}
+    signatures = [tuple(bool(mask >> byte & 1) for mask in masks) for byte in range(256)]
+    return tuple(number.setdefault(signature, len(number)) for signature in signatures)

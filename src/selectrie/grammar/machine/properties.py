@@ -1,0 +1,142 @@
+"""What is known about all texts of a compiled grammar without reading any."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from selectrie.grammar.machine.plans import Plans
+from selectrie.grammar.machine.program import NO_RETURN, Program
+from selectrie.grammar.machine.rings import rings
+
+END = -1
+"""Below the last open rule there is nothing."""
+MOST_SETS = 2_000
+MOST_ITEMS = 60_000
+MOST_DEPTH = 12
+
+Item = tuple[int, tuple[int, ...]]
+"""A state, and states to return to: the next one first, those below what all items have in common left out."""
+
+
+def is_finite(program: Program) -> bool:
+    """Are there finitely many texts? So it is when no state leads to itself, by reading or by calling: every state can be
+    reached and left, and every rule reads something."""
+    after = {state: _leads_to(program, state) for state in range(len(program.edges))}
+    return all(len(ring) == 1 and ring[0] not in after[ring[0]] for ring in rings(after))
+
+
+def is_prefix_free(program: Program) -> bool:
+    """True: no text is the beginning of another. False: some is, or it could not be found out.
+
+    Follows sets of items (a state, and the stack above what all items have in common) as the machine would. Where a rule
+    is left that was open from the beginning of such a set, each place it may have been called from is tried, and the end of
+    the text where that is one of them: then nothing else may be able to go on. Sound, since more stacks are tried than
+    there are; it ends because it gives up beyond some number of sets.
+    """
+    start = program.starts[0]
+    if program.token_sets:
+        return False
+    if len(program.starts) > 1:
+        return not _leads_to(program, start)
+    search = _Search(program)
+    sets: list[frozenset[Item]] = [frozenset([(start, ())])]
+    seen = set(sets)
+    n_items = 0
+    for items in sets:
+        n_items += len(items)
+        after = search.after(items)
+        if after is None or len(seen) > MOST_SETS or n_items > MOST_ITEMS:
+            return False
+        for found in after:
+            if found not in seen:
+                seen.add(found)
+                sets.append(found)
+    return True
+
+
+def _leads_to(program: Program, state: int) -> list[int]:
+    called = [one for callee, back in program.calls[state] for one in (callee, back) if one != NO_RETURN]
+    return [*(to for _, to in program.edges[state]), *called, *(to for _, to in program.tokens[state])]
+
+
+class _Search:
+    """One search for a text that goes on where another ends."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._plans = Plans(program)
+        self._firsts = sorted({program.starts[0], *(callee for calls in program.calls for callee, _ in calls)})
+        self._returns = self._returns_of()
+
+    def after(self, items: frozenset[Item]) -> list[frozenset[Item]] | None:
+        """Sets that one more byte leads to, or a return to where a rule was called from; None: a text goes on."""
+        final = self._program.final
+        closed = set(items)
+        work = list(items)
+        for state, stack in work:
+            if final[state] and stack and (stack[0], stack[1:]) not in closed:
+                closed.add((stack[0], stack[1:]))
+                work.append((stack[0], stack[1:]))
+        if any(final[state] and not stack for state, stack in closed):
+            backs = self._returns[self._rule(min(closed, key=lambda item: len(item[1]))[0])]
+            if END in backs and any(_leads_to(self._program, state) for state, _ in closed):
+                return None
+            deeper = [frozenset((state, (*stack, back)) for state, stack in closed) for back in backs if back != END]
+            return None if any(len(stack) > MOST_DEPTH for _, stack in closed) else deeper
+        found = [self._common(read) for kind in range(self._program.n_classes) if (read := self._read(closed, kind))]
+        return None if any(len(stack) > MOST_DEPTH for one in found for _, stack in one) else found
+
+    def _read(self, closed: set[Item], kind: int) -> set[Item]:
+        found: set[Item] = set()
+        for state, stack in closed:
+            plan = self._plans.plan(state, kind)
+            found.update((target, stack) for target in plan.targets)
+            opened: list[set[tuple[int, ...]]] = [{stack}]
+            for callers, targets in plan.steps:
+                own = {
+                    above if back == NO_RETURN else (back, *above)
+                    for caller, back in callers
+                    for above in opened[caller]
+                }
+                opened.append(own)
+                found.update((target, above) for target in targets for above in own)
+                if len(own) > MOST_SETS:
+                    return found | {(state, (state,) * (MOST_DEPTH + 1))}
+        return found
+
+    def _common(self, items: set[Item]) -> frozenset[Item]:
+        """Without what lies below all items alike, as long as one rule was called there."""
+        while len({stack[-1:] for _, stack in items}) == 1 and next(iter(items))[1]:
+            if len({self._rule(stack[-2] if len(stack) > 1 else state) for state, stack in items}) > 1:
+                break
+            items = {(state, stack[:-1]) for state, stack in items}
+        return frozenset(items)
+
+    def _rule(self, state: int) -> int:
+        """The first state of its rule."""
+        return self._firsts[bisect_right(self._firsts, state) - 1]
+
+    def _returns_of(self) -> dict[int, set[int]]:
+        """For each rule, by its first state, where to a caller may have it return; `END` for what the text begins with."""
+        found: dict[int, set[int]] = {first: set() for first in self._firsts}
+        found[self._program.starts[0]].add(END)
+        heirs: dict[int, set[int]] = {first: set() for first in self._firsts}
+        for caller, callee, back in self._calls():
+            if back == NO_RETURN:
+                heirs[self._rule(caller)].add(callee)
+            else:
+                found[callee].add(back)
+        work = list(found)
+        while work:
+            rule = work.pop()
+            for heir in heirs[rule]:
+                if not found[rule] <= found[heir]:
+                    found[heir] |= found[rule]
+                    work.append(heir)
+        return found
+
+    def _calls(self) -> Iterator[tuple[int, int, int]]:
+        for caller, calls in enumerate(self._program.calls):
+            for callee, back in calls:
+                yield caller, callee, back

@@ -1,0 +1,132 @@
+"""Sets of stacks, interned: equal sets have one number, and stacks share what lies below.
+
+A set is a node of an acyclic automaton over return states that is deterministic and minimal by construction, so any
+number of stacks that differ in what was called on the way is as small as what they have in common allows.
+"""
+
+from __future__ import annotations
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.machine.limits import GrammarLimits
+
+NOTHING_OPEN = 0
+"""The set of the empty stack alone."""
+LONG_RETURN = 24
+"""Returns through more rules than this are remembered."""
+STACK_BYTES = 330
+"""Memory of a set and its place in the tables, about (measured on chains, CPython 3.11)."""
+
+
+class Stacks:
+    """Sets of stacks by number. `ends[set]`: the empty stack is one. `links[set]`: (return state, set of what lies below).
+
+    `n_bytes` is an estimate. Raises `GrammarError` beyond the limits.
+    """
+
+    def __init__(self, final: list[bool], limits: GrammarLimits) -> None:
+        self.ends: list[bool] = [True]
+        self.links: list[tuple[tuple[int, int], ...]] = [()]
+        self.n_steps = 0
+        self._final = final
+        self._limits = limits
+        self._pushed: dict[tuple[int, int], int] = {}
+        self._number: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
+        self._joined: dict[tuple[int, int], int] = {}
+        self._returned: dict[int, dict[int, int]] = {}
+
+    @property
+    def n_bytes(self) -> int:
+        return STACK_BYTES * len(self.links) + 200 * len(self._joined) + 500 * len(self._returned)
+
+    def push(self, state: int, below: int) -> int:
+        """The stacks of a set, each with one more return state on top."""
+        link = (state, below)
+        found = self._pushed.get(link)
+        if found is None:
+            found = self._pushed[link] = self._add((link,), ends=False)
+        return found
+
+    def join(self, one: int, other: int) -> int:
+        """The stacks of either set. Iterative: stacks may be 10**5 deep."""
+        if one == other:
+            return one
+        first = (one, other) if one < other else (other, one)
+        found = self._joined.get(first)
+        if found is not None:
+            return found
+        work = [first]
+        while work:
+            pair = work[-1]
+            if pair in self._joined:
+                work.pop()
+                continue
+            self.n_steps += 16
+            merged = dict(self.links[pair[0]])
+            n_waiting = len(work)
+            for state, below in self.links[pair[1]]:
+                known = merged.setdefault(state, below)
+                if known != below:
+                    inner = (known, below) if known < below else (below, known)
+                    joined = self._joined.get(inner)
+                    if joined is None:
+                        work.append(inner)
+                    else:
+                        merged[state] = joined
+            if len(work) == n_waiting:
+                work.pop()
+                ends = self.ends[pair[0]] or self.ends[pair[1]]
+                self._joined[pair] = self._intern(tuple(sorted(merged.items())), ends=ends)
+        return self._joined[first]
+
+    def returned(self, stacks: int) -> dict[int, int]:
+        """What completing a rule leads to: states with their stacks, through all rules that are complete with it.
+
+        A way that only leads to stacks already found there is not followed; a long way is remembered, so that the next
+        one, which is mostly the same with one more rule, is short.
+        """
+        known = self._returned.get(stacks)
+        if known is not None:
+            return known
+        found: dict[int, int] = {}
+        work = list(self.links[stacks])
+        n_returns = 0
+        while work:
+            state, below = work.pop()
+            self.n_steps += 4
+            if not self._add_to(found, state, below) or not self._final[state]:
+                continue
+            n_returns += 1
+            rest = self._returned.get(below)
+            if rest is None:
+                work += self.links[below]
+            else:
+                for inner, deeper in rest.items():
+                    self._add_to(found, inner, deeper)
+        if n_returns > LONG_RETURN:
+            self._returned[stacks] = found
+        return found
+
+    def _add_to(self, found: dict[int, int], state: int, stacks: int) -> bool:
+        """Joins stacks to those of a state; False where it had them all."""
+        known = found.setdefault(state, -1)
+        found[state] = stacks if known < 0 else self.join(known, stacks)
+        return found[state] != known
+
+    def _intern(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
+        if not ends and len(links) == 1:
+            return self.push(*links[0])
+        found = NOTHING_OPEN if not links else self._number.get((ends, links))
+        if found is None:
+            found = self._number[ends, links] = self._add(links, ends=ends)
+        return found
+
+    def _add(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
+        if len(self.links) + len(self._joined) // 2 >= self._limits.most_stacks:
+            raise GrammarError(
+                f"the texts read so far opened rules in more than {self._limits.most_stacks} different ways; "
+                "the grammar is too ambiguous, or the texts nest too deeply"
+            )
+        self.n_steps += 8
+        self.ends.append(ends)
+        self.links.append(links)
+        return len(self.links) - 1

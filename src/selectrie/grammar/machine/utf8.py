@@ -1,0 +1,79 @@
+"""Sets of characters as automata over the bytes of UTF-8 (RFC 3629), the smallest there are.
+
+Only encodings of the characters themselves are spelled: overlong forms, surrogates and anything beyond U+10FFFF have no
+path, so they are refused at the first byte that no character of the set begins with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LENGTHS = ((0x00, 0x7F, 0x00), (0x80, 0x7FF, 0xC0), (0x800, 0xFFFF, 0xE0), (0x10000, 0x10FFFF, 0xF0))
+"""First and last code point of one, two, three and four bytes, and the bits that mark the first byte."""
+END = -1
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ByteTree:
+    """An automaton without cycles. edges[node]: (first byte, last byte, next node); next `END`: the character is complete.
+
+    Bytes of a node are apart from each other and ascending. Nodes come before the nodes they lead to; node 0 is the start.
+    """
+
+    edges: tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+def byte_tree(ranges: Ranges) -> ByteTree:
+    """The smallest automaton of a set of characters. ranges: as in `expressions.Characters`: ascending, apart, no surrogates."""
+    nodes: dict[tuple[tuple[int, int, int], ...], int] = {}
+    start: list[tuple[int, int, int]] = []
+    for n_more, (low, high, marker) in enumerate(LENGTHS):
+        parts = tuple((max(first, low), min(last, high)) for first, last in ranges if first <= high and last >= low)
+        if parts:
+            start += [(marker + first, marker + last, after) for first, last, after in _branches(parts, n_more, nodes)]
+    made = [*nodes, tuple(start)]
+    place = {old: len(made) - 1 - old for old in range(len(made))} | {END: END}
+    return ByteTree(
+        tuple(tuple((first, last, place[after]) for first, last, after in edges) for edges in reversed(made))
+    )
+
+
+def _branches(
+    ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]
+) -> list[tuple[int, int, int]]:
+    """Edges by the leading digit of numbers whose last `n_more` digits have six bits each; `nodes` gets what follows them."""
+    if n_more == 0:
+        return [(first, last, END) for first, last in ranges]
+    shift = 6 * n_more
+    full = (0, (1 << shift) - 1)
+    below: dict[int, list[tuple[int, int]]] = {}
+    spans: list[tuple[int, int, int]] = []
+    for first, last in ranges:
+        top, stop = first >> shift, last >> shift
+        if top == stop:
+            below.setdefault(top, []).append((first & full[1], last & full[1]))
+            continue
+        if first & full[1]:
+            below.setdefault(top, []).append((first & full[1], full[1]))
+            top += 1
+        if last & full[1] != full[1]:
+            below.setdefault(stop, []).append((0, last & full[1]))
+            stop -= 1
+        if top <= stop:
+            spans.append((top, stop, _tail((full,), n_more, nodes)))
+    spans += [(digit, digit, _tail(tuple(parts), n_more, nodes)) for digit, parts in below.items()]
+    joined: list[tuple[int, int, int]] = []
+    for low, high, after in sorted(spans):
+        if joined and joined[-1][1] == low - 1 and joined[-1][2] == after:
+            joined[-1] = joined[-1][0], high, after
+        else:
+            joined.append((low, high, after))
+    return joined
+
+
+def _tail(ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]) -> int:
+    """The node that spells numbers of `n_more` digits by continuation bytes; equal ones are one."""
+    edges = tuple((0x80 + low, 0x80 + high, after) for low, high, after in _branches(ranges, n_more - 1, nodes))
+    return nodes.setdefault(edges, len(nodes))

@@ -1,0 +1,1 @@
+"""From the notations of grammars to rules: GBNF, Lark, regular expressions, Python types."""

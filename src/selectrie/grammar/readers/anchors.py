@@ -1,0 +1,240 @@
+r"""Anchors of a regular expression, resolved: the same texts, without anchors.
+
+The reader leaves an anchor in the tree as a `Reference` named for it. A pattern is matched against a whole text, so an
+anchor holds or fails by what its neighbours consume: the tree is rewritten once from the left for `^` and `\A` and once
+from the right for `$` and `\Z`, each part once for every case of what lies beyond it (nothing; one line feed, before
+which `$` holds too; more). What needs to know the neighbouring character itself is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import EMPTY, Alternatives, Expression, Reference, Repeat, Sequence, Span, Text
+from selectrie.grammar.readers.shapes import (
+    NOTHING,
+    alternatives,
+    empty_part,
+    full_part,
+    is_line_feed,
+    long_part,
+    repeat,
+    sequence,
+)
+
+START, LINE_START, STOP, LINE_STOP, LAST = "^", "(?m)^", "$", "(?m)$", "\\Z"
+_LEFT = frozenset({START, LINE_START})
+_RIGHT = frozenset({STOP, LINE_STOP, LAST})
+
+
+MOST_MORE = 5_000
+"""Nodes that resolving may add to a small pattern."""
+MOST_WORK_PER_NODE = 30
+
+
+class _Beyond(Enum):
+    """What lies between a part and the end of the text that its anchors speak of."""
+
+    NOTHING = "nothing"
+    LINE_FEED = "one line feed"
+    MORE = "anything else"
+
+
+def anchor(name: str, place: int) -> Reference:
+    """An anchor at a character of the pattern."""
+    return Reference(name, Span(place, place + 1))
+
+
+def without_anchors(expression: Expression, refuse: Callable[[int, str], GrammarError]) -> Expression:
+    """The expression's texts with every anchor resolved. refuse: the error for a place and a reason."""
+    pass_left = _Pass(_LEFT, refuse)
+    whole = _Pass(_RIGHT, refuse).resolved(pass_left.resolved(expression))
+    if whole == NOTHING and pass_left.first is not None:
+        raise refuse(pass_left.first, "no text can match: this anchor, or one after it, never holds")
+    return whole
+
+
+class _Pass:
+    """One direction. first: place of the first anchor seen, of either direction."""
+
+    def __init__(self, names: frozenset[str], refuse: Callable[[int, str], GrammarError]) -> None:
+        self._names, self._refuse = names, refuse
+        self._anchored: dict[int, tuple[Expression, bool]] = {}  # the expression is kept so that its id stays its own
+        self._sizes: dict[int, tuple[Expression, int]] = {}
+        self._most = self._left = 0
+        self.first: int | None = None
+
+    def resolved(self, expression: Expression) -> Expression:
+        """The whole, beyond which nothing lies."""
+        self._most = MOST_MORE + 4 * self._size(expression)
+        self._left = MOST_WORK_PER_NODE * self._most
+        return self.beside(expression, _Beyond.NOTHING)
+
+    def _has_anchor(self, expression: Expression) -> bool:
+        """Is an anchor of this direction in it?"""
+        known = self._anchored.get(id(expression))
+        if known is None:
+            match expression:
+                case Reference(name, span):
+                    if span is not None:
+                        self.first = span.start if self.first is None else min(self.first, span.start)
+                    found = name in self._names
+                case Sequence(parts) | Alternatives(parts):
+                    found = sum(self._has_anchor(part) for part in parts) > 0
+                case Repeat(item, _, _):
+                    found = self._has_anchor(item)
+                case _:
+                    found = False
+            known = self._anchored[id(expression)] = expression, found
+        return known[1]
+
+    def beside(self, expression: Expression, beyond: _Beyond) -> Expression:
+        """What the expression's texts are where that lies beyond it."""
+        if not self._has_anchor(expression):
+            return expression
+        found = self._beside(expression, beyond)
+        size = self._size(found)
+        self._left -= size
+        if size > self._most or self._left < 0:
+            place = self.first or 0
+            reason = (
+                "too many cases would have to be written out for the anchors inside the pattern; move them to its ends"
+            )
+            raise self._refuse(place, reason)
+        return found
+
+    def _beside(self, expression: Expression, beyond: _Beyond) -> Expression:
+        match expression:
+            case Reference():
+                return EMPTY if self._holds(expression, beyond) else NOTHING
+            case Alternatives(options):
+                return alternatives([self.beside(option, beyond) for option in options])
+            case Sequence(items):
+                return (
+                    self._right_to_left(items, beyond) if self._names is _RIGHT else self._left_to_right(items, beyond)
+                )
+            case Repeat(item, least, most):
+                return self._repeated(item, least, most, beyond)
+        return expression
+
+    def _size(self, expression: Expression) -> int:
+        """Nodes of the tree, shared ones counted wherever they stand."""
+        waiting = [expression]
+        while waiting:
+            node = waiting[-1]
+            parts = _parts(node)
+            missing = [part for part in parts if id(part) not in self._sizes]
+            if not missing:
+                self._sizes[id(node)] = node, 1 + sum(self._sizes[id(part)][1] for part in parts)
+                waiting.pop()
+            waiting += missing
+        return self._sizes[id(expression)][1]
+
+    def _holds(self, found: Reference, beyond: _Beyond) -> bool:
+        if beyond is _Beyond.NOTHING:
+            return True
+        if found.name in {START, LAST}:
+            return False
+        if beyond is _Beyond.LINE_FEED:
+            return True
+        if found.name == STOP:
+            return False
+        place = found.span.start if found.span else 0
+        raise self._refuse(
+            place,
+            f"{found.name[-1]!r} of the multi-line flag inside the pattern is not supported; write the line feeds out, or "
+            "drop the flag",
+        )
+
+    def _left_to_right(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
+        """empty, full: what the items so far are without and with characters."""
+        if beyond is _Beyond.MORE:
+            return sequence([self.beside(item, beyond) for item in items])
+        last = max(index for index, item in enumerate(items) if self._has_anchor(item))
+        empty: Expression = EMPTY
+        full: Expression = NOTHING
+        for index, item in enumerate(items[: last + 1]):
+            if empty == NOTHING:
+                middle = [self.beside(one, _Beyond.MORE) for one in items[index : last + 1]]
+                return sequence([full, *middle, *items[last + 1 :]])
+            first = self.beside(item, beyond)
+            later = NOTHING if full == NOTHING else sequence([full, self.beside(item, _Beyond.MORE)])
+            full = alternatives([later, sequence([empty, full_part(first)])])
+            empty = sequence([empty, empty_part(first)])
+        return sequence([alternatives([empty, full]), *items[last + 1 :]])
+
+    def _right_to_left(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
+        """By what the items so far are, from the right: the empty string, a line feed, or other texts."""
+        if beyond is _Beyond.MORE:
+            return sequence([self.beside(item, beyond) for item in items])
+        first = min(index for index, item in enumerate(items) if self._has_anchor(item))
+        tails: dict[_Beyond, Expression] = {beyond: EMPTY}
+        for index in range(len(items) - 1, first - 1, -1):
+            if set(tails) == {_Beyond.MORE}:
+                middle = [self.beside(one, _Beyond.MORE) for one in items[first : index + 1]]
+                return sequence([*items[:first], *middle, tails[_Beyond.MORE]])
+            tails = self._grown(items[index], tails)
+        return sequence([*items[:first], alternatives(tails.values())])
+
+    def _grown(self, item: Expression, tails: dict[_Beyond, Expression]) -> dict[_Beyond, Expression]:
+        """The tails with one more item before them, by what then lies beyond the next."""
+        grown: dict[_Beyond, list[Expression]] = {}
+        for beyond, tail in tails.items():
+            here = self.beside(item, beyond)
+            if empty_part(here) != NOTHING:
+                grown.setdefault(beyond, []).append(tail)
+            if beyond is _Beyond.NOTHING and is_line_feed(here):
+                grown.setdefault(_Beyond.LINE_FEED, []).append(sequence([Text(b"\n"), tail]))
+            rest = long_part(here) if beyond is _Beyond.NOTHING else full_part(here)
+            if rest != NOTHING:
+                grown.setdefault(_Beyond.MORE, []).append(sequence([rest, tail]))
+        return {beyond: alternatives(parts) for beyond, parts in grown.items()}
+
+    def _repeated(self, item: Expression, least: int, most: int | None, beyond: _Beyond) -> Expression:
+        """The round next to the edge that has characters is the only one that the edge concerns."""
+        if beyond is not _Beyond.NOTHING and self._names is _LEFT:
+            return repeat(self.beside(item, beyond), least, most)
+        if self._names is _RIGHT:
+            return self._repeated_from_right(item, least, most, beyond)
+        first, later = self.beside(item, beyond), self.beside(item, _Beyond.MORE)
+        empty = self._plain(empty_part(first))
+        rounds = 0 if empty == EMPTY else max(least - 1, 0)
+        full = sequence([full_part(first), repeat(later, rounds, None if most is None else most - 1)])
+        return alternatives([EMPTY if least == 0 else empty, full])
+
+    def _repeated_from_right(self, item: Expression, least: int, most: int | None, beyond: _Beyond) -> Expression:
+        """As for the left; where the last round may be a line feed, the one before it may still be at an edge."""
+        if beyond is _Beyond.MORE:
+            return repeat(self.beside(item, beyond), least, most)
+        here = self.beside(item, beyond)
+        empty = empty_part(here)
+        rounds = 0 if empty == EMPTY else max(least - 1, 0)
+        more = None if most is None else most - 1
+        before = repeat(self.beside(item, _Beyond.MORE), rounds, more)
+        options = [EMPTY if least == 0 else empty]
+        if beyond is _Beyond.LINE_FEED or not is_line_feed(here):
+            return alternatives([*options, sequence([before, full_part(here)])])
+        options.append(sequence([before, long_part(here)]))
+        if more != 0:
+            again = self._repeated_from_right(item, rounds, more, _Beyond.LINE_FEED)
+            options.append(sequence([again, Text(b"\n")]))
+        elif rounds == 0:
+            options.append(Text(b"\n"))
+        return alternatives(options)
+
+    def _plain(self, empty: Expression) -> Expression:
+        if empty not in {EMPTY, NOTHING} or (empty != EMPTY and isinstance(empty, Reference)):
+            place = empty.span.start if isinstance(empty, Reference) and empty.span else 0
+            raise self._refuse(place, "this anchor repeats together with others; write the repetition out")
+        return empty
+
+
+def _parts(node: Expression) -> tuple[Expression, ...]:
+    match node:
+        case Sequence(parts) | Alternatives(parts):
+            return parts
+        case Repeat(item, _, _):
+            return (item,)
+    return ()

@@ -1,0 +1,190 @@
+"""The symbols of GBNF: cutting a text into them, and what each says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lark import Token
+from lark.common import LexerConf
+from lark.lexer import Lexer
+
+from selectrie.grammar.expressions import LAST_CODE_POINT, SURROGATES, Characters, Span, Text, TokenSet
+
+MOST_SYMBOLS = 100_000
+"""Names, literals, classes, brackets, operators of one grammar: what is read in 0.7 s, and compiled within 2 s in all."""
+MOST_DEPTH = 100
+"""Parentheses and operators around one symbol: deeper nesting is refused rather than walked."""
+MOST_REPEATED = 2_000
+"""Least number of times that `{m}` and `{m,n}` may ask for; llama.cpp's limit."""
+
+ANY = Characters(((0, SURROGATES[0] - 1), (SURROGATES[1] + 1, LAST_CODE_POINT)))
+_CHARACTER = re.compile(
+    r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([nrt\"\[\]\\-])|([^\\])", re.DOTALL
+)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_COUNTS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+WORDS = {
+    "NAME": "a rule's name",
+    "LITERAL": 'a text in quotes ("…")',
+    "CLASS": "a class of characters ([…])",
+    "NEWLINE": "a new line",
+    "DEFINES": "'::='",
+    "OR": "'|'",
+    "OPEN": "'('",
+    "CLOSE": "')'",
+    "ANY": "'.'",
+    "TOKEN": "a token (<…>)",
+    "TIMES": "a repetition (* + ? {m,n})",
+    "$END": "the end",
+}
+_BROKEN = {
+    '"': "this text in quotes is not closed: a '\"' is missing",
+    "[": "this class of characters is not closed: a ']' is missing",
+    "{": "not a repetition; write {m}, {m,} or {m,n} with numbers m and n",
+    "<": "not a token; write <[id]> with a number, or <spelling>",
+    "!": "'!' stands before a token only; write !<[id]> or !<spelling>",
+    "_": "a rule's name has letters, digits and '-' only; replace '_'",
+    "'": "a text stands in double quotes, not in single ones",
+    "\\": "'\\' stands inside quotes and classes only",
+}
+
+
+class SymbolError(Exception):
+    """A symbol that is none, at an offset of the text."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        self.offset, self.reason = offset, reason
+        super().__init__(reason)
+
+
+class Scanner(Lexer):
+    """The terminals of the grammar file as one regular expression; line ends only where they end a rule."""
+
+    __future_interface__ = 0
+
+    def __init__(self, lexer_conf: LexerConf) -> None:
+        order = [*WORDS, "BLANK"]
+        terminals = sorted(lexer_conf.terminals, key=lambda terminal: order.index(terminal.name))
+        pattern = "|".join(f"(?P<{terminal.name}>{terminal.pattern.to_regexp()})" for terminal in terminals)
+        self._pattern = re.compile(pattern + r"|(?P<BROKEN>[\s\S])")
+
+    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the interface that every lark has
+        depth = n_symbols = 0
+        goes_on = True
+        for match in self._pattern.finditer(text):
+            kind = match.lastgroup or ""
+            if kind == "BLANK" or (kind == "NEWLINE" and (goes_on or depth)):
+                continue
+            start = match.start()
+            n_symbols += 1
+            if n_symbols > MOST_SYMBOLS:
+                raise SymbolError(start, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
+            if kind == "OPEN":
+                depth += 1
+                if depth > MOST_DEPTH:
+                    raise SymbolError(start, f"nested more than {MOST_DEPTH} deep; name the inner parts as rules")
+            elif kind == "CLOSE":
+                depth = max(depth - 1, 0)
+            elif kind == "BROKEN":
+                raise SymbolError(start, _BROKEN.get(match[0], f"{match[0]!r} means nothing here"))
+            elif kind == "TIMES" and not depth and ("\n" in match[0] or "\r" in match[0]):
+                raise SymbolError(start, "a repetition goes on behind a line end only inside parentheses")
+            goes_on = kind in {"OR", "DEFINES"}
+            yield Token(kind, match[0], start)
+
+
+def literal_of(token: Token) -> Text:
+    """`"…"`: its characters in UTF-8."""
+    text = "".join(chr(code) for code, _ in _characters(token, 1)) if "\\" in token else token[1:-1]
+    try:
+        return Text(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise SymbolError(
+            start_of(token), f"the surrogate U+{code:04X} is no character; write the character itself"
+        ) from None
+
+
+def class_of(token: Token) -> Characters:
+    """`[…]`: a bare '-' between two characters makes a range of them, from the left; elsewhere it is itself."""
+    negated = token[1:2] == "^"
+    body = _characters(token, 1 + negated)
+    if not body:
+        raise SymbolError(
+            start_of(token), 'a class without characters; for the empty text write "", for any character "."'
+        )
+    ranges, i = [], 0
+    while i < len(body):
+        first = last = body[i][0]
+        i += 1
+        if i + 1 < len(body) and body[i][1] == "-":
+            last = body[i + 1][0]
+            i += 2
+        if first > last:
+            raise SymbolError(
+                start_of(token), f"the range from U+{first:04X} to U+{last:04X} runs backwards; swap its ends"
+            )
+        ranges.append((first, last))
+    return Characters.of(ranges, negated=negated)
+
+
+def _characters(token: Token, start: int) -> list[tuple[int, str]]:
+    """Code point and spelling of each character of a literal or class from `start` to before its closing sign."""
+    found = []
+    stop = len(token) - 1
+    while start < stop:
+        match = _CHARACTER.match(token, start, stop)
+        if match is None:
+            known = r"\xNN \uNNNN \UNNNNNNNN \n \r \t \\ \" \[ \] and \-"
+            raise SymbolError(start_of(token) + start, f"an escape that does not exist; there are {known}")
+        digits = match[1] or match[2] or match[3]
+        code = int(digits, 16) if digits else ord(_ESCAPED.get(match[4], match[4]) if match[4] else match[5])
+        if code > LAST_CODE_POINT:
+            raise SymbolError(
+                start_of(token) + start, f"U+{code:X} is no character; the last one is U+{LAST_CODE_POINT:X}"
+            )
+        found.append((code, match[0]))
+        start = match.end()
+    return found
+
+
+def counts_of(token: Token) -> tuple[int, int | None]:
+    """The least and the most of `*`, `+`, `?` or `{m,n}`; None: no end."""
+    if token in _COUNTS:
+        return _COUNTS[token]
+    first, comma, second = token.strip("{}").partition(",")
+    least = _number(first.strip(), start_of(token))
+    most = least if not comma else _number(second.strip(), start_of(token)) if second.strip() else None
+    if most is not None and most < least:
+        raise SymbolError(
+            start_of(token), f"at least {least} times and at most {most} contradict each other; swap them"
+        )
+    if least > MOST_REPEATED:
+        raise SymbolError(start_of(token), f"{least} times or more; at most {MOST_REPEATED} may be asked for")
+    return least, most
+
+
+def _number(digits: str, offset: int) -> int:
+    if len(digits) > 9:
+        raise SymbolError(offset, f"the number {digits[:12]}… is too large")
+    return int(digits)
+
+
+def token_of(token: Token) -> TokenSet:
+    """`<[id]>`, `<spelling>`, or either behind `!`."""
+    negated = token.startswith("!")
+    spelling = token[negated:]
+    if not spelling.startswith("<["):
+        return TokenSet((spelling,), negated)
+    return TokenSet((_number(spelling[2:-2], start_of(token)),), negated)
+
+
+def start_of(token: Token) -> int:
+    """Offset of a symbol's first character."""
+    return token.start_pos or 0
+
+
+def span_of(token: Token) -> Span:
+    """Offsets of a symbol."""
+    return Span(start_of(token), start_of(token) + len(token))

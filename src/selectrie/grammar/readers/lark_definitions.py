@@ -1,0 +1,193 @@
+"""Definitions of a Lark grammar and of what it imports, each under the one name it has in the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+from selectrie.grammar.expressions import Span
+from selectrie.grammar.readers.lark_syntax import Node, Statement, read_statements
+from selectrie.grammar.readers.placing import Source, clipped
+
+MOST_FILES = 64
+IGNORED = "ignored-text"
+"""No name of Lark's has a '-'."""
+_OURS = "lark_exact.lark"
+
+
+class Folder(Protocol):
+    """A folder or file, on disk or in a package: what `Path` and the resources of a package have in common."""
+
+    def joinpath(self, name: str, /) -> Folder: ...
+
+    def read_text(self, encoding: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How names of one grammar text are called in the whole: those imported by name as told, others behind its path."""
+
+    prefix: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
+    outer: Scope | None = None
+
+    def whole(self, name: str) -> str:
+        """The name in the whole."""
+        if self.outer is None:
+            return name
+        hidden = name.startswith("_")
+        return self.outer.whole(self.given.get(name, f"{'_' * hidden}{self.prefix}__{name[hidden:]}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a definition says, in the text it stands in, and what names mean there."""
+
+    node: Node
+    source: Source
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A rule or terminal, defined at `span` of `source`. bodies: its alternatives; none: it is only declared."""
+
+    name: str
+    is_terminal: bool
+    bodies: tuple[Body, ...]
+    parameters: tuple[str, ...]
+    source: Source
+    span: Span
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Everything that a grammar text defines or imports. folder: where imports are looked for, besides lark's own files.
+
+    ignored: names of terminals, one for each `%ignore`.
+    """
+
+    folder: Path | None
+    by_name: dict[str, Definition] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+    n_files: int = 0
+
+    def load(self, source: Source) -> None:
+        """Add the definitions of the text handed in, after those of what it imports."""
+        self._load(source, Scope(), self.folder, ())
+
+    def _load(self, source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]) -> None:
+        statements = read_statements(source)
+        imports: dict[tuple[str, ...], list[Statement]] = {}
+        for statement in statements:
+            if statement.kind == "import":
+                imports.setdefault(statement.path, []).append(statement)
+        for group in imports.values():
+            self._import(group, source, scope, folder, within)
+        for statement in statements:
+            self._take(statement, source, scope)
+
+    def _take(self, statement: Statement, source: Source, scope: Scope) -> None:
+        match statement.kind:
+            case "rule" | "terminal":
+                self._define(self._definition(statement, source, scope))
+            case "override":
+                found = self._definition(statement, source, scope)
+                self._known(found)
+                self.by_name[found.name] = found
+            case "extend":
+                found = self._definition(statement, source, scope)
+                before = self._known(found)
+                if not before.bodies or before.parameters != found.parameters:
+                    why = "it is only declared, or has other parameters; use %override"
+                    raise source.refused(statement.span.start, f"{clipped(statement.name)} cannot be extended: {why}")
+                self.by_name[found.name] = replace(before, bodies=(*before.bodies, *found.bodies))
+            case "declare":
+                for name, _ in statement.names:
+                    kind = _is_terminal(name)
+                    self._define(Definition(scope.whole(name), kind, (), (), source, statement.span))
+            case "ignore" if scope.outer is None:  # as in lark, what an imported text ignores says nothing here
+                name = f"{IGNORED}-{len(self.ignored) + 1}"
+                self.ignored.append(name)
+                self._define(replace(self._definition(statement, source, scope), name=name, is_terminal=True))
+
+    def _definition(self, found: Statement, source: Source, scope: Scope) -> Definition:
+        parameters = tuple(name for name, _ in found.names)
+        if len(set(parameters)) < len(parameters):
+            raise source.refused(found.span.start, f"{clipped(found.name)} has two parameters of one name; rename one")
+        name = scope.whole(found.name)
+        body = Body(found.body, source, scope)
+        return Definition(name, _is_terminal(found.name), (body,), parameters, source, found.span)
+
+    def _define(self, found: Definition) -> None:
+        if found.name in self.by_name:
+            reason = f"{clipped(found.name)} is defined twice; keep one, or write %override or %extend"
+            raise found.source.refused(found.span.start, reason)
+        self.by_name[found.name] = found
+
+    def _known(self, found: Definition) -> Definition:
+        if found.name not in self.by_name:
+            raise found.source.refused(
+                found.span.start, f"{clipped(found.name)} is not defined before; define it first"
+            )
+        return self.by_name[found.name]
+
+    def _import(
+        self, group: list[Statement], source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]
+    ) -> None:
+        first = group[0]
+        for other in group:
+            if other.relative != first.relative:
+                reason = f"{'.'.join(first.path)} is imported with a dot and without; write it one way"
+                raise source.refused(other.span.start, reason)
+        given = {name: alias for statement in group for name, alias in statement.names}
+        for name, alias in given.items():
+            if _is_terminal(name) != _is_terminal(alias):
+                raise source.refused(first.span.start, f"{name} becomes {alias}: a rule is no terminal; keep its case")
+        text, found_in, name = self._file(first, source, folder)
+        self.n_files += 1
+        if name in within or self.n_files > MOST_FILES:
+            why = "imports itself" if name in within else f"is one of more than {MOST_FILES} files"
+            raise source.refused(first.span.start, f"{name} {why}; leave this import out")
+        inner = Scope("__".join(first.path), given, scope)
+        self._load(Source(text, name), inner, found_in, (*within, name))
+        if name == "lark:common.lark":
+            self._load_ours(inner)
+        missing = [name for name in given if inner.whole(name) not in self.by_name]
+        if missing:
+            raise source.refused(first.span.start, f"{name} defines no {clipped(missing[0])}; correct the name")
+
+    def _load_ours(self, scope: Scope) -> None:
+        source = Source(files("selectrie.grammar.readers").joinpath(_OURS).read_text(encoding="utf-8"), _OURS)
+        for statement in read_statements(source):
+            found = self._definition(statement, source, scope)
+            self.by_name[found.name] = found
+
+    def _file(self, wanted: Statement, source: Source, folder: Folder | None) -> tuple[str, Folder | None, str]:
+        """Text of the file that is imported, the folder it was found in, its name in messages."""
+        *folders, last = wanted.path
+        places: list[Folder] = [] if self.folder is None else [self.folder]
+        if wanted.relative and folder is not None:
+            places.insert(0, folder)
+        own: Folder = files("lark").joinpath("grammars")
+        for place in [*places, own]:
+            inside = place
+            for folder_name in folders:
+                inside = inside.joinpath(folder_name)
+            path = inside.joinpath(f"{last}.lark")
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, UnicodeDecodeError) as error:
+                raise source.refused(wanted.span.start, f"{path} cannot be read: {error}") from error
+            return text, inside, f"lark:{'/'.join(wanted.path)}.lark" if place is own else str(path)
+        where = "; give the folder it is in" if self.folder is None else f" in {self.folder}"
+        raise source.refused(wanted.span.start, f"there is no file {'/'.join(wanted.path)}.lark to import{where}")
+
+
+def _is_terminal(name: str) -> bool:
+    return name.lstrip("_")[:1].isupper()

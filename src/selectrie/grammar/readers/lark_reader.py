@@ -1,0 +1,284 @@
+"""Reads Lark's grammar notation as a grammar of characters.
+
+Lark first cuts a text into terminals (the longest match, by priorities) and then parses those. Here there is no such step:
+each terminal stands for every text that its expression matches in full, and what is ignored may stand before, between and
+after terminals. So every text that Lark parses is a text of this grammar. The other way round it holds for Lark's Earley
+parser with `lexer="dynamic_complete"`, which tries every way of cutting. Its other lexers know one way only and refuse some
+of the texts: with `"if" NAME`, "iffy" is `if` and `fy` here, and one NAME to the basic lexer. Priorities, aliases, `?` and
+`!` say how a tree looks and which of several is taken: they are read and change nothing. Expressions that stop at their
+first match (lazy counts) are refused where that matters, since here nothing is tried first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import MappingProxyType
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import (
+    EMPTY,
+    LAST_CODE_POINT,
+    SURROGATES,
+    Characters,
+    Expression,
+    Reference,
+    RuleSet,
+    Span,
+    Text,
+)
+from selectrie.grammar.readers.lark_definitions import IGNORED, Body, Definition, Definitions
+from selectrie.grammar.readers.lark_syntax import Node
+from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.readers.regex import MOST_COUNT, read_pattern
+from selectrie.grammar.readers.regex_sets import SetMaker, case_variants
+from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+
+WHOLE = "whole-text"
+MOST_INSTANCES = 10_000
+_ESCAPE = re.compile(r'\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([nrtf"\\]))')
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+
+
+def read_lark(text: str, *, folder: Path | None = None, start: str = "start") -> RuleSet:
+    """The texts of the rule `start` of a grammar in Lark's notation; see above for what that means.
+
+    folder: where `%import` looks for files, besides those that come with lark. Only what `start` needs is carried over.
+    Raises `GrammarError` with the place for what is wrong and, by name, for what cannot be carried over: terminals that are
+    only declared, look-around and back-references, recursion of terminals, a template as another one's argument.
+    """
+    definitions = Definitions(folder)
+    definitions.load(Source(text))
+    return _Carrier(definitions, text).carried(start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """In what a node stands. values: of a template's parameters. woven: does ignored text follow each terminal?"""
+
+    definition: Definition
+    body: Body
+    values: Mapping[str, Expression] = field(default_factory=dict)
+    woven: bool = False
+
+    @property
+    def source(self) -> Source:
+        """The text it is in."""
+        return self.body.source
+
+
+class _Carrier:
+    """Makes rules of definitions, one after the other, as they are first named."""
+
+    def __init__(self, definitions: Definitions, text: str) -> None:
+        self._definitions, self._ignored, self._text = definitions.by_name, definitions.ignored, text
+        self._waiting: deque[tuple[str, Definition, tuple[Expression, ...]]] = deque()
+        self._named: set[str] = set()
+        self._instances: dict[tuple[str, tuple[Expression, ...]], str] = {}
+        self._arguments: dict[Expression, str] = {}
+        self._terminals_in: dict[str, set[str]] = {}
+        self._sets = SetMaker()
+
+    def carried(self, start: str) -> RuleSet:
+        """The rules, beginning with `start`."""
+        first = self._definitions.get(start)
+        if first is None or first.is_terminal or first.parameters:
+            names = [
+                name for name, found in self._definitions.items() if not found.is_terminal and not found.parameters
+            ]
+            shown = ", ".join(map(clipped, names[:5])) or "none"
+            raise GrammarError(f"there is no rule {start!r} to begin with; there are: {shown}")
+        self._check_names()
+        rules: dict[str, Expression] = {}
+        self._name(first)
+        if self._ignored:
+            options = [self._name(self._definitions[name]) for name in self._ignored]
+            rules[WHOLE] = sequence([Reference(IGNORED), Reference(start)])
+            rules[IGNORED] = repeat(alternatives(options), 0, None)
+        while self._waiting:
+            name, definition, arguments = self._waiting.popleft()
+            values = dict(zip(definition.parameters, arguments, strict=True))
+            woven = bool(self._ignored) and not definition.is_terminal
+            places = [_Place(definition, body, values, woven) for body in definition.bodies]
+            rules[name] = alternatives([self._expression(place.body.node, place) for place in places])
+        rules.update({name: expression for expression, name in self._arguments.items()})
+        self._check_terminals()
+        found = {name: self._definitions[name] for name in rules if name in self._definitions}
+        spans = {name: one.span for name, one in found.items() if one.source.text is self._text}
+        root = WHOLE if self._ignored else start
+        return RuleSet(MappingProxyType(rules), root, self._text, MappingProxyType(spans))
+
+    def _name(self, definition: Definition, span: Span | None = None) -> Reference:
+        """A use of what takes no arguments; its rule is made later."""
+        if definition.name not in self._named:
+            self._named.add(definition.name)
+            self._waiting.append((definition.name, definition, ()))
+        return Reference(definition.name, span)
+
+    def _expression(self, node: Node, place: _Place) -> Expression:
+        """Descends as deep as brackets are nested, which the scanner bounds."""
+        parts = [] if node.kind == "usage" else [self._expression(part, place) for part in node.parts]
+        match node.kind:
+            case "alternatives":
+                return alternatives(parts)
+            case "sequence":
+                return sequence(parts)
+            case "alias" | "repeated":
+                return self._around(parts[0], node, place)
+            case "name":
+                return self._of_name(node, place)
+            case "usage":
+                return self._of_template(node, place)
+        return self._woven(_of_literal(node, place.source, self._sets), place)
+
+    def _around(self, item: Expression, node: Node, place: _Place) -> Expression:
+        """One item under an alias, or several times."""
+        if node.kind == "repeated":
+            if max(node.least, node.most or 0) > MOST_COUNT:
+                raise place.source.refused(
+                    node.place, f"the count {max(node.least, node.most or 0)} is above {MOST_COUNT}"
+                )
+            return repeat(item, node.least, node.most)
+        if place.definition.is_terminal:
+            raise place.source.refused(node.place, "a terminal has no alias; leave '->' and the name out")
+        return item
+
+    def _woven(self, terminal: Expression, place: _Place) -> Expression:
+        """A terminal with what may be ignored after it."""
+        return sequence([terminal, Reference(IGNORED)]) if place.woven and terminal != EMPTY else terminal
+
+    def _of_name(self, node: Node, place: _Place) -> Expression:
+        value = place.values.get(node.word)
+        if value is not None:
+            return value
+        found = self._found(node, place)
+        if found.parameters:
+            reason = f"the template {clipped(node.word)} is not supported without its arguments; write them in braces"
+            raise place.source.refused(node.place, reason)
+        if place.definition.is_terminal:
+            self._terminals_in.setdefault(place.definition.name, set()).add(found.name)
+        own = place.source.text is self._text
+        reference = self._name(found, Span(node.place, node.place + len(node.word)) if own else None)
+        return self._woven(reference, place) if found.is_terminal else reference
+
+    def _known(self, node: Node, place: _Place) -> Definition:
+        found = self._definitions.get(place.body.scope.whole(node.word))
+        if found is None:
+            raise place.source.refused(
+                node.place, f"{clipped(node.word)} is not defined; define it, or correct its name"
+            )
+        return found
+
+    def _found(self, node: Node, place: _Place) -> Definition:
+        found = self._known(node, place)
+        if not found.bodies:
+            reason = f"{clipped(node.word)} is only declared, for a lexer of one's own: not supported; define it"
+            raise place.source.refused(node.place, reason)
+        if place.definition.is_terminal and not found.is_terminal:
+            raise place.source.refused(
+                node.place, f"the rule {clipped(node.word)} stands in a terminal; make it a terminal"
+            )
+        return found
+
+    def _of_template(self, node: Node, place: _Place) -> Expression:
+        """One rule for each way a template is used; its arguments are rules too, so that nothing grows by being passed on."""
+        if node.word in place.values:
+            raise place.source.refused(
+                node.place, "a template as another one's argument is not supported; write it out"
+            )
+        found = self._found(node, place)
+        if len(found.parameters) != len(node.parts):
+            reason = f"{clipped(node.word)} takes {len(found.parameters)} arguments, not {len(node.parts)}"
+            raise place.source.refused(node.place, reason)
+        values = tuple(self._argument(self._expression(part, place)) for part in node.parts)
+        name = self._instances.get((found.name, values))
+        if name is None:
+            name = f"{found.name}-{len(self._instances) + 1}"
+            if len(self._instances) >= MOST_INSTANCES:
+                raise place.source.refused(
+                    node.place, f"templates are used in more than {MOST_INSTANCES} ways; use fewer"
+                )
+            self._instances[found.name, values] = name
+            self._waiting.append((name, found, values))
+        return Reference(name)
+
+    def _argument(self, value: Expression) -> Expression:
+        if isinstance(value, Reference):
+            return value
+        return Reference(self._arguments.setdefault(value, f"argument-{len(self._arguments) + 1}"))
+
+    def _check_names(self) -> None:
+        """Every name in the text handed in is defined, whether it is needed or not."""
+        for found in self._definitions.values():
+            for body in found.bodies:
+                waiting = [body.node] if body.source.text is self._text else []
+                while waiting:
+                    node = waiting.pop()
+                    waiting += node.parts
+                    if node.kind in {"name", "usage"} and node.word not in found.parameters:
+                        self._known(node, _Place(found, body))
+
+    def _check_terminals(self) -> None:
+        try:
+            TopologicalSorter(self._terminals_in).prepare()
+        except CycleError as error:
+            cycle = " -> ".join(error.args[1][::-1])
+            found = self._definitions[error.args[1][0]]
+            reason = f"a terminal is made of itself: {cycle}; only rules may be"
+            raise found.source.refused(found.span.start, reason) from None
+
+
+def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
+    """A string, a range of characters, or a regular expression."""
+    if node.kind == "range":
+        ends = _string(node.word, node.place, source), _string(node.last, node.place, source)
+        if (
+            any(word.endswith("i") for word in (node.word, node.last))
+            or any(len(end) != 1 for end in ends)
+            or ends[1] < ends[0]
+        ):
+            reason = f"{clipped(f'{node.word}..{node.last}')} is no range; write one character on each side, the lower one first"
+            raise source.refused(node.place, reason)
+        return Characters.of([(ord(ends[0]), ord(ends[1]))])
+    if node.word.startswith("/"):
+        stop = node.word.rindex("/")
+        flags = node.word[stop + 1 :].replace("u", "")
+        if "l" in flags:
+            raise source.refused(node.place + stop + 1, "the flag l is for bytes; leave it out")
+        return read_pattern(source, Span(node.place + 1, node.place + stop), flags, lazy_as_greedy=False, sets=sets)
+    text = _string(node.word, node.place, source)
+    if not node.word.endswith("i"):
+        return Text(text.encode())
+    return sequence([_any_case(character) for character in text])
+
+
+@lru_cache(maxsize=4096)
+def _any_case(character: str) -> Expression:
+    codes = case_variants(ord(character), ascii_only=False)
+    return Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
+
+
+def _string(word: str, place: int, source: Source) -> str:
+    """Its characters. As in lark, a backslash before any other character is a backslash."""
+
+    def read(found: re.Match[str]) -> str:
+        digits = found[1] or found[2] or found[3]
+        if not digits:
+            return _ESCAPED.get(found[4], found[4])
+        code = int(digits, 16)
+        if code > LAST_CODE_POINT:
+            raise source.refused(place, f"{found[0]} is no character; the last one is U+{LAST_CODE_POINT:X}")
+        return chr(code)
+
+    text = _ESCAPE.sub(read, word[1 : word.rindex('"')])
+    for character in text:
+        if SURROGATES[0] <= ord(character) <= SURROGATES[1]:
+            raise source.refused(
+                place, f"the surrogate U+{ord(character):04X} is no character; write the character itself"
+            )
+    return text

@@ -1,0 +1,290 @@
+"""Lark's grammar language: from a text to its statements, by the grammar file lark.lark.
+
+The scanner is ours so that line ends, comments and bounds are seen to while the text is cut up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+from lark import Lark, Token, Transformer, UnexpectedToken
+from lark.common import LexerConf
+from lark.lexer import Lexer
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import Span
+from selectrie.grammar.readers.placing import Source, clipped
+
+MOST_SYMBOLS = 100_000
+"""Of one grammar text: what is read in about a second."""
+MOST_DEPTH = 64
+"""Brackets inside brackets: what walks an expression may then go into it by recursion."""
+
+_SCANNED = re.compile(
+    r"""
+    (?P<BLANK>[ \t\f]+|\\[ ]*\r?\n)
+  | (?P<LINES>(?:\s|(?://|\#)[^\n]*)+)
+  | (?P<REGEXP>/(?!/)(?:\\.|[^/\\])+/[imslux]*)
+  | (?P<STRING>"(?:\\.|[^"\\\n])*"i?)
+  | (?P<_IGNORE>%ignore\b) | (?P<_IMPORT>%import\b) | (?P<_OVERRIDE>%override\b)
+  | (?P<_EXTEND>%extend\b) | (?P<_DECLARE>%declare\b)
+  | (?P<_TO>->) | (?P<_DOTDOT>\.\.) | (?P<_DOT>\.) | (?P<_COLON>:) | (?P<_COMMA>,) | (?P<_OR>\|) | (?P<_TILDE>~)
+  | (?P<_LPAR>\() | (?P<_RPAR>\)) | (?P<_LBRA>\[) | (?P<_RBRA>\]) | (?P<_LBRACE>\{) | (?P<_RBRACE>\})
+  | (?P<_MODIFIERS>(?:!\??|\?!?)(?=_?[a-z])) | (?P<OP>[+*?])
+  | (?P<RULE>_?[a-z][_a-z0-9]*) | (?P<TERMINAL>_?[A-Z][_A-Z0-9]*) | (?P<NUMBER>[+-]?[0-9]+)
+  | (?P<BROKEN>[\s\S])
+    """,
+    re.VERBOSE,
+)
+_OPENING, _CLOSING = frozenset({"_LPAR", "_LBRA", "_LBRACE"}), frozenset({"_RPAR", "_RBRA", "_RBRACE"})
+_BROKEN = {
+    '"': "this string is not closed: a '\"' is missing",
+    "/": "this regular expression is not closed: a '/' is missing",
+    "'": "a string stands in double quotes, not in single ones",
+    "%": "not a statement; there are %ignore, %import, %declare, %override and %extend",
+}
+_WORDS = {
+    "RULE": "a rule's name",
+    "TERMINAL": "a terminal's name",
+    "STRING": "a string",
+    "REGEXP": "a regular expression",
+    "NUMBER": "a number",
+    "_COLON": "':'",
+    "_OR": "'|'",
+    "_NL": "a new line",
+    "_COMMA": "','",
+    "_DOT": "'.'",
+    "_TO": "'->'",
+    "_LPAR": "'('",
+    "_RPAR": "')'",
+    "_RBRA": "']'",
+    "_RBRACE": "'}'",
+}
+_VALUE = frozenset({"RULE", "TERMINAL", "STRING", "REGEXP", "_LPAR"})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of a definition. kind: alternatives, sequence, alias, repeated, optional, name, literal, range, usage.
+
+    parts: what it is made of. word: its name, its literal or the first of its range as written; last: the last of the range.
+    place: where it begins. least, most: counts of a repetition, most None without end.
+    """
+
+    kind: str
+    parts: tuple[Node, ...] = ()
+    word: str = ""
+    last: str = ""
+    place: int = field(default=0, compare=False)
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """kind: rule, terminal, override, extend, ignore, import, declare.
+
+    name: of what is defined, at `span`. body: its definition. names: parameters of a template, names declared, or names
+    imported, each with the name it gets. path: of an import; relative: does it begin with a dot?
+    """
+
+    kind: str
+    span: Span
+    name: str = ""
+    body: Node = Node("sequence")
+    names: tuple[tuple[str, str], ...] = ()
+    path: tuple[str, ...] = ()
+    relative: bool = False
+
+
+def read_statements(source: Source) -> list[Statement]:
+    """The statements of a grammar text, in order. Raises `GrammarError` with the place and what was expected there."""
+    try:
+        return cast("list[Statement]", _parser().parse(source.text))
+    except UnexpectedToken as error:
+        raise _unexpected(source, error) from None
+    except SymbolError as error:
+        raise source.refused(error.place, error.reason) from None
+
+
+class SymbolError(Exception):
+    """A symbol that is none, at a place of the text."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(reason)
+
+
+class Scanner(Lexer):
+    """Cuts a text up; a line end counts where it ends a statement: not before `|`, not at the beginning."""
+
+    __future_interface__ = 0
+
+    def __init__(self, _lexer_conf: LexerConf) -> None:
+        pass
+
+    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the interface that every lark has
+        depth = n_symbols = 0
+        line_end: int | None = None
+        began = False
+        for found in _SCANNED.finditer(text):
+            kind, place = found.lastgroup or "", found.start()
+            if kind == "BLANK":
+                continue
+            if kind == "LINES":
+                line_end = place if began and "\n" in found[0] else line_end
+                continue
+            n_symbols += 1
+            if n_symbols > MOST_SYMBOLS:
+                raise SymbolError(place, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
+            if kind == "BROKEN":
+                raise SymbolError(place, _BROKEN.get(found[0], f"{found[0]!r} means nothing here"))
+            if line_end is not None and kind != "_OR":
+                yield Token("_NL", "\n", line_end)
+            line_end, began = None, True
+            depth += (kind in _OPENING) - (kind in _CLOSING)
+            if depth > MOST_DEPTH:
+                raise SymbolError(
+                    place, f"brackets are nested more than {MOST_DEPTH} deep; name the inner parts as rules"
+                )
+            yield Token(kind, found[0], place)
+        if began:
+            yield Token("_NL", "\n", len(text))
+
+
+class _Builder(Transformer[Token, Any]):
+    """Nodes and statements of the productions, bottom-up."""
+
+    def start(self, children: list[Statement]) -> list[Statement]:
+        return children
+
+    def expansions(self, children: list[Node]) -> Node:
+        return children[0] if len(children) == 1 else Node("alternatives", tuple(children), place=children[0].place)
+
+    def expansion(self, children: list[Node]) -> Node:
+        if len(children) == 1:
+            return children[0]
+        return Node("sequence", tuple(children), place=children[0].place if children else 0)
+
+    def alias(self, children: list[Any]) -> Node:
+        return Node("alias", (children[0],), str(children[1]), place=_start(children[1]))
+
+    def repeated(self, children: list[Any]) -> Node:
+        item, count = children[0], children[1]
+        if count.type == "OP":
+            least, most = int(count == "+"), (1 if count == "?" else None)
+        else:
+            least, most = _number(count), _number(children[-1])
+            if not 0 <= least <= most:
+                raise SymbolError(
+                    _start(count), f"the counts {count} to {children[-1]} are no range; least first, from 0 on"
+                )
+        return Node("repeated", (item,), place=item.place, least=least, most=most)
+
+    def optional(self, children: list[Node]) -> Node:
+        return Node("repeated", (children[0],), place=children[0].place, most=1)
+
+    def name(self, children: list[Token]) -> Node:
+        return Node("name", word=str(children[0]), place=_start(children[0]))
+
+    def literal(self, children: list[Token]) -> Node:
+        return Node("literal", word=str(children[0]), place=_start(children[0]))
+
+    def range(self, children: list[Token]) -> Node:
+        return Node("range", word=str(children[0]), last=str(children[1]), place=_start(children[0]))
+
+    def usage(self, children: list[Any]) -> Node:
+        return Node("usage", tuple(children[1:]), str(children[0]), place=_start(children[0]))
+
+    def parameters(self, children: list[Token]) -> tuple[tuple[str, str], ...]:
+        return tuple((str(name), str(name)) for name in children)
+
+    def rule(self, children: list[Any]) -> Statement:
+        return Statement("rule", _span(children[0]), str(children[0]), children[-1], names=children[1])
+
+    def terminal(self, children: list[Any]) -> Statement:
+        return Statement("terminal", _span(children[0]), str(children[0]), children[-1])
+
+    def override(self, children: list[Statement]) -> Statement:
+        return _changed("override", children[0])
+
+    def extend(self, children: list[Statement]) -> Statement:
+        return _changed("extend", children[0])
+
+    def ignore(self, children: list[Node]) -> Statement:
+        return Statement("ignore", Span(children[0].place, children[0].place), body=children[0])
+
+    def declare(self, children: list[Token]) -> Statement:
+        return Statement("declare", _span(children[0]), names=tuple((str(name), str(name)) for name in children))
+
+    def path(self, children: list[Token]) -> list[Token]:
+        """Its names; a dot at the beginning is kept."""
+        return [child for index, child in enumerate(children) if not index or child.type != "_DOT"]
+
+    def name_list(self, children: list[Token]) -> list[Token]:
+        return children
+
+    def import_one(self, children: list[list[Token]]) -> Statement:
+        path = children[0]
+        return _import(path[:-1], [(path[-1], path[-1])])
+
+    def import_as(self, children: list[Any]) -> Statement:
+        path = children[0]
+        return _import(path[:-1], [(path[-1], children[1])])
+
+    def import_many(self, children: list[list[Token]]) -> Statement:
+        return _import(children[0], [(name, name) for name in children[1]])
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("selectrie.grammar.readers").joinpath("lark.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer=Scanner, transformer=_Builder())
+
+
+def _start(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _span(token: Token) -> Span:
+    return Span(_start(token), _start(token) + len(token))
+
+
+def _number(token: Token) -> int:
+    if len(token) > 6:
+        raise SymbolError(_start(token), f"the count {clipped(token, 12)} is too large; at most 999999")
+    return int(token)
+
+
+def _changed(kind: str, found: Statement) -> Statement:
+    return Statement(kind, found.span, found.name, found.body, found.names)
+
+
+def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
+    relative = bool(path) and path[0].type == "_DOT"
+    steps = tuple(str(step) for step in path[relative:])
+    first = names[0][0]
+    if not steps:
+        raise SymbolError(
+            _start(first), f"nothing of {str(first)!r} is imported; write the name of a rule or terminal after a dot"
+        )
+    return Statement(
+        "import", _span(first), names=tuple((str(a), str(b)) for a, b in names), path=steps, relative=relative
+    )
+
+
+def _unexpected(source: Source, error: UnexpectedToken) -> GrammarError:
+    """What stands there, and what could."""
+    token, expected = error.token, set(error.expected)
+    shown = ["a name, string, regular expression or '('"] if expected >= _VALUE else []
+    shown += [word for kind, word in _WORDS.items() if kind in expected and not (shown and kind in _VALUE)]
+    at_end = token.type == "$END" or _start(token) >= len(source.text)
+    found = "the end" if at_end else "a new line" if token.type == "_NL" else clipped(str(token))
+    return source.refused(
+        len(source.text) if at_end else _start(token), f"expected {' or '.join(shown)}, found {found}"
+    )

@@ -1,0 +1,306 @@
+"""Regular expressions in Python's syntax, read to expressions: what `re.fullmatch` accepts, as far as it is regular.
+
+Written by hand, not as a grammar file: flags inside a pattern change how the characters after them are read, `{` begins
+a count or is itself by what follows, and nesting must be bounded while reading, not after.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from selectrie.grammar.expressions import Characters, Expression, RuleSet, Span, Text
+from selectrie.grammar.readers import anchors
+from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.readers.regex_escapes import EscapeReader
+from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
+from selectrie.grammar.readers.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category
+from selectrie.grammar.readers.shapes import NOTHING, alternatives, first_characters, repeat
+
+MOST_DEPTH = 64
+"""Groups inside groups; what walks an expression may then go into it by recursion."""
+MOST_ITEMS = 50_000
+MOST_COUNT = 100_000
+_PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
+_PLAIN_VERBOSE = re.compile(r"[^\\.^$*+?{\[|()#\s]+")
+_SKIPPED = re.compile(r"(?:[ \t\n\r\v\f]+|#[^\n]*)+")
+_COUNT = re.compile(r"\{(?!\})([0-9]*)(?:(,)([0-9]*))?\}")
+_FLAGS = re.compile(r"\(\?([aiLmsux]*)(?:-([a-zA-Z]*))?([:)])")
+_NAMED = re.compile(r"\(\?P<([^>)]*)>")
+_COMMENT = re.compile(r"\(\?#[^)]*\)")
+_OTHER_GROUPS = (
+    ("(?=", "look-ahead"),
+    ("(?!", "negative look-ahead"),
+    ("(?<=", "look-behind"),
+    ("(?<!", "negative look-behind"),
+    ("(?P=", "a back-reference"),
+    ("(?(", "a conditional group"),
+    ("(?>", "an atomic group"),
+)
+_ANCHOR_ESCAPES = {"A": anchors.START, "Z": anchors.LAST}
+
+
+def read_regex(pattern: str) -> RuleSet:
+    """The texts that `re.fullmatch(pattern, text)` matches, as one rule `root`.
+
+    Lazy counts are like greedy ones, possessive ones only where no text is lost by them. Look-around, back-references,
+    conditional and atomic groups, and word boundaries are refused with a GrammarError that names them and shows where.
+    """
+    span = Span(0, len(pattern))
+    return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})
+
+
+def read_pattern(
+    source: Source, span: Span, flags: str = "", *, lazy_as_greedy: bool = True, sets: SetMaker | None = None
+) -> Expression:
+    """The expression of the pattern that stands in `span` of a text; flags: letters of a, i, m, s, x.
+
+    lazy_as_greedy False: a lazy count is refused where a first match would end before the longest one. sets: of the whole
+    text, where it has several patterns.
+    """
+    reader = _Reader(source, span, frozenset(flags), sets or SetMaker(), lazy_as_greedy=lazy_as_greedy)
+    whole = reader.read()
+    if reader.has_anchors:
+        whole = anchors.without_anchors(whole, source.refused)
+    if whole == NOTHING:
+        raise source.refused(span.start, "no text can match: every way needs a character that is in no set")
+    return whole
+
+
+class _Reader:
+    """Goes through a pattern once; open groups are frames on a list."""
+
+    def __init__(
+        self, source: Source, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool
+    ) -> None:
+        self._sets = sets
+        self._source, self._place, self._stop = source.text, span.start, span.stop
+        self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
+        self._frames = [Frame(flags, -1)]
+        self._names: set[str] = set()
+        self._n_items = 0
+        self._escapes = EscapeReader(source, span.stop)
+        self._held: list[Held] = []
+        self._watch = Watch(self._refused)
+        self.has_anchors = False
+        self._signs: dict[str, Callable[[int], None]] = {
+            "\\": self._escape,
+            ".": self._dot,
+            **dict.fromkeys("^$", self._edge),
+            **dict.fromkeys("*+?", self._sign),
+            "{": self._count,
+            "[": self._set,
+            "|": self._end_option,
+            "(": self._open,
+            ")": self._close,
+        }
+
+    def read(self) -> Expression:
+        """The whole pattern."""
+        while self._place < self._stop:
+            self._next()
+        if len(self._frames) > 1:
+            raise self._refused(self._frames[-1].place, "this group is not closed; add ')'")
+        whole = self._closed()
+        if last := [held for held in self._held if held.lazy]:
+            raise self._refused(
+                last[0].place, f"nothing has to follow this lazy count: it would match as little as it may{REMEDY}"
+            )
+        return whole
+
+    def _next(self) -> None:
+        frame, place = self._frames[-1], self._place
+        verbose = "x" in frame.flags
+        if verbose and (skipped := _SKIPPED.match(self._source, place, self._stop)):
+            self._place = skipped.end()
+            return
+        if plain := (_PLAIN_VERBOSE if verbose else _PLAIN).match(self._source, place, self._stop):
+            self._place = plain.end()
+            self._literal(plain[0], place)
+            return
+        self._place += 1
+        read = self._signs.get(self._source[place])
+        if read is None:  # white space that the verbose flag does not skip
+            self._literal(self._source[place], place)
+        else:
+            read(place)
+
+    def _dot(self, place: int) -> None:
+        self._add(any_character(line_feed="s" in self._frames[-1].flags), place)
+
+    def _edge(self, place: int) -> None:
+        multiline = "m" in self._frames[-1].flags
+        starts, stops = (anchors.LINE_START, anchors.LINE_STOP) if multiline else (anchors.START, anchors.STOP)
+        self._anchor(starts if self._source[place] == "^" else stops, place)
+
+    def _sign(self, place: int) -> None:
+        sign = self._source[place]
+        self._repeat(int(sign == "+"), 1 if sign == "?" else None, place)
+
+    def _add(self, item: Expression, place: int, last: Last = Last.OTHER) -> None:
+        frame = self._frames[-1]
+        self._n_items += 1
+        if self._n_items > MOST_ITEMS:
+            raise self._refused(
+                place, f"the pattern has more than {MOST_ITEMS} items; split it into rules of a grammar"
+            )
+        self._watch.check(frame, item)
+        frame.items.append(item)
+        frame.last, frame.last_place = last, place
+
+    def _literal(self, text: str, place: int) -> None:
+        try:
+            value = text.encode()
+        except UnicodeEncodeError as error:
+            reason = f"U+{ord(text[error.start]):04X} is a surrogate, no character of its own; no text holds it"
+            raise self._refused(place, reason) from None
+        flags = self._frames[-1].flags
+        if "i" not in flags:
+            self._add(Text(value), place, Last.RUN)
+            return
+        for character in text:
+            codes = case_variants(ord(character), ascii_only="a" in flags)
+            same = Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
+            self._add(same, place)
+
+    def _escape(self, place: int) -> None:
+        letter = self._source[self._place : min(self._place + 1, self._stop)]
+        if letter in _ANCHOR_ESCAPES:
+            self._place += 1
+            self._anchor(_ANCHOR_ESCAPES[letter], place)
+        elif letter and letter in "dswDSW":
+            self._place += 1
+            self._add(category(letter, ascii_only="a" in self._frames[-1].flags), place)
+        elif letter and letter in "bB":
+            raise self._refused(
+                place, f"the word boundary '\\{letter}' is not supported; write what stands on either side"
+            )
+        else:
+            code, self._place = self._escapes.outside_set(place)
+            self._literal(chr(code), place)
+
+    def _set(self, place: int) -> None:
+        flags = self._frames[-1].flags
+        found, self._place = self._escapes.set_at(place)
+        whole = self._sets.made(found, ascii_only="a" in flags, ignore_case="i" in flags)
+        if whole is None:
+            raise self._refused(place, f"the sets have more than {MOST_RANGES} ranges in all; use fewer different ones")
+        self._add(whole if whole.ranges else NOTHING, place)
+
+    def _anchor(self, name: str, place: int) -> None:
+        self._add(anchors.anchor(name, place), place, Last.ANCHOR)
+        self.has_anchors = True
+
+    def _count(self, place: int) -> None:
+        found = _COUNT.match(self._source, place, self._stop)
+        if found is None:
+            self._literal("{", place)
+            return
+        low, comma, high = found.groups()
+        if max(len(low), len(high or "")) > len(str(MOST_COUNT)) or max(int(low or 0), int(high or 0)) > MOST_COUNT:
+            raise self._refused(place, f"the count {clipped(found[0])} is above {MOST_COUNT}")
+        least = int(low or 0)
+        most = (int(high) if high else None) if comma else least
+        if most is not None and most < least:
+            raise self._refused(place, f"the count {found[0]} ends below its beginning")
+        self._place = found.end()
+        self._repeat(least, most, place)
+
+    def _repeat(self, least: int, most: int | None, place: int) -> None:
+        frame = self._frames[-1]
+        if frame.last in {Last.NONE, Last.ANCHOR}:
+            raise self._refused(
+                place, "there is nothing to repeat before this; write '\\' before it where it is meant itself"
+            )
+        if frame.last is Last.REPEATED:
+            raise self._refused(place, "this repeats what is repeated already; put the first in a group")
+        suffix = self._source[self._place : min(self._place + 1, self._stop)]
+        self._place += suffix in ("?", "+")
+        item = frame.items.pop()
+        if frame.last is Last.RUN and isinstance(item, Text) and len(text := item.value.decode()) > 1:
+            frame.items.append(Text(text[:-1].encode()))
+            item = Text(text[-1].encode())
+            frame.last_place = place - 1
+        inside = [held for held in frame.held if held.place >= frame.last_place]
+        if most != 1 and inside:
+            raise self._refused(inside[0].place, f"a {inside[0].what} count that ends what repeats is not supported")
+        if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
+            self._watch.hold(frame, item, Held(place, first_characters(item), suffix == "?"), is_fixed=least == most)
+        frame.items.append(repeat(item, least, most))
+        frame.last = Last.REPEATED
+
+    def _end_option(self, _place: int) -> None:
+        self._frames[-1].end_option()
+
+    def _closed(self) -> Expression:
+        """The open group as a whole; `_held` is then by what counts at its ends."""
+        frame = self._frames.pop()
+        frame.end_option()
+        self._held = frame.held_before
+        return alternatives(frame.options)
+
+    def _close(self, place: int) -> None:
+        if len(self._frames) == 1:
+            raise self._refused(place, "no group is open here; write '\\)' for the character")
+        opened = self._frames[-1].place
+        whole = self._closed()
+        self._add(whole, opened)
+        self._frames[-1].held += self._held
+
+    def _open(self, place: int) -> None:
+        frame = self._frames[-1]
+        source, stop = self._source, self._stop
+        flags = frame.flags
+        if not source.startswith("?", self._place, stop):
+            pass
+        elif named := _NAMED.match(source, place, stop):
+            self._name(named[1], place)
+            self._place = named.end()
+        elif comment := _COMMENT.match(source, place, stop):
+            self._place = comment.end()
+            return
+        elif (found := _FLAGS.match(source, place, stop)) and found[0] != "(?)":
+            flags = self._flags(found, place)
+            self._place = found.end()
+            if found[3] == ")":
+                self._set_global(flags, place)
+                return
+        else:
+            raise self._refused(place, self._why_not(place))
+        if len(self._frames) > MOST_DEPTH:
+            raise self._refused(place, f"groups are nested more than {MOST_DEPTH} deep")
+        self._frames.append(Frame(flags, place))
+
+    def _name(self, name: str, place: int) -> None:
+        if not name.isidentifier() or name in self._names:
+            why = "is used twice" if name in self._names else "is not a Python identifier"
+            raise self._refused(place, f"the name {clipped(name)} of this group {why}")
+        self._names.add(name)
+
+    def _why_not(self, place: int) -> str:
+        for opening, what in _OTHER_GROUPS:
+            if self._source.startswith(opening, place, self._stop):
+                return f"{what} '{opening}…' is not supported: a grammar cannot carry it over; write the texts it allows out"
+        return f"{clipped(self._source[place : min(place + 4, self._stop)])} begins no group of Python's regular expressions"
+
+    def _flags(self, found: re.Match[str], place: int) -> frozenset[str]:
+        """The flags inside the group, or after it where it is a flag of the whole."""
+        on, off, last = found.groups()
+        before = self._frames[-1].flags
+        if "L" in on:
+            raise self._refused(place, "the flag L is for bytes; leave it out")
+        if "a" in on and "u" in on:
+            raise self._refused(place, "the flags a and u exclude each other; keep one")
+        if off is not None and (last == ")" or not off or set(off) - set("imsx") or set(off) & set(on)):
+            raise self._refused(place, f"the flags {found[0]} cannot be switched off so; of i, m, s, x, before ':'")
+        after = before | set(on) - {"u"}
+        return frozenset(after - set(off or "") - ({"a"} if "u" in on else set()))
+
+    def _set_global(self, flags: frozenset[str], place: int) -> None:
+        frame = self._frames[0]
+        if len(self._frames) > 1 or frame.items or frame.options:
+            raise self._refused(
+                place, "flags of the whole pattern stand at its beginning; write (?…:…) for a part of it"
+            )
+        self._frames[0] = replace(frame, flags=flags)

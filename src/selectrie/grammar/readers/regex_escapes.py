@@ -1,0 +1,105 @@
+"""Backslashes and sets of Python's regular expressions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from selectrie.grammar.expressions import LAST_CODE_POINT
+from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.readers.regex_sets import FoundSet
+
+_LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_HEX = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+_OCTAL = re.compile(r"\\(0[0-7]{0,2}|[0-7]{3})")
+_OCTAL_IN_SET = re.compile(r"\\([0-7]{1,3})")
+_NAMED = re.compile(r"\\N\{([^}]+)\}")
+_MOST_OCTAL = 0o377
+
+
+class EscapeReader:
+    """Reads at places of a text, up to `stop`."""
+
+    def __init__(self, source: Source, stop: int) -> None:
+        self._source, self._stop = source.text, stop
+        self._refused = source.refused
+
+    def outside_set(self, place: int) -> tuple[int, int]:
+        """Code point of the escape at a backslash, and where it ends."""
+        letter = self._letter(place)
+        if found := _OCTAL.match(self._source, place, self._stop):
+            return self._octal(found, place)
+        if letter.isdecimal() and letter.isascii():
+            raise self._refused(
+                place,
+                f"the back-reference '\\{letter}' is not supported: a grammar cannot carry it over; write the text out",
+            )
+        return self._common(place, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
+
+    def set_at(self, place: int) -> tuple[FoundSet, int]:
+        """The set at a bracket, and where it ends."""
+        source, start, stop = self._source, place, self._stop
+        place += 1
+        negated = source.startswith("^", place, stop)
+        place += negated
+        ranges: list[tuple[int, int]] = []
+        categories: set[str] = set()
+        first = place
+        while place < stop:
+            if source[place] == "]" and place > first:
+                return FoundSet(tuple(ranges), frozenset(categories), negated), place + 1
+            low, after = self._member(place, categories)
+            if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
+                high, end = self._member(after + 1, categories)
+                if low is None or high is None or high < low:
+                    raise self._refused(place, f"{clipped(source[place:end])} is no range of characters")
+                ranges.append((low, high))
+                place = end
+            else:
+                ranges += [] if low is None else [(low, low)]
+                place = after
+        raise self._refused(start, "this set is not closed; add ']'")
+
+    def _member(self, place: int, categories: set[str]) -> tuple[int | None, int]:
+        """One character of a set, None for a category, which goes into `categories`; and where it ends."""
+        if self._source[place] != "\\":
+            return ord(self._source[place]), place + 1
+        letter = self._letter(place)
+        if letter in "dswDSW":
+            categories.add(letter)
+            return None, place + 2
+        if octal := _OCTAL_IN_SET.match(self._source, place, self._stop):
+            return self._octal(octal, place)
+        return self._common(place, letter, _LETTERS)
+
+    def _letter(self, place: int) -> str:
+        if place + 1 >= self._stop:
+            raise self._refused(place, "nothing follows this backslash; write '\\\\' for the character")
+        return self._source[place + 1]
+
+    def _octal(self, found: re.Match[str], place: int) -> tuple[int, int]:
+        code = int(found[1], 8)
+        if code > _MOST_OCTAL:
+            raise self._refused(place, f"the octal escape {found[0]} is above \\377; write \\uNNNN")
+        return code, found.end()
+
+    def _common(self, place: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
+        """Escapes that mean the same inside and outside sets."""
+        if found := _HEX.match(self._source, place, self._stop):
+            code = int(found[1] or found[2] or found[3], 16)
+            if code <= LAST_CODE_POINT:
+                return code, found.end()
+        if found := _NAMED.match(self._source, place, self._stop):
+            try:
+                name = unicodedata.lookup(found[1])
+            except KeyError:
+                name = ""
+            if len(name) == 1:
+                return ord(name), found.end()
+            raise self._refused(place, f"{clipped(found[1])} is the name of no character")
+        if letter in letters:
+            return letters[letter], place + 2
+        if letter.isascii() and letter.isalnum():
+            shown = clipped(self._source[place : min(place + 2, self._stop)])
+            raise self._refused(place, f"{shown} is no escape of Python's regular expressions, or not a complete one")
+        return ord(letter), place + 2

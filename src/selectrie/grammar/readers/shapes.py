@@ -1,0 +1,184 @@
+"""Small expressions put together, what is known about them at sight, and their parts: empty, non-empty, not a line feed.
+
+Every function that looks into an expression descends as deep as it is nested: readers bound that depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import EMPTY, Alternatives, Characters, Expression, Reference, Repeat, Sequence, Text
+
+NOTHING = Alternatives(())
+MOST_OPTIONAL = 64
+_LINE_FEED = b"\n"
+_LINE_FEED_CODE = 10
+
+
+def sequence(items: Iterable[Expression]) -> Expression:
+    """One after the other: texts side by side become one, empty ones go, and nothing at all makes the whole nothing."""
+    kept: list[Expression] = []
+    texts: list[bytes] = []
+    for item in items:
+        if item == NOTHING:
+            return NOTHING
+        if isinstance(item, Text):
+            texts.append(item.value)
+            continue
+        if any(texts):
+            kept.append(Text(b"".join(texts)))
+        texts = []
+        kept += item.items if isinstance(item, Sequence) else [item]
+    if any(texts):
+        kept.append(Text(b"".join(texts)))
+    return EMPTY if not kept else kept[0] if len(kept) == 1 else Sequence(tuple(kept))
+
+
+def alternatives(options: Iterable[Expression]) -> Expression:
+    """One of these; options that are nothing at all go."""
+    kept: list[Expression] = []
+    for option in options:
+        kept += option.options if isinstance(option, Alternatives) else [option]
+    return kept[0] if len(kept) == 1 else Alternatives(tuple(kept))
+
+
+def repeat(item: Expression, least: int, most: int | None) -> Expression:
+    """The item so many times; at most 0 times is the empty string, and once is the item."""
+    if most == 0 or (item == NOTHING and least == 0):
+        return EMPTY
+    return item if (least, most) == (1, 1) or item == NOTHING else Repeat(item, least, most)
+
+
+def empty_part(expression: Expression) -> Expression:
+    """What of it has no characters: the empty string, nothing, or the references in it, that stand for anchors here."""
+    match expression:
+        case Reference():
+            return expression
+        case Text(value):
+            return NOTHING if value else EMPTY
+        case Sequence(items):
+            return sequence(map(empty_part, items))
+        case Alternatives(options):
+            return alternatives(dict.fromkeys(part for option in options if (part := empty_part(option)) != NOTHING))
+        case Repeat(item, least, _):
+            return empty_part(item) if least else EMPTY
+    return NOTHING
+
+
+def full_part(expression: Expression) -> Expression:
+    """What of it has at least one character."""
+    match expression:
+        case Reference():
+            return NOTHING
+        case Text(value):
+            return expression if value else NOTHING
+        case Sequence(items):
+            return alternatives(_first_full(items))
+        case Alternatives(options):
+            return alternatives(map(full_part, options))
+        case Repeat(item, least, most):
+            return sequence([full_part(item), repeat(item, max(least - 1, 0), None if most is None else most - 1)])
+    return expression
+
+
+def long_part(expression: Expression) -> Expression:
+    """What of an expression without anchors is neither the empty string nor a single line feed."""
+    match expression:
+        case Text(value):
+            return NOTHING if value in {b"", _LINE_FEED} else expression
+        case Characters(ranges):
+            rest = [*((a, min(b, 9)) for a, b in ranges if a < 10), *((max(a, 11), b) for a, b in ranges if b > 10)]
+            return Characters.of(rest) if rest else NOTHING
+        case Sequence(items):
+            return expression if _at_least_two(items) else alternatives(_first_long(items))
+        case Alternatives(options):
+            return alternatives(map(long_part, options))
+        case Repeat(item, least, most):
+            return _long_repeat(item, least, most)
+    return NOTHING
+
+
+def _long_repeat(item: Expression, least: int, most: int | None) -> Expression:
+    """One long round alone, or two rounds that are not empty and more."""
+    one = long_part(item) if least <= 1 or empty_part(item) == EMPTY else NOTHING
+    if most == 1:
+        return one
+    more = repeat(item, max(least - 2, 0), None if most is None else most - 2)
+    return alternatives([one, sequence([full_part(item), full_part(item), more])])
+
+
+def is_line_feed(expression: Expression) -> bool:
+    """Does it hold the text of one line feed?"""
+    match expression:
+        case Text(value):
+            return value == _LINE_FEED
+        case Characters(ranges):
+            return any(first <= _LINE_FEED_CODE <= last for first, last in ranges)
+        case Sequence(items):
+            full = [item for item in items if empty_part(item) == NOTHING]
+            return any(is_line_feed(item) for item in items) if not full else len(full) == 1 and is_line_feed(full[0])
+        case Alternatives(options):
+            return any(map(is_line_feed, options))
+        case Repeat(item, least, _):
+            return is_line_feed(item) and (least <= 1 or empty_part(item) != NOTHING)
+    return False
+
+
+def first_characters(expression: Expression) -> Characters:
+    """The characters that its texts may begin with."""
+    ranges: list[tuple[int, int]] = []
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Text(value):
+                ranges += [(ord(character), ord(character)) for character in value.decode()[:1]]
+            case Characters(more):
+                ranges += more
+            case Sequence(items):
+                for item in items:
+                    waiting.append(item)
+                    if empty_part(item) == NOTHING:
+                        break
+            case Alternatives(options):
+                waiting += options
+            case Repeat(item, _, _):
+                waiting.append(item)
+    return Characters.of(ranges)
+
+
+def _at_least_two(items: tuple[Expression, ...]) -> bool:
+    """Must two items have characters?"""
+    return sum(empty_part(item) == NOTHING for item in items) > 1
+
+
+def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
+    """As `_first_full`, and the whole is more than one line feed: that item alone, or it and something after it."""
+    for index, item in enumerate(_checked(items)):
+        rest = sequence(items[index + 1 :])
+        yield sequence([long_part(item), empty_part(rest)])
+        yield sequence([full_part(item), full_part(rest)])
+        if empty_part(item) == NOTHING:
+            return
+
+
+def _checked(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """The items, if what is written out for each that may be empty stays small."""
+    leading = next((index for index, item in enumerate(items) if empty_part(item) == NOTHING), len(items))
+    if leading > MOST_OPTIONAL:
+        raise GrammarError(
+            f"{leading} items in a row that may be empty stand beside an anchor inside the pattern, at most {MOST_OPTIONAL} "
+            "may; move the anchor to an end of the pattern"
+        )
+    return items
+
+
+def _first_full(items: tuple[Expression, ...]) -> Iterable[Expression]:
+    """Sequences one for each item that may be the first with characters."""
+    empty: list[Expression] = []
+    for index, item in enumerate(_checked(items)):
+        yield sequence([*empty, full_part(item), *items[index + 1 :]])
+        part = empty_part(item)
+        if part == NOTHING:
+            return
+        empty.append(part)

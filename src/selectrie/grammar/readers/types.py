@@ -1,0 +1,92 @@
+"""Grammars of Python's own ways to say what is allowed: a list of texts, or a type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import EMPTY, LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
+from selectrie.grammar.readers.placing import clipped
+from selectrie.grammar.readers.schema_of_type import (
+    is_hashable,
+    json_text,
+    members_of,
+    parts_of_union,
+    schema_of_type,
+    shown,
+)
+from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+
+_DIGIT = Characters.of([(48, 57)])
+_MINUS = repeat(Text(b"-"), 0, 1)
+_INTEGER = sequence(
+    [_MINUS, alternatives([Text(b"0"), sequence([Characters.of([(49, 57)]), repeat(_DIGIT, 0, None)])])],
+)
+_FRACTION = repeat(sequence([Text(b"."), repeat(_DIGIT, 1, None)]), 0, 1)
+_SIGN = repeat(Characters.of([(43, 43), (45, 45)]), 0, 1)
+_EXPONENT = repeat(sequence([Characters.of([(69, 69), (101, 101)]), _SIGN, repeat(_DIGIT, 1, None)]), 0, 1)
+_PLAIN: dict[Any, Expression] = {
+    str: repeat(Characters.of([(0, LAST_CODE_POINT)]), 0, None),
+    bool: Alternatives((Text(b"true"), Text(b"false"))),
+    int: _INTEGER,
+    float: sequence([_INTEGER, _FRACTION, _EXPONENT]),
+    None: Text(b"null"),
+    type(None): Text(b"null"),
+}
+"""Numbers as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
+
+
+def rules_of_choices(texts: Iterable[str]) -> RuleSet:
+    """Exactly these texts; twice the same is once. `GrammarError` for none, and for what is no text, by its index."""
+    if isinstance(texts, str | bytes):
+        raise GrammarError(f"the choices are one text, {clipped(str(texts))}; give a list of texts")
+    options: dict[Text, None] = {}
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise GrammarError(f"choice {index} is {clipped(repr(text))}, no text; give it as str")
+        options[_text(text, f"choice {index}")] = None
+    if not options:
+        raise GrammarError("there are no choices; give at least one text")
+    return _rules(alternatives(options))
+
+
+def rules_of_type(type: Any) -> RuleSet | Mapping[str, Any]:  # noqa: A002 - what it is of, in the users' words
+    """The texts that stand for the values of a type, or its JSON Schema where the values have parts.
+
+    Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool, int, float, None, and unions of them. A
+    string is itself, without quotes; anything else is as JSON writes it (true, null, 1.5). JSON Schema: data classes, typed
+    dictionaries, pydantic models, lists, tuples, sets, dictionaries, and unions with one of them; see `schema_of_type`.
+    `GrammarError` for any other type, by name.
+    """
+    options: list[Expression] = []
+    for part in parts_of_union(type):
+        found = _plain(part)
+        if found is None:
+            return schema_of_type(type)
+        options.append(found)
+    return _rules(alternatives(options))
+
+
+def _plain(part: Any) -> Expression | None:
+    """The texts of one type without parts; None for any other type."""
+    if is_hashable(part) and part in _PLAIN:
+        return _PLAIN[part]
+    members = members_of(part)
+    if members is None:
+        return None
+    texts = [value if isinstance(value, str) else json_text(value, part) for value in members]
+    return alternatives(dict.fromkeys(_text(text, f"a value of {shown(part)}") for text in texts))
+
+
+def _text(text: str, what: str) -> Text:
+    try:
+        return Text(text.encode()) if text else EMPTY
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise GrammarError(f"{what} has the surrogate U+{code:04X}, which is no character; leave it out") from None
+
+
+def _rules(expression: Expression) -> RuleSet:
+    return RuleSet(MappingProxyType({"root": expression}))

@@ -1,0 +1,349 @@
+"""A JSON Schema copied into the part of draft 2020-12 that a grammar can hold, keyword by keyword.
+
+What is copied means the same or allows less; what a grammar cannot hold is an error that names keyword and place. So
+neither of the two ways from here to a grammar meets a keyword that it would drop, or read its own way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.schema.patterns import class_of
+from selectrie.grammar.schema.values import (
+    constant,
+    count_of,
+    kind_of,
+    numeric,
+    pattern_of,
+    refuse,
+    shown,
+    textual,
+    types_of,
+)
+
+Schema = dict[str, Any] | bool
+
+MOST_DEPTH = 64
+"""Schemas inside schemas; llguidance itself stops at 128 by its own count."""
+MOST_ITEMS = 2_000
+"""Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
+
+MOST_NAMED = 3
+"""Places of `oneOf` that a message names."""
+MOST_STEP = 100
+"""Characters of one step of a pointer in messages."""
+MOST_STEPS = 16
+"""References followed to find the type of a schema."""
+KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
+
+APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
+NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+TEXTUAL = ("minLength", "maxLength", "pattern", "format")
+LISTED = ("items", "additionalItems", "prefixItems", "minItems", "maxItems")
+NAMED = ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties")
+SIMPLE = frozenset(("type", *NUMERIC, *TEXTUAL, *LISTED, *NAMED))
+REFUSED = (
+    *("not", "if", "contains", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "uniqueItems"),
+    *(
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "$dynamicRef",
+        "$recursiveRef",
+        "divisibleBy",
+        "disallow",
+        "extends",
+    ),
+    "x-guidance",
+)
+"""What would decide on texts and is not carried over. Any other keyword decides nothing, in any draft."""
+_DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|2020)-\d\d)/schema#?")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCopy:
+    """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
+    stands in the schema that was copied. one_of: where the first `oneOf` stand there, one more than `MOST_NAMED`."""
+
+    root: Schema
+    definitions: Mapping[str, Schema]
+    pointers: Mapping[str, str]
+    one_of: tuple[str, ...]
+
+    def schema(self) -> dict[str, Any]:
+        """All of it as one schema."""
+        root = self.root if isinstance(self.root, dict) else ({} if self.root else {"allOf": [False]})
+        return {**root, "$defs": dict(self.definitions)} if self.definitions else root
+
+
+def clipped_step(step: str) -> str:
+    """A step of a pointer as messages show it: a pointer is made for every schema, so none may be long."""
+    return step if len(step) <= MOST_STEP else step[: MOST_STEP - 1] + "…"
+
+
+def copy_schema(schema: object) -> SchemaCopy:
+    """The copy of a schema, an object or a bool as JSON gives it. Raises `GrammarError` with keyword and JSON pointer."""
+    return _Copier(schema).copied()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the schema: JSON pointer; how deep; rebased: below an `$id` of its own, where `#` means another root."""
+
+    pointer: str
+    depth: int = 0
+    rebased: bool = False
+
+    def at(self, *steps: str | int) -> _Place:
+        escaped = (clipped_step(str(step)).replace("~", "~0").replace("/", "~1") for step in steps)
+        return _Place("/".join([self.pointer, *escaped]), self.depth + 1, self.rebased)
+
+
+@dataclass(slots=True)
+class _Copier:
+    """What is referred to waits in a queue, so recursion follows the schema's own depth alone, and that has a limit."""
+
+    schema: object
+    draft: int = field(init=False, default=2020)
+    names: dict[str, str] = field(init=False, default_factory=dict)
+    waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
+    one_of: list[str] = field(init=False, default_factory=list)
+    kinds_of: dict[tuple[int, int], frozenset[str]] = field(init=False, default_factory=dict)
+
+    def copied(self) -> SchemaCopy:
+        if isinstance(self.schema, dict) and "$schema" in self.schema:
+            self.draft = _draft_of(self.schema["$schema"])
+        root = self.sub(self.schema, _Place("#"))
+        definitions: dict[str, Schema] = {}
+        while self.waiting:
+            name, schema, place = self.waiting.popleft()
+            definitions[name] = self.sub(schema, place)
+        return SchemaCopy(root, definitions, {name: at for at, name in self.names.items()}, tuple(self.one_of))
+
+    def sub(self, schema: object, place: _Place) -> Schema:
+        """The copy of one schema. Keywords that are no applicators stand together, at the place of the first: llguidance
+        applies them in pieces where an applicator stands between, and `additionalItems` without its `items`."""
+        if isinstance(schema, bool):
+            return schema
+        schema, place = self._opened(schema, place)
+        copy: dict[str, Any] = {}
+        both: list[dict[str, Any]] = []
+        is_simple = False
+        for key in schema:
+            if key in APPLICATORS:
+                applied = self._applicator(key, schema[key], place)
+                if key == "oneOf" and self._are_apart(schema[key], place):
+                    both.append({"anyOf": applied})  # no text is of two of them, so it is the same
+                else:
+                    copy[key] = applied
+            elif key in SIMPLE and not is_simple:
+                is_simple = True
+                simple = self._simple(schema, place)
+                both += simple.pop("allOf", [])
+                copy |= simple
+        if "oneOf" in copy and len(self.one_of) <= MOST_NAMED:
+            self.one_of.append(place.pointer)
+        if len(both) == 1 and not copy.keys() & both[0].keys():
+            copy |= both[0]
+        elif both:
+            copy["allOf"] = [*copy.get("allOf", []), *both]
+        return copy
+
+    def _opened(self, schema: object, place: _Place) -> tuple[dict[str, Any], _Place]:
+        """An object that is a schema, without keywords that come to nothing, and what its references are relative to."""
+        if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
+            raise GrammarError(f"{place.pointer}: a schema is an object or a bool, not {shown(schema)}")
+        if place.depth > MOST_DEPTH:
+            raise GrammarError(f"{place.pointer}: schemas inside schemas, more than {MOST_DEPTH} deep")
+        if place.depth and any(_is_base(schema.get(key)) for key in ("$id", "id")):
+            place = _Place(place.pointer, place.depth, rebased=True)
+        if "$ref" in schema and self.draft <= 7:
+            schema = {"$ref": schema["$ref"]}  # up to draft 7 the keywords beside it mean nothing
+        return self._without_refused(schema, place), place
+
+    def _without_refused(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        """The schema without keywords that come to nothing; raises for those that are not carried over."""
+        kept = dict(schema)
+        for old, new in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
+            if (
+                old in kept
+                and self.draft >= 2019
+                and new not in kept
+                and not any(key in kept for key in APPLICATORS[2:])
+            ):
+                kept[new] = kept.pop(old)  # nothing else evaluates any
+        for key in [key for key in REFUSED if key in kept]:
+            value = kept.pop(key)
+            nothing = {"uniqueItems": value is False, "not": value is False, "if": not {"then", "else"} & kept.keys()}
+            if not nothing.get(key, value in (True, {}, None) and key not in ("uniqueItems", "not", "contains", "if")):
+                raise refuse(place.pointer, key, "a grammar cannot hold it")
+        return kept
+
+    def _applicator(self, key: str, value: object, place: _Place) -> object:
+        if key == "const":
+            return constant(value, key, place.pointer)
+        if key == "$ref":
+            return f"#/$defs/{self._definition(value, place)}"
+        if not isinstance(value, list) or not value:
+            raise refuse(place.pointer, key, f"{shown(value)}; expected a list that is not empty")
+        if key == "enum":
+            return [constant(one, key, place.pointer) for one in value]
+        return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
+
+    def _are_apart(self, schemas: list[object], place: _Place) -> bool:
+        """Is each schema of types that none of the others allows?"""
+        kinds = [self._kinds(one, place, MOST_STEPS) for one in schemas]
+        return sum(map(len, kinds)) == len(frozenset().union(*kinds))
+
+    def _kinds(self, schema: object, place: _Place, steps: int) -> frozenset[str]:
+        """Types that a schema may allow, whole numbers being numbers; followed for at most so many references."""
+        if not isinstance(schema, dict) or not steps:
+            return KINDS if schema is not False else frozenset()
+        known = self.kinds_of.get((id(schema), steps))  # the schema lives as long as this copier
+        if known is None:
+            known = self.kinds_of[id(schema), steps] = self._kinds_followed(schema, place, steps)
+        return known
+
+    def _kinds_followed(self, schema: dict[str, Any], place: _Place, steps: int) -> frozenset[str]:
+        kinds = KINDS
+        if "$ref" in schema:
+            target, _ = self._resolved(schema["$ref"], place)
+            kinds = self._kinds(target, place, steps - 1)
+            if self.draft <= 7:
+                return kinds
+        if "type" in schema:
+            kinds &= {"number" if name == "integer" else name for name in types_of(schema, place.pointer)}
+        for key in ("const", "enum"):
+            if key in schema:
+                kinds &= {kind_of(value) for value in (schema[key] if key == "enum" else [schema[key]])}
+        return kinds
+
+    def _definition(self, reference: object, place: _Place) -> str:
+        """The name under which what is referred to is defined."""
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or place.rebased:
+            reason = "below an $id of its own" if place.rebased else "only places of the same schema, '#/…'"
+            raise refuse(place.pointer, "$ref", f"{shown(reference)}: {reason}")
+        if reference not in self.names:
+            target, rebased = self._resolved(reference, place)
+            self.names[reference] = f"d{len(self.names)}"
+            self.waiting.append((self.names[reference], target, _Place(clipped_step(reference), 1, rebased)))
+        return self.names[reference]
+
+    def _resolved(self, reference: str, place: _Place) -> tuple[object, bool]:
+        """What a pointer points to, and whether an `$id` stands on the way to it."""
+        value, rebased = self.schema, False
+        for step in reference.split("/")[1:]:
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isdecimal() and key.isascii() and int(key[:9]) < len(value):
+                value = value[int(key)]
+            else:
+                raise refuse(place.pointer, "$ref", f"{shown(reference)} is not there: no {shown(key)}")
+            rebased |= isinstance(value, dict) and any(_is_base(value.get(name)) for name in ("$id", "id"))
+        return value, rebased
+
+    def _simple(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        """Type and what goes with it. Keywords about other types than the schema's decide nothing."""
+        types = types_of(schema, place.pointer)
+        copy: dict[str, Any] = {}
+        if {"number", "integer"} & set(types):
+            bounds, types = numeric(schema, types, place.pointer, self.draft)
+            copy |= bounds
+        if "string" in types:
+            copy |= textual(schema, place.pointer)
+        if "array" in types:
+            copy |= self._listed(schema, place)
+        if "object" in types:
+            copy |= self._named(schema, place)
+        if "type" in schema or "multipleOf" in copy:
+            copy["type"] = types[0] if len(types) == 1 else list(types)
+        return copy
+
+    def _listed(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        first, rest = ("prefixItems", "items")
+        if self.draft < 2020:
+            is_tuple = isinstance(schema.get("items"), list)
+            first, rest = ("items", "additionalItems") if is_tuple else ("", "items")
+        if first in schema:
+            if not isinstance(schema[first], list) or not schema[first]:
+                raise refuse(
+                    place.pointer, first, f"{shown(schema[first])}; expected a list of schemas that is not empty"
+                )
+            copy["prefixItems"] = [self.sub(one, place.at(first, i)) for i, one in enumerate(schema[first])]
+        if rest in schema:
+            if isinstance(schema[rest], list):
+                raise refuse(
+                    place.pointer, rest, "a list of schemas is prefixItems in draft 2020-12; say so, or name the draft"
+                )
+            copy["items"] = self.sub(schema[rest], place.at(rest))
+        for keyword in ("minItems", "maxItems"):
+            count = count_of(schema, keyword, place.pointer, MOST_ITEMS)
+            if count is not None:
+                copy[keyword] = count
+        return copy
+
+    def _named(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        if "properties" in schema:
+            copy["properties"] = self._each(schema, "properties", place)
+        if "patternProperties" in schema:
+            named = self._each(schema, "patternProperties", place)
+            rewritten = {name: pattern_of(name, "patternProperties", place.pointer) for name in named}
+            copy["patternProperties"] = {rewritten[name].pattern: named[name] for name in named}
+            doubtful = [class_of(one.doubtful) for one in rewritten.values() if one.doubtful]
+            if any(one.line_end for one in rewritten.values()):
+                doubtful.append(r"\x{a}$")
+            if doubtful:  # names that some readers match and others not: nobody gets them
+                copy["patternProperties"]["|".join(doubtful)] = False
+        if "additionalProperties" in schema:
+            copy["additionalProperties"] = self.sub(schema["additionalProperties"], place.at("additionalProperties"))
+        required = schema.get("required", [])
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise refuse(place.pointer, "required", f"{shown(required)}; expected a list of names")
+        constant([*required, *copy.get("properties", {})], "properties", place.pointer)
+        if required:
+            copy["required"] = list(dict.fromkeys(required))
+        return copy | self._counts(schema, copy.get("required", []), place)
+
+    @staticmethod
+    def _counts(schema: dict[str, Any], required: list[str], place: _Place) -> dict[str, int]:
+        """How many properties. A grammar cannot tell that two names are the same, so two of them may be one property."""
+        counts: dict[str, int] = {}
+        least = count_of(schema, "minProperties", place.pointer, MOST_ITEMS) or 0
+        if least > max(1, len(required)):
+            raise refuse(
+                place.pointer, "minProperties", f"{least}: a grammar cannot hold more than 1, or than are required"
+            )
+        if least > len(required):
+            counts["minProperties"] = least
+        most = count_of(schema, "maxProperties", place.pointer, 2**31)
+        if most is not None:
+            counts["maxProperties"] = most
+        return counts
+
+    def _each(self, schema: dict[str, Any], keyword: str, place: _Place) -> dict[str, Schema]:
+        value = schema[keyword]
+        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            raise refuse(place.pointer, keyword, f"{shown(value)}; expected an object of schemas")
+        return {name: self.sub(one, place.at(keyword, name)) for name, one in value.items()}
+
+
+def _is_base(identifier: object) -> bool:
+    """Does it give what is below it another base? An anchor alone (`#name`) does not."""
+    return isinstance(identifier, str) and not identifier.startswith("#")
+
+
+def _draft_of(uri: object) -> int:
+    """4, 6, 7, 2019 or 2020, by the value of `$schema`."""
+    draft = _DRAFT.fullmatch(uri) if isinstance(uri, str) else None
+    if draft is None:
+        drafts = "drafts 4, 6, 7, 2019-09 and 2020-12 of json-schema.org"
+        raise refuse("#", "$schema", f"{shown(uri)} is not one of {drafts}, and others may mean anything")
+    return int(draft[1] or draft[2])

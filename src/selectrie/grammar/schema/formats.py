@@ -1,0 +1,82 @@
+"""Formats of JSON Schema as patterns of the whole text.
+
+Each accepts only what the format's own definition accepts, some less: what a pattern cannot say (lengths of a name and
+its labels together) is cut to what it can. Patterns are of the common part that `schema_patterns` reads.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+_LABEL = "[A-Za-z0-9](?:-?[A-Za-z0-9]){0,30}"
+_HOST = rf"(?:{_LABEL}\.){{0,3}}[A-Za-z](?:-?[A-Za-z0-9]){{0,30}}"
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-]{1,20}"
+
+_YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
+_LEAP_PAIR = "(?:0[48]|[2468][048]|[13579][26])"
+_DATE = (
+    f"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    f"|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{{2}}{_LEAP_PAIR}|{_LEAP_PAIR}00)-02-29)"
+)
+_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME = rf"{_HOUR}:[0-5][0-9](?:\.[0-9]{{1,9}})?(?:Z|[+\-]{_HOUR})"
+
+_N = "[0-9]{1,9}"
+_CLOCK = f"T(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
+_DAYS = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
+
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"(?:{_OCTET}\.){{3}}{_OCTET}"
+_GROUP = "[0-9a-fA-F]{1,4}"
+
+
+def _ipv6() -> str:
+    """Eight groups, or `::` in the place of one or more of them (RFC 4291, section 2.2, without its third form)."""
+    ways = [f"(?:{_GROUP}:){{7}}{_GROUP}"]
+    for left in range(8):
+        before = f"{_GROUP}(?::{_GROUP}){{{left - 1}}}" if left else ""
+        after = f"(?:{_GROUP}(?::{_GROUP}){{0,{6 - left}}})?" if left < 7 else ""
+        ways.append(f"{before}::{after}")
+    return "|".join(ways)
+
+
+_PATH_CHARACTER = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_PATH = f"(?:/{_PATH_CHARACTER}*)*"
+_AUTHORITY = rf"//(?:(?:[A-Za-z0-9\-._~!$&'()*+,;=:]|%[0-9A-Fa-f]{{2}})*@)?(?:{_HOST}|{_IPV4})(?::[0-9]{{1,4}})?{_PATH}"
+_ABSOLUTE = f"/(?:{_PATH_CHARACTER}+{_PATH})?"
+_TAIL = rf"(?:\?(?:{_PATH_CHARACTER}|[/?])*)?(?:#(?:{_PATH_CHARACTER}|[/?])*)?"
+_SEGMENT = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+"
+_URI = rf"[A-Za-z][A-Za-z0-9+\-.]*:(?:{_AUTHORITY}|{_ABSOLUTE}|{_PATH_CHARACTER}+{_PATH}){_TAIL}"
+_REFERENCE = f"{_URI}|(?:{_AUTHORITY}|{_ABSOLUTE}|{_SEGMENT}{_PATH})?{_TAIL}"
+_POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_MAIL = rf"{_ATOM}(?:\.{_ATOM}){{0,2}}@{_HOST}"
+
+FORMATS = MappingProxyType(
+    {
+        "date": _DATE,
+        "time": _TIME,
+        "date-time": f"{_DATE}T{_TIME}",
+        "duration": f"P(?:{_N}W|{_DAYS}(?:{_CLOCK})?|{_CLOCK})",
+        "email": _MAIL,
+        "idn-email": _MAIL,
+        "hostname": _HOST,
+        "idn-hostname": _HOST,
+        "ipv4": _IPV4,
+        "ipv6": _ipv6(),
+        "uuid": "-".join(f"[0-9a-fA-F]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+        "uri": _URI,
+        "iri": _URI,
+        "uri-reference": _REFERENCE,
+        "iri-reference": _REFERENCE,
+        "json-pointer": _POINTER,
+        "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})",
+    }
+)
+"""By name: a pattern of the whole text. Dates begin with the year 0001, times know no leap seconds; hosts of a URI are names
+or IPv4 addresses."""
+
+
+def format_pattern(name: str) -> str | None:
+    """An anchored pattern of the format, or None where it is not known."""
+    pattern = FORMATS.get(name)
+    return None if pattern is None else f"^(?:{pattern})$"

@@ -1,0 +1,250 @@
+r"""Patterns of JSON Schema rewritten so that they mean one thing to every reader.
+
+JSON Schema means regular expressions of ECMA-262, validators in Python use `re`, llguidance uses Rust's; the three
+differ in what `\d`, `\w`, `\s`, `.` and `$` match, and in much syntax. Here a pattern becomes one of literals, explicit
+ranges, groups, anchors and repetitions alone, which matches only what both ECMA-262 and Python match. What cannot be
+carried over is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from selectrie.grammar.expressions import LAST_CODE_POINT, Characters
+
+Ranges = tuple[tuple[int, int], ...]
+
+NON_ASCII: Ranges = ((0x80, LAST_CODE_POINT),)
+DIGITS: Ranges = ((0x30, 0x39),)
+WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+SPACES: Ranges = (
+    *((0x09, 0x0D), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029)),
+    *((0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
+)
+SPACES_OF_SOME: Ranges = ((0x1C, 0x1F), (0x85, 0x85), (0x180E, 0x180E), (0xFEFF, 0xFEFF))
+"""White space to Python or to an older Unicode, not to ECMA-262, or the other way round."""
+LINE_ENDS_OF_SOME: Ranges = ((0x0D, 0x0D), (0x2028, 0x2029))
+"""`.` matches them in Python and not in ECMA-262."""
+
+UNSPELLED: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F))
+"""Characters that strings of these grammars do not hold: JSON spells them by number alone (the last need not be, but
+llguidance does). In a pattern or a constant llguidance leaves them out and goes on with what follows."""
+
+MOST_CHARACTERS = 20_000
+"""Of a pattern."""
+CLASSES: dict[str, tuple[Ranges, Ranges]] = {
+    "d": (DIGITS, NON_ASCII),
+    "w": (WORD, NON_ASCII),
+    "s": (SPACES, SPACES_OF_SOME),
+}
+"""By letter: characters that both read as of the class, and those that one of them may."""
+SINGLE = {"n": 0x0A, "r": 0x0D, "t": 0x09, "f": 0x0C, "v": 0x0B, "0": 0x00}
+_QUANTIFIER = re.compile(r"[*+?]|\{[0-9]+(?:,[0-9]*)?\}")
+_GROUP = re.compile(r"\((?:\?:|\?P?<[A-Za-z_$][A-Za-z0-9_$]*>|(?!\?))")
+_HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be carried over: what in it, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A pattern that matches only what ECMA-262 and Python both match.
+
+    doubtful: characters that a text may hold on which the two, or this pattern and one of them, disagree. line_end: they
+    disagree on a text that ends with a line feed (`$` of Python's). Texts without either are decided alike by all.
+    """
+
+    pattern: str
+    doubtful: Ranges
+    line_end: bool
+
+
+def rewrite_pattern(pattern: str) -> Rewritten:
+    """A pattern of JSON Schema (found anywhere in a text, unless anchored). Raises `PatternError`."""
+    if len(pattern) > MOST_CHARACTERS:
+        raise PatternError(f"it has {len(pattern)} characters; at most {MOST_CHARACTERS} are read")
+    return _Rewriter(pattern).rewritten()
+
+
+def is_spelled(text: str) -> bool:
+    """Can a string of these grammars hold every character of the text?"""
+    return not any(first <= ord(character) <= last for character in text for first, last in UNSPELLED)
+
+
+def class_of(ranges: Iterable[tuple[int, int]]) -> str:
+    """A bracket expression of these characters, in hexadecimal."""
+    spelled = (rf"\x{{{first:x}}}" if first == last else rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)
+    return f"[{''.join(spelled)}]"
+
+
+class _Rewriter:
+    """One pass over a pattern, from left to right."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text, self._at = pattern, 0
+        self._out: list[str] = []
+        self._doubtful: list[tuple[int, int]] = []
+        self._line_end = self._anchored = False
+        self._depth = 0
+        self._repeatable = False
+
+    def rewritten(self) -> Rewritten:
+        while self._at < len(self._text):
+            self._one()
+        if self._depth:
+            raise PatternError("a group is not closed")
+        if not self._anchored and _matches_empty(self._text):
+            return Rewritten("", (), line_end=False)  # found in every text
+        return Rewritten("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
+
+    def _one(self) -> None:
+        """One character, class, group bracket, anchor or repetition."""
+        sign = self._text[self._at]
+        quantifier = _QUANTIFIER.match(self._text, self._at)
+        if quantifier:
+            self._repeat(quantifier[0])
+        elif sign == "(":
+            self._open()
+        elif sign in ")|^$":
+            self._structure(sign)
+        elif sign == "[":
+            self._put(class_of(self._spelled(self._bracket())))
+        elif sign == ".":
+            self._at += 1
+            self._doubtful += LINE_ENDS_OF_SOME
+            self._put(class_of(self._spelled(Characters.of([(0x0A, 0x0A), *LINE_ENDS_OF_SOME], negated=True).ranges)))
+        elif sign == "\\":
+            ranges, doubtful = self._escape(inside=False)
+            self._doubtful += doubtful
+            self._put(class_of(self._spelled(ranges)))
+        elif sign == "{" and re.compile(r"\{,[0-9]+\}").match(self._text, self._at):
+            raise PatternError("{,n} is a repetition to some and literal to others; write {0,n}")
+        else:
+            self._at += 1
+            code = ord(sign)
+            self._put(sign if sign.isascii() and sign.isalnum() else class_of(self._spelled(((code, code),))))
+
+    def _put(self, text: str) -> None:
+        self._out.append(text)
+        self._repeatable = True
+
+    def _spelled(self, ranges: Ranges) -> Ranges:
+        """Those of the characters that strings may hold."""
+        outside = Characters.of([*ranges], negated=True).ranges
+        kept = Characters.of([*outside, *UNSPELLED], negated=True).ranges
+        if not kept:
+            raise PatternError(
+                f"before character {self._at}: no character that all agree on and that a string may hold"
+            )
+        return kept
+
+    def _repeat(self, quantifier: str) -> None:
+        if not self._repeatable:
+            raise PatternError(f"{quantifier} at character {self._at} repeats nothing")
+        self._at += len(quantifier)
+        if self._text[self._at : self._at + 1] == "?":
+            self._at += 1  # the fewest first: the same texts
+        self._out.append(quantifier)
+        self._repeatable = False
+
+    def _open(self) -> None:
+        group = _GROUP.match(self._text, self._at)
+        if group is None:
+            raise PatternError(
+                f"{self._text[self._at : self._at + 4]} at character {self._at}: no look-around, no flags"
+            )
+        self._at = group.end()
+        self._out.append("(?:")
+        self._depth += 1
+        self._repeatable = False
+
+    def _structure(self, sign: str) -> None:
+        if sign == ")":
+            if not self._depth:
+                raise PatternError(f"the bracket at character {self._at} closes no group")
+            self._depth -= 1
+        self._line_end |= sign == "$"
+        self._anchored |= sign in "^$"
+        self._at += 1
+        self._out.append(sign)
+        self._repeatable = sign == ")"
+
+    def _escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
+        """The characters that an escape stands for to all, and those that it stands for to some. inside: a class."""
+        letter = self._text[self._at + 1 : self._at + 2]
+        hexadecimal = _HEX.match(self._text, self._at + 1)
+        self._at += 2
+        if letter.lower() in CLASSES and letter:
+            surely, maybe = CLASSES[letter.lower()]
+            if letter.isupper():
+                surely = Characters.of([*surely, *maybe], negated=True).ranges
+            return surely, maybe
+        if hexadecimal:
+            self._at += hexadecimal.end() - hexadecimal.start() - 1
+            code = int(hexadecimal[1] or hexadecimal[2], 16)
+        elif letter == "0" and self._text[self._at : self._at + 1].isdigit():
+            raise PatternError(f"the octal escape at character {self._at - 2}")
+        elif letter in SINGLE:
+            code = SINGLE[letter]
+        elif letter == "b" and inside:
+            code = 0x08
+        elif not letter or letter.isalnum() or not letter.isascii():
+            raise PatternError(f"\\{letter} at character {self._at - 2}")
+        else:
+            code = ord(letter)
+        if 0xD800 <= code <= 0xDFFF:
+            raise PatternError(f"the surrogate U+{code:04X}; write the character itself")
+        return ((code, code),), ()
+
+    def _bracket(self) -> Ranges:
+        """The characters of a bracket expression that all agree on."""
+        start = self._at
+        negated = self._text.startswith("[^", start)
+        self._at += 1 + negated
+        if self._text[self._at : self._at + 1] == "]":
+            raise PatternError(f"the class at character {start} begins with ], which not all read alike; write \\]")
+        surely: list[tuple[int, int]] = []
+        maybe: list[tuple[int, int]] = []
+        while self._text[self._at : self._at + 1] != "]":
+            low, doubtful = self._member(start)
+            maybe += doubtful
+            ahead = self._text[self._at : self._at + 2]
+            if len(ahead) == 2 and ahead[0] == "-" and ahead[1] != "]" and _is_single(low, doubtful):
+                self._at += 1
+                high, doubtful = self._member(start)
+                if not _is_single(high, doubtful) or high[0][0] < low[0][0]:
+                    raise PatternError(f"a range in the class at character {start} that does not ascend")
+                low = ((low[0][0], high[0][0]),)
+            surely += low
+        self._at += 1
+        self._doubtful += maybe
+        ranges = Characters.of([*surely, *maybe], negated=True) if negated else Characters.of(surely)
+        return ranges.ranges
+
+    def _member(self, start: int) -> tuple[Ranges, Ranges]:
+        """One character or escape of a bracket expression."""
+        sign = self._text[self._at : self._at + 1]
+        if not sign:
+            raise PatternError(f"the class at character {start} is not closed")
+        if sign == "\\":
+            return self._escape(inside=True)
+        self._at += 1
+        if 0xD800 <= ord(sign) <= 0xDFFF:
+            raise PatternError(f"the surrogate U+{ord(sign):04X}; write the character itself")
+        return ((ord(sign), ord(sign)),), ()
+
+
+def _is_single(ranges: Ranges, doubtful: Ranges) -> bool:
+    return not doubtful and len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+
+
+def _matches_empty(pattern: str) -> bool:
+    """Does the pattern match the empty text?"""
+    try:
+        return re.fullmatch(pattern, "") is not None
+    except re.error:
+        return False

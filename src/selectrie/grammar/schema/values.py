@@ -1,0 +1,221 @@
+"""Keywords of JSON Schema about numbers and strings, checked and made sure of.
+
+A reader of JSON holds a number as a double, or exactly; the bounds here hold for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.schema.formats import format_pattern
+from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
+
+TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+MOST_CHARACTERS = 20_000
+"""Of `minLength` and `maxLength`: a grammar spells them out."""
+EXACT = 2**53
+"""Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
+DIGITS, MOST_PLACES = 15, 22
+"""What of a fraction one rounding makes a double of (Clinger 1990): digits below 2**53, powers of ten that are doubles."""
+LEAST_POSITIVE = 1e-12
+"""Where a number must exceed 0: the least double would take 324 digits."""
+
+_BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaximum", -math.inf))
+
+
+def refuse(pointer: str, keyword: str, reason: str) -> GrammarError:
+    """The error about a keyword of the schema at a pointer."""
+    return GrammarError(f"{keyword} at {pointer}: {reason}")
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value for a message."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
+    """The types that a schema names; all of them where it names none. "number" holds "integer"."""
+    value = schema.get("type", list(TYPES))
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in TYPES for name in names):
+        raise refuse(pointer, "type", f"{shown(value)}; expected one or several of {', '.join(TYPES)}")
+    return tuple(name for name in TYPES if name in names and not (name == "integer" and "number" in names))
+
+
+def kind_of(value: object) -> str:
+    """The type of a value of JSON; a whole number is a number."""
+    kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "null")
+
+
+def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -> int | None:
+    """A count of characters, items or properties, or None where the keyword is not there.
+
+    most: what a grammar spells out. An upper bound (`max…`) beyond it becomes it, a lower one is refused.
+    """
+    value = schema.get(keyword)
+    if value is None and keyword not in schema:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1 or value < 0:
+        raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number from 0 on")
+    if value > most and not keyword.startswith("max"):
+        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar spells out ({most})")
+    return int(min(value, most))
+
+
+def numeric(
+    schema: Mapping[str, Any], types: tuple[str, ...], pointer: str, draft: int
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Bounds, all of them inclusive, and the types: a multiple of a whole number is made an integer.
+
+    An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; a bound beyond
+    `EXACT` becomes `EXACT`, one of many digits one of `DIGITS`, inwards.
+    """
+    multiple = schema.get("multipleOf")
+    copy: dict[str, Any] = {}
+    if multiple is not None:
+        number = _number(schema, "multipleOf", pointer)
+        if number <= 0 or number != number // 1 or number > EXACT:
+            raise refuse(
+                pointer, "multipleOf", f"{shown(multiple)}; only whole numbers, doubles have no exact fractions"
+            )
+        copy["multipleOf"] = int(number)
+        types = tuple("integer" if name == "number" else name for name in types)
+    for keyword, exclusive, outward in _BOUNDS:
+        bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole="number" not in types)
+        if bound is not None:
+            copy[keyword] = bound
+    return copy, types
+
+
+def _bound(
+    schema: Mapping[str, Any], keywords: tuple[str, str], pointer: str, *, draft: int, inward: float, whole: bool
+) -> int | float | None:
+    """The inclusive bound that both keywords together amount to. inward: the infinity on the allowed side."""
+    keyword, exclusive = keywords
+    sign = 1 if inward > 0 else -1
+    bounds: list[int | float] = []
+    excluded = schema.get(exclusive)
+    if keyword in schema and not (draft == 4 and excluded is True):
+        bounds.append(_number(schema, keyword, pointer))
+    if draft == 4 and excluded is not None:
+        if not isinstance(excluded, bool) or (excluded and keyword not in schema):
+            raise refuse(pointer, exclusive, f"{shown(excluded)}; draft 4 has a bool here, beside {keyword}")
+        limits = [_number(schema, keyword, pointer)] if excluded else []
+    else:
+        limits = [_number(schema, exclusive, pointer)] if exclusive in schema else []
+    for limit in limits:
+        if whole:
+            bounds.append(math.floor(limit) + 1 if sign > 0 else math.ceil(limit) - 1)
+        else:
+            bounds.append(sign * LEAST_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
+    if not bounds:
+        return None
+    bound = max(bounds) if sign > 0 else min(bounds)
+    if abs(bound) > EXACT:
+        if (bound > 0) == (sign > 0):
+            raise refuse(pointer, keyword, f"{shown(bound)} leaves only numbers beyond 2**53, which readers round")
+        return -sign * EXACT
+    if whole:
+        return math.ceil(bound) if sign > 0 else math.floor(bound)
+    return bound if isinstance(bound, int) else _short(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
+
+
+def _short(number: float, rounding: str) -> int | float:
+    """The nearest number on one side that takes `DIGITS` digits and `MOST_PLACES` decimal places."""
+    exact = Decimal(repr(number))
+    place = max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES)
+    short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(place), rounding=rounding)
+    return int(short) if short == int(short) else float(short)
+
+
+def is_short(number: float) -> bool:
+    """Do all readers make the same double of its spelling? llguidance's is a bit off from the 16th digit on."""
+    digits = Decimal(repr(number)).normalize().as_tuple()
+    return len(digits.digits) <= DIGITS and -MOST_PLACES <= int(digits.exponent) <= 0
+
+
+def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
+    value = schema[keyword]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
+        raise refuse(pointer, keyword, f"{shown(value)}; expected a number")
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def textual(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """Lengths, and patterns: a format becomes its pattern; a second pattern goes into `allOf`."""
+    copy: dict[str, Any] = {}
+    for keyword in ("minLength", "maxLength"):
+        count = count_of(schema, keyword, pointer, MOST_CHARACTERS)
+        if count is not None:
+            copy[keyword] = count
+    patterns = []
+    if "pattern" in schema:
+        patterns.append(pattern_of(schema["pattern"], "pattern", pointer).pattern)
+    if "format" in schema:
+        name = schema["format"]
+        pattern = format_pattern(name) if isinstance(name, str) else None
+        if pattern is None:
+            raise refuse(
+                pointer, "format", f"{shown(name)} is not one that a grammar can hold; leave it out, or give a pattern"
+            )
+        patterns.append(pattern_of(pattern, "format", pointer).pattern)
+    if patterns:
+        copy["pattern"] = patterns[0]
+    if len(patterns) > 1:
+        copy["allOf"] = [{"pattern": patterns[1]}]
+    return copy
+
+
+def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
+    """A pattern rewritten, or the error about it."""
+    if not isinstance(pattern, str):
+        raise refuse(pointer, keyword, f"{shown(pattern)}; expected a regular expression")
+    try:
+        return rewrite_pattern(pattern)
+    except PatternError as error:
+        raise refuse(pointer, keyword, f"{error}, in {shown(pattern)}") from error
+
+
+def constant(value: object, keyword: str, pointer: str) -> object:
+    """A value that a grammar spells exactly; raises for numbers that readers round, for strings that are
+    not spelled, and for what is no JSON."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict) and all(isinstance(key, str) for key in one):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str):
+            _check_text(one, keyword, pointer)
+        elif isinstance(one, (int, float)) and not isinstance(one, bool):
+            _check_number(one, keyword, pointer)
+        elif one is not None and not isinstance(one, bool):
+            raise refuse(pointer, keyword, f"{shown(one)} is no JSON")
+    return value
+
+
+def _check_text(text: str, keyword: str, pointer: str) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise refuse(pointer, keyword, f"{shown(text)} holds a lone surrogate, which is not text")
+    if not is_spelled(text):
+        raise refuse(pointer, keyword, f"{shown(text)} holds a control character that JSON spells by number alone")
+
+
+def _check_number(number: float, keyword: str, pointer: str) -> None:
+    if abs(number) > EXACT or math.isnan(number):
+        raise refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round")
+    if not float(number).is_integer() and not is_short(number):
+        raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")

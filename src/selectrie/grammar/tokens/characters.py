@@ -1,0 +1,150 @@
+"""Which characters lead a configuration back to itself, and which characters a vocabulary's tokens are made of.
+
+Inside a string, a name or a comment most characters lead back to where one was. What tokens do there follows from sets:
+a set of characters has a bit for each group of first bytes (a group: bytes that the machine does not tell apart, as long
+as there are no more than 63), and one more for what is no UTF-8.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.grammar.machine.machine import DEAD, Machine
+from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, LEADS, ByteTrie
+from selectrie.types import BoolArray, IntArray
+
+Groups = NDArray[np.uint64]
+
+N_GROUPS = 63
+BROKEN_BIT = np.uint64(1 << 63)
+"""Of bytes that begin no character where they stand; leads back from nowhere."""
+
+
+class TrieGroups:
+    """Groups of the characters of each node of a trie. Memory: 21 bytes a node, 8 a token.
+
+    below: uint64[N], first bytes of the characters below a node, 0 where nothing is below; `BROKEN_BIT`: something below is
+    broken UTF-8, or the node stands inside a character and has something below.
+    above: uint64[N], those of the characters from the root to the node, one that is not complete included.
+    of_token: uint64[R], `above` of each token by rank.
+    """
+
+    def __init__(self, trie: ByteTrie, group_of_byte: Groups) -> None:
+        group = group_of_byte[trie.byte].astype(np.uint8)
+        is_first = (trie.byte < 0x80) | (trie.byte >= LEADS[0][0])
+        is_broken = trie.phase == BROKEN
+        own = np.where(is_first, np.left_shift(np.uint64(1), group.astype(np.uint64)), np.uint64(0))
+        own[is_broken] = BROKEN_BIT
+        own[0] = 0
+        self.below, self.above = _below(trie, own), _above(trie, own)
+        ends = np.flatnonzero(trie.own_rank < len(trie.token))
+        ends = ends[np.argsort(trie.own_rank[ends])]
+        self.of_token = np.repeat(self.above[ends], trie.own_stop[ends] - trie.own_rank[ends])
+        group[is_broken] = N_GROUPS
+        group[~is_first & ~is_broken] = N_GROUPS + 1
+        group[0] = N_GROUPS + 1
+        self._by_group = np.argsort(group, kind="stable").astype(np.int32)
+        self._group_start = np.searchsorted(group[self._by_group], np.arange(N_GROUPS + 2))
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory held."""
+        return self.below.nbytes + self.above.nbytes + self.of_token.nbytes + self._by_group.nbytes
+
+    def beginning(self, group: int) -> IntArray:
+        """int32[]: nodes whose last byte begins a character of the group; of `N_GROUPS`, nodes that are broken UTF-8."""
+        return self._by_group[self._group_start[group] : self._group_start[group + 1]]
+
+
+class Loops:
+    """For each configuration of a machine, the groups all of whose characters lead from it to itself.
+
+    They are found for those that are asked for; others have none. Memory: 9 bytes a configuration.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.group_of_byte: Groups = (machine.class_of % N_GROUPS).astype(np.uint64)
+        self._every = np.bitwise_or.reduce(np.left_shift(np.uint64(1), self.group_of_byte))
+        self._groups: Groups = np.zeros(64, dtype=np.uint64)
+        self._is_asked: BoolArray = np.zeros(64, dtype=np.bool_)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory held."""
+        return self._groups.nbytes + self._is_asked.nbytes
+
+    def of(self, configurations: NDArray[np.intp]) -> Groups:
+        """uint64[n]: what is known of each."""
+        self._grow()
+        found: Groups = self._groups[configurations]
+        return found
+
+    def ask(self, configuration: int) -> int:
+        """Find the groups of one configuration; returns them."""
+        self._grow()
+        if not self._is_asked[configuration]:
+            found = self._leading_back(configuration)
+            self._grow()
+            self._groups[configuration], self._is_asked[configuration] = found, True
+        return int(self._groups[configuration])
+
+    def _leading_back(self, configuration: int) -> np.uint64:
+        machine = self._machine
+        classes = np.arange(machine.n_classes, dtype=np.int32)
+        machine.fill(np.full(machine.n_classes, configuration, dtype=np.int32), classes)
+        after = machine.table[configuration][machine.class_of]
+        leads_back = after == configuration
+        leads_back[0x80:] = True  # what begins no character is no member of a group
+        for first, last, following in LEADS:
+            leads_back[first : last + 1] = False
+            for reached in set(after[first : last + 1].tolist()) - {DEAD}:
+                if self._all_lead_to(configuration, reached, following):
+                    leads_back[first : last + 1] |= after[first : last + 1] == reached
+        lost = np.left_shift(np.uint64(1), self.group_of_byte[~leads_back])
+        found: np.uint64 = self._every & ~np.bitwise_or.reduce(lost, initial=BROKEN_BIT)
+        return found
+
+    def _all_lead_to(self, configuration: int, start: int, following: tuple[tuple[int, int], ...]) -> bool:
+        """Does every text of one byte of each of these ranges lead from `start` to the configuration?"""
+        machine = self._machine
+        reached = {start}
+        for low, high in following:
+            classes = np.unique(machine.class_of[low : high + 1]).tolist()
+            pairs = np.array([(each, one) for each in reached for one in classes], dtype=np.int32)
+            machine.fill(pairs[:, 0], pairs[:, 1])
+            reached = set(machine.table[pairs[:, 0], pairs[:, 1]].tolist())
+            if DEAD in reached:
+                return False
+        return reached == {configuration}
+
+    def _grow(self) -> None:
+        """Room for the configurations that the machine has by now."""
+        n, room = self._machine.n_configurations, len(self._groups)
+        if n > room:
+            self._groups = np.concatenate([self._groups, np.zeros(2 * n - room, dtype=np.uint64)])
+            self._is_asked = np.concatenate([self._is_asked, np.zeros(2 * n - room, dtype=np.bool_)])
+
+
+def _below(trie: ByteTrie, own: Groups) -> Groups:
+    below = np.zeros(trie.n_nodes, dtype=np.uint64)
+    for start, stop in reversed(list(pairwise(trie.levels))):
+        first = trie.first_child[start : stop + 1]
+        parents = np.flatnonzero(first[:-1] < first[1:])
+        if len(parents):
+            children = slice(int(first[0]), int(first[-1]))
+            joint = own[children] | below[children]
+            below[start + parents] = np.bitwise_or.reduceat(joint, first[parents] - first[0])
+    is_inside = (trie.phase != BOUNDARY) & (trie.first_child[:-1] < trie.first_child[1:])
+    below[is_inside] |= BROKEN_BIT
+    return below
+
+
+def _above(trie: ByteTrie, own: Groups) -> Groups:
+    above: Groups = own.copy()
+    for start, stop in pairwise(trie.levels[1:]):
+        above[start:stop] |= above[trie.parent[start:stop]]
+    return above

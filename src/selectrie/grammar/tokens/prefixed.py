@@ -1,0 +1,76 @@
+"""A grammar behind bytes that come first: what the last token of a prompt spelled, once it was taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectrie.errors import ProtocolError
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.sharing import LedAutomaton
+from selectrie.types import BoolArray, IntArray
+from selectrie.vocabulary import Vocabulary
+
+
+class PrefixedAutomaton:
+    """Accepts the token paths that spell `prefix` and then what `inner` accepts: tokens that are a beginning of what is
+    left of the prefix, that are the rest of it, or that go beyond it into the grammar.
+
+    The prefix is plain text; no control token is part of it. A state is a place in the prefix (0 to its length - 1), or
+    that length and a state of `inner`. Where no token spells the rest, no token is allowed.
+    """
+
+    def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
+        self._inner, self._vocabulary, self._prefix = inner, vocabulary, prefix
+        self._is_eog = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
+        self._is_eog[vocabulary.eog] = True
+        self._kept: dict[int, IntArray | BoolArray] = {}
+
+    def start(self) -> int:
+        return 0 if self._prefix else self._inner.start()
+
+    def allowed(self, state: int) -> BoolArray | IntArray:
+        if state >= len(self._prefix):
+            return self._inner.allowed(state - len(self._prefix))
+        found = self._kept.get(state)
+        if found is None:
+            found = self._kept[state] = self._computed(self._prefix[state:])
+            found.setflags(write=False)
+        return found
+
+    def advance(self, state: int, token: int) -> int:
+        n = len(self._prefix)
+        if state >= n:
+            return self._inner.advance(state - n, token) + n
+        piece = b""
+        if 0 <= token < len(self._is_eog) and not self._is_eog[token]:
+            piece = self._vocabulary.pieces[token]
+        after = self.walk(state, piece) if piece else DEAD
+        if after == DEAD:
+            raise ProtocolError(f"token {token} is not allowed in state {state}")
+        return after
+
+    def can_end(self, state: int) -> bool:
+        n = len(self._prefix)
+        return state >= n and self._inner.can_end(state - n)
+
+    def walk(self, state: int, text: bytes) -> int:
+        """The state after these bytes, whatever tokens cut them; -1 where they are refused."""
+        rest, n = self._prefix[state:], len(self._prefix)
+        if state < n:
+            if len(text) < len(rest):
+                return state + len(text) if rest.startswith(text) else DEAD
+            if not text.startswith(rest):
+                return DEAD
+            state, text = self._inner.start() + n, text[len(rest) :]
+        after = self._inner.walk(state - n, text)
+        return after + n if after != DEAD else DEAD
+
+    def _computed(self, rest: bytes) -> IntArray | BoolArray:
+        beyond = self._inner.allowed_after(self._inner.start(), rest)
+        within = self._vocabulary.prefixes_of(rest + b"\0")  # the rest itself among them
+        within = within[~self._is_eog[within]]
+        if beyond.dtype == np.bool_:
+            flags: BoolArray = beyond.astype(np.bool_)
+            flags[within] = True
+            return flags
+        return np.union1d(within, beyond).astype(np.int32)

@@ -1,0 +1,199 @@
+"""Selecting among the texts of a grammar, listed or searched: from a request to its task, from what was found to a `Selection`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie import scoring
+from selectrie.constraining import Constrained, Space, about, constrain, is_prefix_free, shown
+from selectrie.errand import Errand
+from selectrie.errors import GrammarError, OptionError
+from selectrie.grammar import Grammar
+from selectrie.model import Model
+from selectrie.options import BEAM_TERMINATORS, Search, one_of
+from selectrie.prompts import Prompt
+from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature
+from selectrie.selecting import Asked
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
+from selectrie.trie import TokenTrie
+from selectrie.types import Cost, FloatArray
+
+MOST_LISTED = 100_000
+"""Texts of a finite grammar that are choices; more are searched."""
+RULES = ("joint", "token_mean")
+"""That have a bound for texts nobody has seen."""
+
+
+def listed(grammar: Grammar) -> tuple[str, ...] | None:
+    """All texts of a grammar, in the order of `Grammar.expand`; None where they are infinitely many, more than `MOST_LISTED`,
+    or no texts (token terminals, a grammar that llguidance reads)."""
+    if not isinstance(grammar, Grammar):
+        raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
+    try:
+        count = grammar.count() if grammar.is_finite else None
+        return None if count is None or count > MOST_LISTED else tuple(grammar.expand())
+    except GrammarError:  # what cannot be compiled at all is refused by `constrain`
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hunt:
+    """A request for the best text of a grammar, checked and cut into tokens."""
+
+    asked: Constrained
+    search: Search
+    rule: str
+
+
+def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> Hunt:
+    """Check a selection among the texts of a grammar that are not listed."""
+    rule = request.named_rule().name
+    if request.custom is not None or rule not in RULES:
+        raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
+    if request.prior is not None:
+        raise OptionError("prior", request.prior, "nothing with a grammar whose texts are not listed")
+    if request.following:
+        raise OptionError("following", request.following, "nothing with a grammar: let it end with that text")
+    one_of("terminator", request.terminator, BEAM_TERMINATORS)
+    if request.search.method == "exhaustive":
+        raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")
+    space = Space(model.limits, request.search.max_tokens)
+    asked = constrain(
+        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
+    )
+    return Hunt(asked, request.search, rule)
+
+
+def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
+    """Search the grammar. tau: nats a row that layout may move, None = not measured.
+
+    Raises `OptionError` where no text was found within `max_tokens` or the budget.
+    """
+    asked, search = hunt.asked, hunt.search
+    tell = search.on_found
+    on_found: Callable[[FoundPath], None] | None = None
+    if tell is not None:
+        on_found = lambda path: tell(shown(path.data), path.logp)  # noqa: E731
+    spec = asked.spec(search, rule=hunt.rule, merge_equal_text=hunt.rule == "joint")
+    task = AutomatonSearch(asked.prompt, asked.automaton, spec, on_found=on_found)
+    progress = search.on_progress
+    handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
+    outcome = handle.result()
+    if not outcome.found:
+        raise nothing_found(spec.search, is_empty=outcome.proved, refused=outcome.n_other)
+    return _selection(
+        hunt,
+        outcome,
+        _certificate(outcome, search, hunt.rule, tau),
+        asked.cost(handle.cost, outcome.found),
+        asked.signature(errand.owner.scheduler.model.identity, tau, hunt.rule),
+    )
+
+
+def nothing_found(search: Search, *, is_empty: bool, refused: int) -> OptionError:
+    """The error for no text at all. is_empty: there is none; refused: paths that the tokenizer would not make."""
+    why = f"; {refused} were found that the tokenizer would not write so (canonical_only)" if refused else ""
+    if is_empty:
+        return OptionError("max_tokens", search.max_tokens, f"more: no text of the grammar has so few tokens{why}")
+    return OptionError("budget_nodes", search.budget_nodes, f"more: no text of the grammar was finished{why}")
+
+
+def _certificate(outcome: AutomatonOutcome, search: Search, rule: str, tau: float | None) -> Certificate:
+    """`settled`: nothing else among the first k or open is as near as layout can move scores."""
+    scores = np.array([path.score for path in outcome.found[: search.k + 1]])
+    next_best = max([outcome.best_open, *scores[search.k :]])
+    scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
+    n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
+    moves = np.inf if tau is None else 2 * tau * (n_rows if rule == "joint" else 2)
+    return Certificate(
+        proved=outcome.proved,
+        bound_gap=outcome.bound_gap,
+        open_mass=outcome.open_mass,
+        nodes_evaluated=outcome.n_evaluated,
+        nodes_inner=None,
+        settled=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
+        n_settled=0,
+        method="best_first",
+    )
+
+
+def _selection(
+    hunt: Hunt, outcome: AutomatonOutcome, certificate: Certificate, cost: Cost, signature: Signature
+) -> Selection:
+    asked, found = hunt.asked, outcome.found
+    lengths = np.cumsum([0, *(len(path.tokens) for path in found)], dtype=np.int64)
+    trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in found]), lengths)
+    scores = np.array([path.score for path in found])
+    log_open = np.inf
+    with np.errstate(divide="ignore"):
+        if hunt.rule == "joint":
+            log_open = float(np.log(outcome.open_mass))
+            if asked.terminator == "none" and not is_prefix_free(
+                asked.grammar
+            ):  # a text may begin with another one: at each length they exclude each other
+                log_open += np.log(hunt.search.max_tokens)
+    decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
+    logp = np.array([path.logp for path in found])
+    table = ChoiceTable(
+        texts=tuple(shown(path.data) for path in found),
+        trie=trie,
+        edge_logp=_edges(trie, found),
+        pieces=asked.vocabulary.pieces,
+        logp=logp,
+        logp_upper=logp,
+        logp_terminator=np.array([path.logp_terminator for path in found]),
+        score=scores,
+        probability=decision.probability,
+        probability_low=decision.probability_low,
+        probability_high=decision.probability_high,
+        logp_local=np.full(len(found), np.nan),
+        boundary_shift=np.zeros(len(found), dtype=np.int32),
+    )
+    greedy = [i for i, path in enumerate(found) if np.array_equal(path.tokens, outcome.greedy)]
+    return Selection(
+        index=decision.winner,
+        margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
+        is_tie=decision.is_tie,
+        coverage=scoring.coverage_of(logp),
+        wanted=asked.token_scores(*outcome.wanted),
+        greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
+        choices=table,
+        rule=hunt.rule,
+        terminator=asked.terminator,
+        healed=asked.healed,
+        log_heal=outcome.log_heal,
+        heal_gap=outcome.heal_gap,
+        certificate=certificate,
+        cost=cost,
+        signature=signature,
+        grammar=GrammarFacts(
+            name=asked.grammar.name,
+            digest=asked.grammar.digest,
+            about=about(strings=outcome.strings),
+            max_tokens=hunt.search.max_tokens,
+            any_length=outcome.proved and _holds_for_any_length(outcome, hunt.search.k),
+            n_dead_ends=outcome.n_dead_ends,
+            n_refused=outcome.n_other,
+        ),
+    )
+
+
+def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
+    """Is nothing that was left out for its length among the first k?"""
+    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -np.inf
+    return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
+
+
+def _edges(trie: TokenTrie, found: tuple[FoundPath, ...]) -> FloatArray:
+    """float64[N]: log-probability of each edge, from the paths over it."""
+    edges = np.full(len(trie.token), np.nan)
+    for place, path in enumerate(found):
+        node = int(trie.path_node[trie.path_of[place]])
+        for logp in path.token_logp[::-1].tolist():
+            edges[node] = logp
+            node = int(trie.parent[node])
+    return edges

@@ -1,0 +1,64 @@
+"""Options of a request, as frozen records: what a dozen keyword arguments would be otherwise.
+
+Every record checks each field's type and value when it is made and raises `OptionError`: true and false are no numbers,
+NaN is no probability, one text is no list of texts. Records compare by value and can be hashed, copied and pickled.
+"""
+
+from __future__ import annotations
+
+from selectrie.options.beaming import BEAM_TERMINATORS, DEFAULT_BEAM, Beam
+from selectrie.options.checks import (
+    at_least,
+    flag,
+    named,
+    natural,
+    number,
+    one_of,
+    probability,
+    record,
+    seed,
+    text,
+    texts,
+    token_ids,
+)
+from selectrie.options.choosing import (
+    DEFAULT_PROMPTING,
+    DEFAULT_SEARCH,
+    GRAMMAR_NODES,
+    RULES,
+    TERMINATORS,
+    Prompting,
+    Rule,
+    Search,
+)
+from selectrie.options.drawing import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
+
+__all__ = [
+    "BEAM_TERMINATORS",
+    "DEFAULT_BEAM",
+    "DEFAULT_PROMPTING",
+    "DEFAULT_SAMPLING",
+    "DEFAULT_SEARCH",
+    "DEFAULT_STOPPING",
+    "GRAMMAR_NODES",
+    "RULES",
+    "TERMINATORS",
+    "Beam",
+    "Prompting",
+    "Rule",
+    "Sampling",
+    "Search",
+    "Stopping",
+    "at_least",
+    "flag",
+    "named",
+    "natural",
+    "number",
+    "one_of",
+    "probability",
+    "record",
+    "seed",
+    "text",
+    "texts",
+    "token_ids",
+]

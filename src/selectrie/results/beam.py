@@ -1,0 +1,212 @@
+"""What a beam search, or the exact search that stands behind it, found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+
+from selectrie.options import Beam
+from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
+from selectrie.results.view import TrieView, view_of
+from selectrie.trie import TokenTrie
+from selectrie.types import Cost
+
+_REPR_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One text that a grammar allows, or the beginning of one.
+
+    text: bytes that are no UTF-8 replaced. data: its bytes, healed ones not among them. tokens: its most probable path, those
+    that spell healed bytes included. logp: joint log-probability of the text, terminator included and conditional on the
+    healed bytes: of all `n_paths` token paths where those are added up, of `tokens` alone otherwise; logp_path: of `tokens`
+    alone. logp_end: the terminator's part. score: logp / n_tokens ** length_penalty.
+    complete: it is a text of the grammar; else the beginning of one. ended_by: "eog", "grammar" (no term for the end), "length"
+    (`max_tokens`), "budget" or "deadline". group: of the beam that found it.
+    """
+
+    text: str
+    data: bytes = field(repr=False)
+    tokens: tuple[TokenScore, ...] = field(repr=False)
+    logp: float
+    logp_path: float
+    logp_end: float
+    score: float
+    n_paths: int
+    complete: bool
+    ended_by: str
+    group: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready. -inf becomes None."""
+        return {
+            "text": self.text,
+            **({} if self.text.encode() == self.data else {"text_bytes": list(self.data)}),
+            "logp": number(self.logp),
+            "logp_path": number(self.logp_path),
+            "logp_end": number(self.logp_end),
+            "score": number(self.score),
+            "n_paths": self.n_paths,
+            "complete": self.complete,
+            "ended_by": self.ended_by,
+            "group": self.group,
+            "tokens": [token.to_dict() for token in self.tokens],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BeamCertificate:
+    """How sure the answer is.
+
+    proved: nothing that is not given scores more than the last one given. about: "strings" where paths are those that the tokenizer
+    makes, so that a text has one; else "token paths": it holds of the paths one by one, whatever the sums of several are.
+    bound_gap: score of the last given path less the best that anything dropped or left could reach; inf where nothing was, -inf
+    where fewer were found than asked for and something was. nodes_evaluated: rows read. method: "beam" or "best_first".
+    """
+
+    proved: bool
+    about: str
+    bound_gap: float
+    nodes_evaluated: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BeamResult(Sequence[Hypothesis]):
+    """The best texts of a grammar after a prompt, best first. Equality leaves out `cost`.
+
+    hypotheses: complete ones, at most `beam.n`. incomplete: paths that were broken off, where nothing was finished or
+    `beam.incomplete` asks for them. greedy: what masked greedy decoding writes; None where it does not end, or was given
+    up because it could no more be the winner. agrees_with_greedy: it writes the winner; None where it was not followed
+    to where that shows. n_dead_ends: paths that neither end nor go on. n_merged: paths that spell a text another one spells. n_refused: finished
+    paths that the tokenizer would not make. n_steps: tokens of the longest path. close_steps: steps in which the layout of
+    the work could have changed what was kept (`signature.tolerance`). stopped: "done", "length", "budget" or "deadline".
+    healed: bytes of the prompt that every path spells first; log_heal, taken off every logp, and heal_gap as of `Selection`.
+    grammar: its name; grammar_digest: equal for equal rules. beam: the options; terminator: as used.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    incomplete: tuple[Hypothesis, ...]
+    greedy: Hypothesis | None
+    agrees_with_greedy: bool | None
+    certificate: BeamCertificate
+    stopped: str
+    n_dead_ends: int
+    n_merged: int
+    n_refused: int
+    n_steps: int
+    close_steps: tuple[int, ...]
+    healed: bytes
+    log_heal: float
+    heal_gap: float
+    grammar: str
+    grammar_digest: str
+    beam: Beam
+    cost: Cost = field(compare=False)
+    signature: Signature
+
+    def __len__(self) -> int:
+        return len(self.hypotheses)
+
+    @overload
+    def __getitem__(self, index: int) -> Hypothesis: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Hypothesis, ...]: ...
+    def __getitem__(self, index: int | slice) -> Hypothesis | tuple[Hypothesis, ...]:
+        return self.hypotheses[index]
+
+    @property
+    def best(self) -> Hypothesis:
+        """The best text; where none was finished, the best beginning of one (`complete` tells)."""
+        return (self.hypotheses or self.incomplete)[0]
+
+    @property
+    def text(self) -> str:
+        """Text of the best one."""
+        return self.best.text
+
+    @property
+    def logp(self) -> float:
+        """Joint log-probability of the best one."""
+        return self.best.logp
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The complete texts, best first."""
+        return tuple(hypothesis.text for hypothesis in self.hypotheses)
+
+    @property
+    def terminator(self) -> str:
+        """What ends a text: "eog" or "none"."""
+        return self.signature.terminator
+
+    @property
+    def shown(self) -> tuple[Hypothesis, ...]:
+        """Complete and incomplete ones, and what greedy decoding writes where that is none of them."""
+        given = (*self.hypotheses, *self.incomplete)
+        return given if self.greedy is None or self._greedy_place is not None else (*given, self.greedy)
+
+    @property
+    def _greedy_place(self) -> int | None:
+        """Of the given ones, that with the greedy path."""
+        if self.greedy is None:
+            return None
+        path = [token.id for token in self.greedy.tokens]
+        given = (*self.hypotheses, *self.incomplete)
+        return next((at for at, one in enumerate(given) if [token.id for token in one.tokens] == path), None)
+
+    def trie(self, limit: int = 60) -> TrieView:
+        """The heaviest `limit` nodes of the trie of the paths in `shown`; choices are numbered as there."""
+        paths = [one.tokens for one in self.shown]
+        ids = [np.array([token.id for token in path], dtype=np.int32) for path in paths]
+        trie = TokenTrie.from_flat(np.concatenate(ids), np.cumsum([0, *map(len, ids)]))
+        pieces = [b""] * (int(trie.token.max(initial=0)) + 1)
+        edge_logp = np.full(len(trie.token), np.nan)
+        for at, path in enumerate(paths):
+            node = int(trie.path_node[trie.path_of[at]])
+            for token in reversed(path):
+                pieces[token.id] = token.piece or token.spelling.encode()
+                edge_logp[node] = token.logp
+                node = int(trie.parent[node])
+        greedy = None if self.greedy is None else self._greedy_place
+        greedy = len(paths) - 1 if greedy is None and self.greedy is not None else greedy
+        return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, with `format` and kind "beam". -inf, inf and NaN become None."""
+        return {
+            "format": FORMAT_VERSION,
+            "kind": "beam",
+            "grammar": self.grammar,
+            "grammar_digest": self.grammar_digest,
+            "beam": {**plain(self.beam), "expand": self.beam.expand is not None},
+            "terminator": self.terminator,
+            "stopped": self.stopped,
+            "hypotheses": [hypothesis.to_dict() for hypothesis in self.hypotheses],
+            "incomplete": [hypothesis.to_dict() for hypothesis in self.incomplete],
+            "greedy": None if self.greedy is None else self.greedy.to_dict(),
+            "agrees_with_greedy": self.agrees_with_greedy,
+            "certificate": plain(self.certificate),
+            "n_dead_ends": self.n_dead_ends,
+            "n_merged": self.n_merged,
+            "n_refused": self.n_refused,
+            "n_steps": self.n_steps,
+            "close_steps": list(self.close_steps),
+            **bytes_fields("healed", self.healed),
+            "log_heal": number(self.log_heal),
+            "heal_gap": number(self.heal_gap),
+            "cost": plain(self.cost),
+            "signature": plain(self.signature),
+        }
+
+    def __repr__(self) -> str:
+        shown = [f"  {h.text!r} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
+        shown += [f"  {h.text!r} logp {h.logp:.4f} (incomplete)" for h in self.incomplete[:_REPR_ROWS]]
+        rest = len(self.hypotheses) + len(self.incomplete) - len(shown)
+        head = f"BeamResult(grammar={self.grammar!r}, width={self.beam.width}, n={self.beam.n})"
+        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])

@@ -1,0 +1,116 @@
+"""What a search of an automaton is given and what it found, as records; and what all of them ask of an automaton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.types import BoolArray, FloatArray, IntArray
+from selectrie.vocabulary import Vocabulary
+
+DEAD = -1
+"""State of a node that the automaton does not allow: only its row is of interest."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AutomatonSpec:
+    """What is searched for. Checked when it is made.
+
+    max_tokens: most tokens of a path. terminator: "eog" (the end of generation is part of the event) or "none".
+    rule: "joint", or "token_mean" (joint / tokens of the path). search: k, stop, mass, budget_nodes, width; "all" goes on
+    until nothing is open. healed: bytes of the prompt that the automaton spells first, which every score is conditional on;
+    put: bytes that it spells after those without a condition (the space that a tokenizer puts before text, a delimiter).
+    canonical: is this finished path the tokenizer's own encoding? None: every path counts. own: the tokenizer's own path
+    of the text that these tokens spell, empty for none. viable: may these two tokens be
+    neighbours in such an encoding? last: the token before the first, None: not known.
+    merge_equal_text: finished paths of one text are one, and the k best texts are looked for.
+    """
+
+    vocabulary: Vocabulary = field(repr=False)
+    max_tokens: int = 128
+    terminator: str = "eog"
+    rule: str = "joint"
+    search: Search = DEFAULT_SEARCH
+    healed: bytes = b""
+    put: bytes = b""
+    canonical: Callable[[Sequence[int]], bool] | None = None
+    own: Callable[[Sequence[int]], Sequence[int]] | None = None
+    viable: Callable[[int, int], bool] | None = None
+    last: int | None = None
+    merge_equal_text: bool = True
+
+    def __post_init__(self) -> None:
+        at_least("max_tokens", self.max_tokens, 1, optional=False)
+        one_of("terminator", self.terminator, ("eog", "none"))
+        one_of("rule", self.rule, ("joint", "token_mean"))
+        if self.terminator == "eog" and not len(self.vocabulary.eog):
+            raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
+
+    def text(self, tokens: IntArray) -> bytes:
+        """The bytes of a path without those that stand before the text."""
+        return self.vocabulary.decode(tokens)[len(self.healed) + len(self.put) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AutomatonOutcome:
+    """What a search found, and what that proves.
+
+    found: the first k texts (more where they tie), best first, ties by bytes; all that were found unless `search.stop` is "best".
+    proved: nothing of at most `max_tokens` tokens that is not among them scores more. bound_gap: score of the k-th less the
+    best bound left open (best_open, -inf for none), inf where nothing is open, -inf where fewer than k were found and something is.
+    open_mass: bound on the probability that text begins with a path left open, or is one that was finished and not noted. cut_bound: best bound of what was left out
+    for having more than `max_tokens` tokens, -inf for none: below the k-th score, the proof holds for any length.
+    greedy: tokens of masked greedy decoding as far as they were followed; greedy_ended: up to its end.
+    strings: whether what was looked for is the tokenizer's own encoding of each text (else any token path).
+    log_heal, heal_gap: of the healed bytes, taken off already. wanted: the most probable tokens after the prompt, and their
+    log-probabilities. n_dead_ends: paths that may neither end nor go on. n_other: finished paths that no tokenizer makes.
+    n_repeated: rows asked for again.
+    """
+
+    found: tuple[FoundPath, ...]
+    proved: bool
+    bound_gap: float
+    best_open: float
+    open_mass: float
+    cut_bound: float
+    greedy: IntArray
+    greedy_ended: bool
+    strings: bool
+    log_heal: float
+    heal_gap: float
+    wanted: tuple[IntArray, FloatArray]
+    n_evaluated: int
+    n_repeated: int
+    n_dead_ends: int
+    n_other: int
+
+
+def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
+    """Raise `ProtocolError` for no prompt, `TokenRangeError` for a token that the vocabulary has not."""
+    if len(prompt) == 0:
+        raise ProtocolError("a search needs a prompt of at least one token")
+    wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
+    if len(wrong):
+        raise TokenRangeError(int(wrong[0]), spec.vocabulary.n_tokens)
+
+
+def is_any(allowed: BoolArray | IntArray) -> bool:
+    """Is anything allowed?"""
+    return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
+
+
+def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
+    """int32[]: what is allowed, ascending."""
+    if allowed.dtype == np.bool_:
+        return np.flatnonzero(allowed).astype(np.int32)
+    return allowed.astype(np.int32)
+
+
+def allows(allowed: BoolArray | IntArray, token: int) -> bool:
+    """Is this token allowed?"""
+    return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())

@@ -1,0 +1,328 @@
+"""Exact draws from the model's joint restricted to what an automaton accepts.
+
+Let A be the accepted paths of at most `max_tokens` tokens, p the model's probability of a path and its end, and left(n) the
+part of a node's probability that was not removed (`remaining_mass`); only what lies outside A is ever removed. A stream walks
+from the root, where it notes its claim c = left(root). At a node n entered with claim c it draws u in [0, 1): where
+u c >= left(n) it is rejected, and starts again at the root; else it goes on to token t with weight p(t | n) left(n t) and
+claims left(n t) there, or ends with weight p(end | n). A node never read before claims 1, then its row says what of it
+lies outside A, which is removed.
+
+Each stream's text has the law p(a) / p(A), and the streams are independent. For the probability of one attempt to take the
+path of a in A is the product over its nodes of [left(n) / c(n)] * [p(t | n) c(n t) / left(n)], where c(n t) is what left(n t)
+was when it was chosen: it telescopes to p(a) / c(root), whatever was removed meanwhile and by whom. So given a stream's place
+n and claim c alone, the law L of the text that it will end with is p(a | n) / c [a below n] + (1 - p(A | n) / c) p(a) / p(A), a
+martingale in the stream's own steps, that no other stream's step changes. Products of L over streams are therefore martingales
+too, and at the beginning each L is p(a) / p(A).
+
+(A sampler that masks each row and draws from what is left, without going back, has another law. Estimating left(n) and
+drawing by it without rejection, as Park et al., "Grammar-aligned decoding", arXiv:2405.21047, do, has this law in the limit
+only.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from selectrie.automaton import Automaton
+from selectrie.errors import ProtocolError
+from selectrie.model import Rows
+from selectrie.options import at_least
+from selectrie.sampling import uniform
+from selectrie.tasks import Ask, check_count
+from selectrie.tasks.automaton_records import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
+from selectrie.tasks.found_paths import FoundPath
+from selectrie.tasks.healed_mass import HealedMass
+from selectrie.tasks.live_nodes import LiveNodes
+from selectrie.tasks.path_nodes import PathNodes
+from selectrie.tasks.remaining_mass import END, REST, RemainingMass
+from selectrie.tasks.score import check_room
+from selectrie.types import NO_NODE, ROOT, FloatArray, IntArray, Room
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One text on its way. claim: what was left of its node when it was chosen; start: of the root when
+    it began. n_kept: tokens that the node's row kept when
+    one beyond them was drawn, None where none was. draws: random numbers used."""
+
+    seed: int
+    node: int = ROOT
+    claim: float = 1.0
+    start: float = 1.0
+    n_kept: int | None = None
+    draws: int = 0
+    text: FoundPath | None = None
+
+    def uniform(self) -> float:
+        """The next random number."""
+        self.draws += 1
+        return uniform(self.seed, self.draws - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactOutcome:
+    """What was drawn. texts: one per stream, in order of their seeds; None where the budget was used up or nothing is left.
+
+    is_complete: all were drawn; if not, those that were are no sample, for the short come first. is_empty: no text of at most
+    `max_tokens` tokens has any probability. mass_low, mass_high: between these lies the probability of all such texts
+    together, given the healed bytes: what was found, and what was not removed. mass: the mean over attempts of what was left
+    where they were accepted, 0 where not, within these bounds. n_attempts, n_accepted: walks from the root, and those that
+    became texts. log_heal, heal_gap: taken off already.
+    strings: whether each text counts with the tokenizer's own encoding alone.
+    """
+
+    texts: tuple[FoundPath | None, ...]
+    is_complete: bool
+    is_empty: bool
+    mass_low: float
+    mass_high: float
+    mass: float
+    n_attempts: int
+    n_accepted: int
+    strings: bool
+    log_heal: float
+    heal_gap: float
+    n_evaluated: int
+    n_repeated: int
+
+
+class ExactSampleTask:
+    """Draws n texts side by side (the module says how, and why that is exact).
+
+    Stream i has the seed `seed` + i; the texts depend on the rows, `n` and `seed` alone, not on the room. All streams go as
+    far as they can without a row, then the rows that they need are asked for together. A text ends with the end of
+    generation, or, with terminator "none", as soon as it may. `spec.search` gives the budget alone.
+    """
+
+    def __init__(self, prompt: IntArray, automaton: Automaton, spec: AutomatonSpec, *, n: int, seed: int) -> None:
+        check_prompt(prompt, spec)
+        at_least("n", n, 1, optional=False)
+        at_least("seed", seed, 0, optional=False)
+        uniform(seed + n - 1, 0)
+        self._prompt, self._automaton, self._spec = prompt, automaton, spec
+        self._ends_by_token = spec.terminator == "eog"
+        state = automaton.start()
+        self._nodes = PathNodes(state, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)))
+        self._mass = RemainingMass()
+        self._live = LiveNodes(self._nodes, None)
+        self._healing = HealedMass(spec.vocabulary, spec.healed)
+        self._streams = [_Stream(seed + i) for i in range(n)]
+        self._needed: list[int] = []  # nodes of this round, those that stand for a row to be read again included
+        self._again: dict[int, int] = {}  # node that stands for another, whose rest is drawn from
+        self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
+        self._floor = Room(rows=1, nodes=spec.max_tokens, branches=1)
+        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
+        self._leaves: dict[int, float] = {}  # log-probability of each text found, by its last node
+        self._n_evaluated = self._n_attempts = 0
+        self._estimate = 0.0
+        self._is_finished = False
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._n_evaluated
+
+    @property
+    def n_drawn(self) -> int:
+        """Texts drawn so far."""
+        return sum(stream.text is not None for stream in self._streams)
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._expected is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        if self._healing.waiting != NO_NODE:
+            return self._plan([self._healing.waiting], room)
+        self._needed = [node for node in self._needed if not self._nodes.evaluated[node]]
+        if not self._needed:
+            self._advance()
+        budget = self._spec.search.budget_nodes
+        left = len(self._needed) if budget is None else budget - self._n_evaluated
+        if self._needed and left > 0:
+            return self._plan(self._needed[:left], room)
+        self._is_finished = True
+        return None
+
+    def tell(self, rows: Rows) -> None:
+        if self._expected is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._expected))
+        nodes, self._expected = self._expected, None
+        for i, node in enumerate(nodes.tolist()):
+            self._read(node, rows, i)
+
+    def result(self) -> ExactOutcome:
+        if not self._is_finished:
+            raise ProtocolError("no result before ask returned None")
+        log_heal, gap = self._healing.log_heal()
+        texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
+        low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
+        high = min(1.0, float(self._mass.left(ROOT) * np.exp(-log_heal)))
+        low = min(low, high)  # both are sums that are rounded
+        estimate = self._estimate * float(np.exp(-log_heal)) / max(1, self._n_attempts)
+        return ExactOutcome(
+            texts=texts,
+            is_complete=None not in texts,
+            is_empty=self._mass.left(ROOT) <= 0,
+            mass_low=low,
+            mass_high=high,
+            mass=min(max(estimate, low), high),
+            n_attempts=self._n_attempts,
+            n_accepted=sum(text is not None for text in texts),
+            strings=self._spec.canonical is not None,
+            log_heal=log_heal,
+            heal_gap=gap,
+            n_evaluated=self._n_evaluated,
+            n_repeated=self._live.repeated,
+        )
+
+    def _conditional(self, text: FoundPath, log_heal: float) -> FoundPath:
+        """The text with the healed bytes taken off its log-probability."""
+        return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
+
+    def _plan(self, targets: list[int], room: Room) -> Ask:
+        ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
+        return ask
+
+    def _read(self, node: int, rows: Rows, i: int) -> None:
+        """Take one row in: what of its node lies outside the language is removed."""
+        spec, nodes = self._spec, self._nodes
+        nodes.evaluated[node] = True
+        self._n_evaluated += 1
+        if node == self._healing.waiting:
+            self._heal(rows, i)
+            if node != ROOT:
+                return
+        source = self._again.get(node, node)
+        ids = np.empty(0, dtype=np.int32)
+        if nodes.goes_on[source] and nodes.depth[source] < spec.max_tokens:
+            ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
+        p = np.exp(np.minimum(rows.logp(i, ids), 0.0))
+        if node in self._again:
+            self._rests[source] = ids, p
+            return
+        nodes.eog_logp[node] = rows.log_mass(i, spec.vocabulary.eog)
+        ends = self._ends_by_token and nodes.can_end[node]
+        self._mass.set_row(node, ids, p, float(np.exp(nodes.eog_logp[node])) if ends else 0.0)
+        if node == ROOT:
+            for stream in self._streams:
+                stream.claim = stream.start = self._mass.left(ROOT)
+
+    def _heal(self, rows: Rows, i: int) -> None:
+        """Read a row for the healed bytes, and make the node of the next one, which stands beside the tree."""
+        more = self._healing.read(rows, i, float(self._nodes.logp_prefix[self._healing.waiting]))
+        if more is not None:
+            parent, token, logp = more
+            self._healing.wait_for(self._beside(parent, token, logp))
+
+    def _beside(self, parent: int, token: int, logp: float) -> int:
+        """A node that no stream walks over: only its row is wanted."""
+        self._mass.add(NO_NODE, 0)
+        return self._nodes.add(parent, token, logp, DEAD)
+
+    def _advance(self) -> None:
+        """Let every stream go as far as it can, in turn; what they then need is `_needed`."""
+        again: dict[int, int] = {}
+        needed: dict[int, None] = {}
+        for stream in self._streams:
+            while stream.text is None and self._mass.left(ROOT) > 0 and self._can_step(stream):
+                self._step(stream)
+            if stream.text is None and self._mass.left(ROOT) > 0:
+                node = stream.node
+                if stream.n_kept is not None:
+                    if node not in again:
+                        nodes = self._nodes
+                        parent, token = int(nodes.parent[node]), int(nodes.token[node])
+                        again[node] = self._beside(parent, token, float(nodes.logp[node]))
+                    node = again[node]
+                needed[node] = None
+        self._again = {twin: node for node, twin in again.items()}
+        self._rests.clear()
+        self._needed = list(needed)
+
+    def _can_step(self, stream: _Stream) -> bool:
+        """No row is missing for its next step."""
+        if stream.n_kept is not None:
+            return stream.node in self._rests
+        return bool(self._nodes.evaluated[stream.node])
+
+    def _step(self, stream: _Stream) -> None:
+        """One step down, the end of a text, or a rejection."""
+        node, mass = stream.node, self._mass
+        if stream.n_kept is not None:
+            ids, p = self._rests[node]
+            place = mass.pick_rest(node, ids, p, stream.n_kept, stream.uniform())
+            stream.n_kept, claim = None, 1.0
+        else:
+            x = stream.uniform() * stream.claim
+            if x >= mass.left(node):
+                self._reject(stream)
+                return
+            place = mass.pick(node, x)
+            if place == REST:
+                stream.n_kept = mass.n_kept(node)
+                return
+            if place == END:
+                if not self._accept(stream, node, float(self._nodes.eog_logp[node])):
+                    mass.remove_end(node)
+                    self._reject(stream)
+                return
+            claim = 1.0 if mass.child(node, place) == NO_NODE else mass.left(mass.child(node, place))
+        self._enter(stream, place, claim)
+
+    def _enter(self, stream: _Stream, place: int, claim: float) -> None:
+        """Go on to a kept token of the row."""
+        child = self._mass.child(stream.node, place)
+        if child == NO_NODE:
+            child = self._child(stream.node, place)
+        nodes = self._nodes
+        stream.node, stream.claim = child, claim
+        if self._mass.left(child) <= 0:
+            self._reject(stream)
+        elif nodes.can_end[child] and not self._ends_by_token and not self._accept(stream, child, 0.0):
+            self._mass.remove(child)
+            self._reject(stream)
+
+    def _child(self, parent: int, place: int) -> int:
+        """A new node; what neither ends nor goes on, and what no tokenizer writes, is removed."""
+        spec, nodes, automaton = self._spec, self._nodes, self._automaton
+        token, p = self._mass.token(parent, place)
+        state = automaton.advance(int(nodes.state[parent]), token)
+        node = nodes.add(parent, token, float(np.log(p)), state)
+        self._mass.add(parent, place)
+        can_end, goes_on = automaton.can_end(state), is_any(automaton.allowed(state))
+        nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
+        left = spec.last if parent == ROOT else int(nodes.token[parent])
+        is_viable = spec.viable is None or left is None or spec.viable(left, token)
+        if not is_viable or not (can_end or (goes_on and nodes.depth[node] < spec.max_tokens)):
+            self._mass.remove(node)
+        return node
+
+    def _accept(self, stream: _Stream, node: int, terminator: float) -> bool:
+        """The stream's text ends here, unless it is not as the tokenizer would write it."""
+        path = self._nodes.path(node)
+        tokens = self._nodes.token[path]
+        if self._spec.canonical is not None and not self._spec.canonical(tokens.tolist()):
+            return False
+        logp = float(self._nodes.logp_prefix[node]) + terminator
+        stream.text = FoundPath(self._spec.text(tokens), tokens, self._nodes.logp[path], terminator, logp, logp)
+        self._leaves[node] = logp
+        self._n_attempts += 1
+        self._estimate += stream.start
+        return True
+
+    def _reject(self, stream: _Stream) -> None:
+        """Back to the root."""
+        self._n_attempts += 1
+        stream.node = ROOT
+        stream.claim = stream.start = self._mass.left(ROOT)

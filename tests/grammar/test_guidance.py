@@ -1,0 +1,369 @@
+"""Grammars of llguidance behind the automaton port."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from json_schemas import accepts, allowed_ids, piece_vocabulary
+from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
+from selectrie.grammar import Grammar, guidance
+from selectrie.grammar.guidance import GuidanceAutomaton, read_guidance
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
+from selectrie.testing import make_vocabulary, spell
+from vocabularies import vocabulary_of
+
+pytest.importorskip("llguidance")
+
+TINY = make_vocabulary()
+CATS = 'start: " cat" | " bat"'
+
+TRANSLATED = {
+    "json": (
+        r"""
+        root   ::= value
+        value  ::= object | array | string | number | "true" | "false" | "null"
+        object ::= "{" (string ":" value ("," string ":" value)*)? "}"
+        array  ::= "[" (value ("," value)*)? "]"
+        string ::= "\"" ([^"\\\x00-\x1f] | "\\" ["\\/bfnrt])* "\""
+        number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)?
+        """,
+        r"""
+        start: value
+        value: object | array | STRING | NUMBER | "true" | "false" | "null"
+        object: "{" (STRING ":" value ("," STRING ":" value)*)? "}"
+        array: "[" (value ("," value)*)? "]"
+        STRING: /"([^"\\\x00-\x1f]|\\["\\\/bfnrt])*"/
+        NUMBER: /-?(0|[1-9][0-9]*)(\.[0-9]+)?/
+        """,
+    ),
+    "list": (
+        r"""
+        root ::= item+
+        item ::= "- " [^\r\n]+ "\n"
+        """,
+        r"""
+        start: item+
+        item: /- [^\r\n]+\n/
+        """,
+    ),
+    "arithmetic": (
+        r"""
+        root ::= sum
+        sum  ::= term ([-+] term)*
+        term ::= factor ([*/] factor)*
+        factor ::= [0-9]+ | "(" sum ")"
+        """,
+        r"""
+        start: sum
+        sum: term (/[-+]/ term)*
+        term: factor (/[*\/]/ factor)*
+        factor: /[0-9]+/ | "(" sum ")"
+        """,
+    ),
+    "date": (
+        r"""
+        root ::= [0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [12] [0-9] | "3" [01])
+        """,
+        r"""
+        start: /[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])/
+        """,
+    ),
+}
+"""Grammars in GBNF, and by hand in llguidance's Lark."""
+
+
+def shown(automaton, vocabulary, state):
+    return [vocabulary.texts[token] for token in allowed_ids(automaton, state)]
+
+
+def walked(automaton, vocabulary, pieces):
+    state = automaton.start()
+    for token in spell(vocabulary, pieces):
+        state = automaton.advance(state, token)
+    return state
+
+
+def test_text_that_is_forced_may_be_cut_by_tokens_in_any_way():
+    """Not only the token that llguidance would force is allowed."""
+    vocabulary = make_vocabulary()
+    automaton = GuidanceAutomaton(read_guidance(CATS), vocabulary)
+    assert shown(automaton, vocabulary, automaton.start()) == [" ", " c", " b", " cat", " bat"]
+    assert shown(automaton, vocabulary, walked(automaton, vocabulary, [" c"])) == ["a", "at"]
+
+
+def test_a_text_ends_where_the_grammar_can_and_nothing_follows():
+    """End-of-generation tokens are no part of what is allowed."""
+    vocabulary = make_vocabulary()
+    automaton = GuidanceAutomaton(read_guidance('start: " cat" "s"?'), vocabulary)
+    state = walked(automaton, vocabulary, [" cat"])
+    assert automaton.can_end(state)
+    assert shown(automaton, vocabulary, state) == ["s"]
+    state = walked(automaton, vocabulary, [" c", "at", "s"])
+    assert automaton.can_end(state)
+    assert shown(automaton, vocabulary, state) == []
+    assert not automaton.can_end(automaton.start())
+
+
+@pytest.mark.parametrize("token", [-1, 1, 3, 26, 10_000])
+def test_a_token_that_is_not_allowed_is_refused(token):
+    """Below, beyond and inside the vocabulary, and the one that ends a text; and the state stays what it was."""
+    vocabulary = make_vocabulary()
+    automaton = GuidanceAutomaton(read_guidance(CATS), vocabulary)
+    before = shown(automaton, vocabulary, automaton.start())
+    with pytest.raises(ProtocolError, match=f"token {token} is not allowed in state 0"):
+        automaton.advance(automaton.start(), token)
+    assert shown(automaton, vocabulary, automaton.start()) == before
+
+
+def test_the_same_path_is_the_same_state():
+    """States are numbers that copy for nothing."""
+    vocabulary = make_vocabulary()
+    automaton = GuidanceAutomaton(read_guidance(CATS), vocabulary)
+    assert walked(automaton, vocabulary, [" c", "at"]) == walked(automaton, vocabulary, [" c", "at"])
+    assert walked(automaton, vocabulary, [" c", "at"]) != walked(automaton, vocabulary, [" cat"])
+
+
+def test_states_stay_valid_whatever_is_dropped():
+    """With room for one matcher and one mask every answer is the one with room for all."""
+    vocabulary = piece_vocabulary([b'":', b'{"', b"12", b'"a'])
+    grammar = read_guidance(TRANSLATED["json"][1])
+    roomy, tight = GuidanceAutomaton(grammar, vocabulary), GuidanceAutomaton(grammar, vocabulary, cache_bytes=0)
+    rng = random.Random(1)
+    pairs = [(roomy.start(), tight.start())]
+    for _ in range(150):
+        state, twin = rng.choice(pairs)
+        ids = allowed_ids(roomy, state)
+        assert ids == allowed_ids(tight, twin)
+        assert roomy.can_end(state) == tight.can_end(twin)
+        if ids:
+            token = rng.choice(ids)
+            pairs.append((roomy.advance(state, token), tight.advance(twin, token)))
+    assert len(tight._matchers._values) == 1
+    assert len(roomy._matchers._values) > 50
+
+
+def test_where_no_token_fits_nothing_is_allowed():
+    """A dead end is for the search to report: no error, and it is no end."""
+    vocabulary = make_vocabulary([b"a", b"ab"])
+    automaton = GuidanceAutomaton(read_guidance('start: "ac" | "ab"'), vocabulary, cache_bytes=0)
+    state = automaton.advance(automaton.start(), 2)
+    for _ in range(2):
+        assert allowed_ids(automaton, state) == []
+        assert not automaton.can_end(state)
+        assert allowed_ids(automaton, automaton.start()) == [2, 3]
+
+
+def test_all_tokens_of_the_same_bytes_are_allowed():
+    """SentencePiece has 256 tokens for bytes beside those of its characters."""
+    vocabulary = make_vocabulary([b"a", b"b", b"a", b"ab"])
+    automaton = GuidanceAutomaton(read_guidance('start: "ab" | "b"'), vocabulary)
+    assert allowed_ids(automaton, automaton.start()) == [2, 3, 4, 5]
+    assert shown(automaton, vocabulary, automaton.advance(automaton.start(), 4)) == ["b"]
+
+
+def test_control_tokens_are_allowed_where_the_grammar_names_them():
+    """Their spelling as text is something else, and one that ends a generation is never allowed."""
+    vocabulary = make_vocabulary([b"a", b"<", b"bos", b">"])
+    automaton = GuidanceAutomaton(read_guidance("start: <bos> /a/"), vocabulary)
+    assert shown(automaton, vocabulary, automaton.start()) == ["<bos>"]
+    assert shown(automaton, vocabulary, automaton.advance(0, 0)) == ["a"]
+    automaton = GuidanceAutomaton(read_guidance('start: "<bos>a" | <eos> "a"'), vocabulary)
+    assert shown(automaton, vocabulary, automaton.start()) == ["<"]
+
+
+def test_tokens_may_end_inside_a_character():
+    """Allowed iff some character goes on like that."""
+    vocabulary = make_vocabulary()
+    automaton = GuidanceAutomaton(read_guidance("start: /é/"), vocabulary)
+    assert allowed_ids(automaton, automaton.start()) == [23, 25]
+    assert allowed_ids(automaton, automaton.advance(0, 23)) == [24]
+
+
+def test_bytes_lead_to_the_state_they_spell():
+    """`walk` knows no tokens; it refuses where the grammar does, and stays refused."""
+    vocabulary = make_vocabulary()
+    automaton = GuidanceAutomaton(read_guidance(CATS), vocabulary)
+    state = automaton.walk(automaton.start(), b" ca")
+    assert shown(automaton, vocabulary, state) == ["t"]
+    assert automaton.can_end(automaton.walk(state, b"t"))
+    assert automaton.walk(automaton.start(), b" cx") == -1
+    assert automaton.walk(-1, b"a") == -1
+    assert automaton.walk(automaton.start(), b"\xff") == -1
+
+
+def test_a_healed_prompt_goes_before_it():
+    """Tokens may go beyond the prefix into the grammar."""
+    vocabulary = make_vocabulary()
+    automaton = PrefixedAutomaton(GuidanceAutomaton(read_guidance('start: "at" | "ar"'), vocabulary), vocabulary, b" c")
+    assert shown(automaton, vocabulary, automaton.start()) == [" ", " c", " cat", " car"]
+    assert automaton.can_end(walked(automaton, vocabulary, [" car"]))
+
+
+@pytest.mark.parametrize("prefix", [b"", b" ", b"a", b"\xc3", b"zz", b"ab"])
+def test_tokens_that_go_beyond_a_prefix(prefix):
+    """As our own recogniser finds them, also inside a character and where a piece begins one that was refused."""
+    pieces = [
+        b" ",
+        b" a",
+        b" ab",
+        b" ac",
+        b" acb",
+        b" b",
+        b"a",
+        b"aa",
+        b"aab",
+        b"ab",
+        b"abab",
+        b"\xc3\xa9",
+        b"\xa9",
+        b"\xc3\xa9a",
+    ]
+    vocabulary = make_vocabulary([*pieces, b"aaa\xc3", b" aa\xc3\xa9x", b"ab\xff"])
+    guided = GuidanceAutomaton(read_guidance("/(a|ab|\u00e9)+x?/"), vocabulary)
+    ours = Grammar.from_regex("(a|ab|\u00e9)+x?")._automata.get(vocabulary)
+    for text in (b"", b"a", b"aab"):
+        states = [each.walk(each.start(), text) for each in (guided, ours)]
+        found = [each.allowed_after(state, prefix) for each, state in zip((guided, ours), states, strict=True)]
+        ids = [np.flatnonzero(one) if one.dtype == np.bool_ else one for one in found]
+        assert ids[0].tolist() == ids[1].tolist()
+    n_states = len(guided._parent)
+    guided.allowed_after(guided.start(), b"a")
+    assert len(guided._parent) == n_states
+
+
+def test_rules_too_many_for_its_stack_are_refused():
+    """Going into rules by recursion it would end the process."""
+    chain = "start: r0\n" + "".join(f'r{i}: r{i + 1} | "a"\n' for i in range(5_000)) + 'r5000: "z"'
+    with pytest.raises(GrammarError, match="5002 rules; llguidance is given at most 1000"):
+        read_guidance(chain)
+    items = {f"a{i}": {"items": {"$ref": f"#/$defs/a{i + 1}"}} for i in range(5_000)}
+    schema = {"$ref": "#/$defs/a0", "$defs": {**items, "a5000": {"type": "null"}}}
+    with pytest.raises(GrammarError, match="at most 1000"):
+        read_guidance(json.dumps({"grammars": [{"json_schema": schema}]}))
+    with pytest.raises(GrammarError, match=r"\$ref at #/\$defs/a\d+.* at most 1000 are followed"):
+        Grammar.from_json_schema(schema, route="llguidance")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("start: foo", 'line 1, column 8: unknown name: "foo"\n  start: foo\n         ^'),
+        ('start: "a"\n  b\nx: "c', "line 3"),
+        ("/a(?=b)/", "look-around"),
+        ("start: start", "no text"),
+        ("", "no start rule"),
+        ('{"x"', "a serialised grammar is JSON"),
+        ('{"grammars": []}', "at least one"),
+        ('{"grammars": [{"json_schema": {"not": {}}}]}', 'Unimplemented keys: \\["not"\\]'),
+        ('{"grammars": [{"lark_grammar": "start: /a/"}], "max_tokens": 3}', "max_tokens"),
+        ("start: <nope>", "nope"),
+        ("(" * 1_000_000, "1000000 characters"),
+        ("(" * 400_000, "."),
+        ("start: " + "(" * 400_000, "."),
+        ('{"grammars": ' + "[" * 500_000, "."),
+    ],
+)
+def test_what_llguidance_refuses_is_a_grammar_error(text, message):
+    """With its message, and the place with a caret where it gives one."""
+    with pytest.raises(GrammarError, match=message.replace("^", "\\^")):
+        read_guidance(text).automaton(make_vocabulary())
+
+
+def test_a_regular_expression_matches_the_whole_text():
+    """Slashes around it, or by name, then without."""
+    for grammar in (read_guidance("/[ab]+c/"), read_guidance("[ab]+c", dialect="regex")):
+        automaton = grammar.automaton(piece_vocabulary())
+        assert [accepts(automaton, text) for text in (b"abc", b"c", b"abcc", b"ab")] == [True, False, False, False]
+
+
+def test_the_digest_is_that_of_the_grammar_and_of_what_reads_it():
+    """Equal grammars have equal digests, others others."""
+    assert read_guidance(CATS).digest == read_guidance(CATS).digest != read_guidance(CATS + " ").digest
+    assert read_guidance(CATS).route.startswith("llguidance ")
+    assert guidance.GuidanceGrammar("x", "llguidance 1").digest != guidance.GuidanceGrammar("x", "llguidance 2").digest
+
+
+def test_without_llguidance_the_extra_is_named(monkeypatch):
+    """What is missing, and how to install it."""
+    monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'selectrie\[schema\]'"):
+        read_guidance(CATS)
+
+
+@given(words=st.lists(st.text("abc\u00e9", max_size=4), min_size=1, max_size=6, unique=True))
+def test_allowed_tokens_are_those_that_some_word_goes_on_with(words):
+    """Brute force over the vocabulary, along every word."""
+    vocabulary = TINY
+    lark = "start: " + " | ".join(f'"{word}"' for word in words)
+    automaton = GuidanceAutomaton(read_guidance(lark), vocabulary)
+    texts = [word.encode() for word in words]
+    for text in texts:
+        for n in range(len(text) + 1):
+            state = automaton.walk(automaton.start(), text[:n])
+            expected = [
+                token
+                for token, piece in enumerate(vocabulary.pieces)
+                if piece and any(other.startswith(text[:n] + piece) for other in texts)
+            ]
+            assert allowed_ids(automaton, state) == expected
+            assert automaton.can_end(state) == (text[:n] in texts)
+
+
+def compare(name, vocabulary, *, paths, seed=0):
+    """Asserts that both recognisers allow the same along random paths; gives how many states were compared."""
+    gbnf, lark = TRANSLATED[name]
+    ours = GrammarAutomaton(compile_rules(read_gbnf(gbnf)), vocabulary)
+    theirs = GuidanceAutomaton(read_guidance(lark), vocabulary)
+    rng = random.Random(seed)
+    compared = 0
+    for _ in range(paths):
+        state, twin = ours.start(), theirs.start()
+        for _ in range(24):
+            ids = allowed_ids(ours, state)
+            np.testing.assert_array_equal(ids, allowed_ids(theirs, twin))
+            assert ours.can_end(state) == theirs.can_end(twin)
+            compared += 1
+            if not ids:
+                break
+            plain = [token for token in rng.sample(ids, min(8, len(ids))) if vocabulary.pieces[token].isascii()]
+            token = rng.choice(plain or ids)
+            state, twin = ours.advance(state, token), theirs.advance(twin, token)
+    return compared
+
+
+@pytest.mark.parametrize("name", TRANSLATED)
+def test_both_recognisers_allow_the_same(name):
+    """The same grammar, ours and llguidance's, along random paths over bytes and some longer tokens."""
+    longer = [
+        b'{"',
+        b'":',
+        b'","',
+        b"- ",
+        b"a\n- b",
+        b"12",
+        b"2024-",
+        b"-0",
+        b"1)",
+        "é\n".encode(),
+        b"\n-",
+        b"]}",
+        b"3*(4",
+        b'\\"',
+    ]
+    assert compare(name, piece_vocabulary(longer), paths=12) > 60
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TRANSLATED)
+def test_both_recognisers_allow_the_same_of_real_tokens(name, real_vocabulary):
+    """As above on real vocabularies."""
+    assert compare(name, vocabulary_of(real_vocabulary), paths=12) > 60

@@ -1,0 +1,594 @@
+"""JSON Schema as a grammar: every text valid, and what cannot be carried over refused by name."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import random
+import re
+from datetime import date, datetime, time
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schema_strategies import whole_schemas
+
+import json_schemas
+from json_schemas import (
+    ROUTES,
+    Case,
+    Tally,
+    accepts,
+    automaton_of,
+    examine,
+    is_valid,
+    piece_vocabulary,
+    real_cases,
+    suite_cases,
+    validator_of,
+    walk,
+)
+from selectrie.errors import GrammarError, MissingExtraError, OptionError
+from selectrie.grammar import Grammar
+from selectrie.grammar.guidance import check_guidance
+from selectrie.grammar.schema import schema
+from selectrie.grammar.schema.formats import FORMATS
+from selectrie.grammar.schema.patterns import PatternError, rewrite_pattern
+from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
+from vocabularies import vocabulary_of
+
+pytest.importorskip("llguidance")
+
+BYTES = piece_vocabulary()
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer"},
+        "likes": {"type": "array", "items": {"enum": ["a", 2]}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+HOLES = [
+    ({"properties": {"a": {"type": "integer"}}}, '{"\\u0061":"x"}'),
+    ({"patternProperties": {"^a": {"type": "integer"}}}, '{"\\u0061":"x"}'),
+    ({"minProperties": 2, "type": "object"}, '{"a":1,"a":1}'),
+    ({"const": 9007199254740993}, "9007199254740992"),
+    ({"const": "a\u0000b"}, '"ab"'),
+    ({"type": "string", "pattern": "^a\\u0001b$"}, '"ab"'),
+    ({"type": "string", "format": "date"}, '"2023-02-29"'),
+    ({"type": "number", "minimum": -0.9999999999999999}, "-1"),
+    ({"type": "number", "exclusiveMaximum": 10}, "9.99999999999999999999"),
+    ({"type": "number", "multipleOf": 0.01}, "0.07"),
+    ({"type": "string", "pattern": "^.$"}, '"\u2028"'),
+    (
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "items": [{"type": "integer"}],
+            "allOf": [{}],
+            "additionalItems": {"type": "integer"},
+        },
+        '[1,"x"]',
+    ),
+]
+"""Schemas, and texts that llguidance accepts for them as they stand: invalid ones, the last but one to ECMA-262."""
+
+
+def automaton(any_schema, route="llguidance"):
+    return automaton_of(any_schema, route, BYTES)
+
+
+def verdicts(any_schema, texts, route):
+    machine = automaton(any_schema, route)
+    return [text for text in texts if accepts(machine, text.encode())]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_schema_by_hand(route):
+    """Properties in order, those that are not required may miss, and nothing else."""
+    texts = [
+        *(
+            '{"name":"x"}',
+            '{"name":"é","age":-3}',
+            '{"name": "", "age": 0, "likes": ["a", 2]}',
+            '{"name":"x","likes":[]}',
+        ),
+        *(
+            "{}",
+            '{"age":1}',
+            '{"age":1,"name":"x"}',
+            '{"name":1}',
+            '{"name":"x","more":1}',
+            '{"name":"x","likes":["b"]}',
+        ),
+        *('{"name":"x","age":1.5}', '{"name":"\n"}', '{"name":"x"', ""),
+    ]
+    assert verdicts(PERSON, texts, route) == texts[:4]
+
+
+@pytest.mark.parametrize(
+    ("spacing", "taken"),
+    [
+        ("optional", ['{"a":[1,2]}', '{"a": [1, 2]}', '{"a": [1,2]}']),
+        ("none", ['{"a":[1,2]}']),
+        ("any", ['{"a":[1,2]}', '{"a": [1, 2]}', '{"a": [1,2]}', '{ "a" :\n\t[1 ,2]}']),
+    ],
+)
+def test_white_space_is_as_asked(spacing, taken):
+    """By default that of compact JSON and that of `json.dumps`."""
+    found = read_schema({"type": "object", "properties": {"a": {"type": "array"}}}, spacing=spacing).automaton(BYTES)
+    texts = ['{"a":[1,2]}', '{"a": [1, 2]}', '{"a": [1,2]}', '{ "a" :\n\t[1 ,2]}', ' {"a":[1,2]}']
+    assert [text for text in texts if accepts(found, text.encode())] == taken
+
+
+def test_a_schema_is_a_mapping_or_text_or_a_bool():
+    """True allows any JSON."""
+    assert read_schema(PERSON).digest == read_schema(json.dumps(PERSON)).digest
+    for route in ROUTES:
+        texts = ["1", "-0.5", '"a"', "null", "[[]]", '{"a":{"b":[true]}}', "[", "01"]
+        assert verdicts(True, texts, route) == verdicts({}, texts, route) == verdicts("{}", texts, route) == texts[:6]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ('{"a": 1,\n "b" 2}', "line 2, column 6"),
+        ('{"a": 1, "a": 2}', "names 'a' twice"),
+        ("[" * 200_000, "nested too deep"),
+        ("3", "#: a schema is an object or a bool, not 3"),
+        ({"type": "strnig"}, "type at #: 'strnig'; expected one or several of null"),
+        ({"type": []}, "type at #"),
+        ({"properties": []}, "properties at #"),
+        ({"properties": {"a/b": {"items": 3}}}, "#/properties/a~1b/items: a schema is"),
+        ({"minimum": "1"}, "minimum at #: '1'; expected a number"),
+        ({"minimum": float("nan")}, "minimum at #"),
+        ({"minLength": -1}, "minLength at #: -1; expected a whole number"),
+        ({"minItems": 10**9}, "minItems at #: 1000000000 is more than"),
+        ({"required": "a"}, "required at #"),
+        ({"required": ["\ud800"]}, "lone surrogate"),
+        ({"$ref": "other.json"}, r"\$ref at #: 'other.json': only places of the same schema"),
+        ({"$ref": "#/nowhere"}, r"\$ref at #: '#/nowhere' is not there"),
+        ({"$schema": "https://example.com/own"}, r"\$schema at #"),
+        ({"anyOf": []}, "anyOf at #"),
+        ({"const": object()}, "no JSON"),
+        (False, "chema is false"),
+        ({"$ref": "#"}, "no text"),
+        ({"enum": [1], "type": "string"}, "nsatisfiable"),
+    ],
+)
+def test_what_is_no_schema_is_refused(bad, message):
+    """With keyword, pointer and value."""
+    with pytest.raises(GrammarError, match=message):
+        automaton(bad)
+
+
+@pytest.mark.parametrize("option", ["spacing", "route"])
+def test_options_are_checked(option):
+    """An unknown one is named with those there are."""
+    with pytest.raises(OptionError, match=f"{option}='nope'"):
+        read_schema(True, **{option: "nope"})
+
+
+def test_depth_is_bounded():
+    """By a message, not by the interpreter's stack."""
+    deep: object = True
+    for _ in range(300):
+        deep = {"items": deep}
+    with pytest.raises(GrammarError, match="more than 64 deep"):
+        read_schema(deep)
+    chain = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(400)}
+    assert accepts(automaton({"$ref": "#/$defs/d0", "$defs": {**chain, "d400": {"type": "null"}}}), b"[[]]")
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        ("not", {"type": "string"}),
+        ("if", {"type": "string"}),
+        ("contains", {}),
+        ("uniqueItems", True),
+        ("dependentRequired", {"a": ["b"]}),
+        ("dependentSchemas", {"a": {"required": ["b"]}}),
+        ("dependencies", {"a": ["b"]}),
+        ("propertyNames", {"maxLength": 3}),
+        ("$dynamicRef", "#a"),
+        ("divisibleBy", 3),
+        ("multipleOf", 0.1),
+        ("minProperties", 2),
+        ("format", "regex"),
+        ("format", "unknown"),
+        ("pattern", "a(?=b)"),
+        ("pattern", "(a)\\1"),
+        ("x-guidance", {"lenient": True}),
+    ],
+)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_keyword_that_is_not_carried_over_is_named(keyword, value, route):
+    """With the place it stands at: nothing is dropped."""
+    nested = {"properties": {"a": {"items": {keyword: value, **({"then": False} if keyword == "if" else {})}}}}
+    with pytest.raises(GrammarError, match=re.escape(f"{keyword} at #/properties/a/items: ")):
+        read_schema(nested, route=route)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "nothing"),
+    [
+        ("not", False),
+        ("uniqueItems", False),
+        ("if", {"type": "string"}),
+        ("propertyNames", True),
+        ("title", "x"),
+        ("x-own", 3),
+    ],
+)
+def test_keywords_that_come_to_nothing_are_passed_over(keyword, nothing):
+    """They decide on no text."""
+    assert verdicts({"type": "integer", keyword: nothing}, ["1", "x"], "llguidance") == ["1"]
+
+
+def test_one_of_that_may_overlap_is_refused_with_its_place():
+    """Disjoint ones are carried over."""
+    kinds = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
+    for route in ROUTES:
+        assert verdicts(kinds, ["1", '"a"', "null"], route) == ["1", '"a"']
+        none = {"anyOf": [True], "oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {"enum": ["x", 1]}}}
+        if route == "llguidance":
+            assert verdicts(none, ["1", '"x"', "null", "2"], route) == ["1", '"x"', "null"]
+    with pytest.raises(GrammarError, match="oneOf at #/properties/a: llguidance cannot tell"):
+        read_schema({"properties": {"a": {"oneOf": [{"minimum": 1}, {"maximum": 3}]}}})
+
+
+@pytest.mark.parametrize(("schema_", "text"), HOLES)
+def test_where_llguidance_is_not_sound_we_are(schema_, text):
+    """It accepts the text, the text is invalid, and what we make of the schema refuses it or is refused."""
+    raw = [
+        check_guidance([{"json_schema": {**schema_, **options}}], "as it stands").automaton(BYTES)
+        for options in ({}, {"x-guidance": {"json_allowed_escapes": schema.ESCAPES}})
+    ]
+    assert any(accepts(one, text.encode()) for one in raw)
+    assert text == '"\u2028"' or not is_valid(validator_of(schema_), text.encode())
+    try:
+        ours = automaton(schema_)
+    except GrammarError:
+        return
+    assert not accepts(ours, text.encode())
+
+
+CONVERTER_HOLES = [
+    ({"type": "integer", "minimum": 3}, "minimum"),
+    ({"type": "string", "pattern": "^a$"}, "pattern or format"),
+    ({"type": "string", "format": "date"}, "pattern or format"),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
+    ({"allOf": [{"type": "integer"}]}, "allOf"),
+    ({"patternProperties": {"a": True}}, "patternProperties"),
+    ({"prefixItems": [True]}, "prefixItems"),
+    ({"type": "object", "minProperties": 1}, "minProperties"),
+    ({"type": "object", "required": ["a"]}, "required"),
+    ({"$ref": "#/$defs/a", "minimum": 3, "$defs": {"a": True}}, "$ref"),
+    ({"anyOf": [True], "type": "object"}, "anyOf"),
+    ({"const": 'say "a"'}, "const"),
+    ({"properties": {"": True}}, "properties"),
+    ({"type": "string", "maxLength": 5000}, "maxLength"),
+]
+
+
+@pytest.mark.parametrize(("schema_", "keyword"), CONVERTER_HOLES)
+def test_without_the_extra_a_keyword_is_refused_with_the_extra_to_install(schema_, keyword, monkeypatch):
+    """Where the converter of llama-cpp-python is not right about it."""
+    monkeypatch.setattr(schema, "find_spec", lambda _: None)
+    with pytest.raises(GrammarError, match=re.escape(keyword) + r" at #.*selectrie\[schema\]"):
+        read_schema(schema_)
+
+
+def test_the_route_taken_can_be_seen(monkeypatch):
+    """In what was read, and in the digest of the grammar."""
+    guided = read_schema(PERSON)
+    assert guided.route.startswith("llguidance ")
+    digest = Grammar.from_json_schema(PERSON).digest
+    monkeypatch.setattr(schema, "find_spec", lambda _: None)
+    converted = read_schema(PERSON)
+    assert isinstance(converted, ConvertedSchema)
+    assert converted.route.startswith("llama-cpp-python ")
+    assert Grammar.from_json_schema(PERSON).digest != digest
+    with pytest.raises(MissingExtraError, match=r"selectrie\[schema\]"):
+        read_schema(PERSON, spacing="any")
+
+
+def is_host(text):
+    labels = text.split(".")
+    return len(text) <= 253 and all(0 < len(x) <= 63 and x.strip("-") == x and "--" not in x for x in labels)
+
+
+def is_mail(text):
+    local, _, host = text.rpartition("@")
+    return 0 < len(local) <= 64 and all(local.split(".")) and is_host(host)
+
+
+def is_reference(text):
+    parts = urlsplit(text)
+    return parts.port is None or parts.port < 65536
+
+
+READERS = {
+    "date": date.fromisoformat,
+    "time": lambda text: time.fromisoformat(text[:8]) is not None and re.search(r"(Z|[+-]\d\d:\d\d)$", text),
+    "date-time": lambda text: datetime.fromisoformat(text[:19]),
+    "duration": lambda text: re.fullmatch(r"P(?!$)(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(?!$)(\d+H)?(\d+M)?(\d+S)?)?)", text),
+    "email": is_mail,
+    "idn-email": is_mail,
+    "hostname": is_host,
+    "idn-hostname": is_host,
+    "ipv4": ipaddress.IPv4Address,
+    "ipv6": ipaddress.IPv6Address,
+    "uuid": UUID,
+    "uri": lambda text: is_reference(text) and urlsplit(text).scheme,
+    "iri": lambda text: is_reference(text) and urlsplit(text).scheme,
+    "uri-reference": is_reference,
+    "iri-reference": is_reference,
+    "json-pointer": lambda text: text[:1] in ("", "/") and all(part[:1] in ("0", "1") for part in text.split("~")[1:]),
+    "relative-json-pointer": lambda text: text[0].isdigit(),
+}
+"""Readers that are not ours; they raise or say no."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_a_format_allows_is_of_that_format(name):
+    """To a reader of Python's, and to the checker of jsonschema where it has one."""
+    found = automaton({"type": "string", "format": name})
+    rng = random.Random(name)
+    validator = validator_of({"type": "string", "format": name})
+    texts = {text for text in (walk(found, BYTES, rng) for _ in range(25)) if text is not None}
+    assert len(texts) > 5
+    for text in texts:
+        assert is_valid(validator, text)
+        assert READERS[name](json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("date", ["2024-02-29", "2000-02-29", "0001-01-01"], ["2023-02-29", "1900-02-29", "2024-04-31", "0000-01-01"]),
+        ("time", ["23:59:59Z", "00:00:00.25+01:00"], ["24:00:00Z", "12:00:00", "12:60:00Z"]),
+        ("date-time", ["2024-02-29T12:00:00Z"], ["2024-02-30T12:00:00Z", "2024-02-29 12:00:00Z"]),
+        (
+            "ipv6",
+            ["::", "1::", "::1", "1:2:3:4:5:6:7::", "1:2:3:4:5:6:7:8"],
+            ["1", "1:2:3:4:5:6:7:8:9", "1::2::3", ":::"],
+        ),
+        ("email", ["a.b@example.org"], ["a@", "@b", ".a@b", "a..b@c"]),
+        ("uri", ["https://a.b/c?d#e", "mailto:a@b", "urn:x:y"], ["a b", "//a", "http://a b"]),
+        ("duration", ["P1Y2M", "PT5S", "P3W"], ["P", "PT", "P1Y2D", "1Y"]),
+    ],
+)
+def test_formats_by_hand(name, good, bad):
+    """Yes and no."""
+    texts = [json.dumps(text) for text in (*good, *bad)]
+    assert verdicts({"type": "string", "format": name}, texts, "llguidance") == texts[: len(good)]
+
+
+ATOMS = [
+    "a",
+    "b",
+    "é",
+    r"\d",
+    r"\w",
+    r"\s",
+    r"\S",
+    r"\W",
+    ".",
+    "[ab]",
+    r"[^a\s]",
+    "[^b]",
+    "[a-c]",
+    r"\.",
+    "(?:a|b)",
+    "(ab)",
+    "^",
+    "$",
+]
+PIECES = st.tuples(st.sampled_from(ATOMS), st.sampled_from(["", "", "*", "+?", "{1,2}", "?"]))
+TEXTS = st.text(
+    ["a", "b", "c", ".", " ", "1", "\n", "\r", "é", "\u0661", "\x1c", "\u2028", "\ufeff", "\x85"], max_size=4
+)
+
+
+def ecma(pattern):
+    """Python's reading of a pattern of ECMA-262, for the syntax above."""
+    spaces = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
+    pattern = pattern.replace(r"[^a\s]", f"[^a{spaces}]").replace(r"\s", f"[{spaces}]").replace(r"\S", f"[^{spaces}]")
+    pattern = re.sub(r"(?<!\\)\.", "[^\\\\n\\\\r\\\\u2028\\\\u2029]", pattern)
+    return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
+
+
+@settings(max_examples=300)
+@given(pieces=st.lists(PIECES, max_size=5), texts=st.lists(TEXTS, min_size=4, max_size=8))
+def test_a_rewritten_pattern_matches_what_all_match(pieces, texts):
+    """Never more than ECMA-262 and Python, and the same on texts without doubtful characters."""
+    pattern = "".join(atom + ("" if atom in "^$" else quantifier) for atom, quantifier in pieces)
+    rewritten = rewrite_pattern(pattern)
+    ours = re.sub(r"\\x\{([0-9a-f]+)\}", lambda found: f"\\U{int(found[1], 16):08x}", rewritten.pattern)
+    for text in texts:
+        both = [bool(re.search(pattern, text)), bool(ecma(pattern).search(text))]
+        found = bool(re.search(ours.replace("$", r"\Z"), text))
+        doubtful = any(first <= ord(c) <= last for c in text for first, last in rewritten.doubtful)
+        unspelled = any(ord(c) < 32 and c not in "\b\t\n\f\r" for c in text)
+        assert found <= all(both)
+        if not doubtful and not unspelled and not (rewritten.line_end and text.endswith("\n")):
+            assert both == [found, found]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        ")",
+        "a**",
+        "*a",
+        "[",
+        "[]",
+        "[^]",
+        "[b-a]",
+        r"\1",
+        r"\p{L}",
+        "(?i)a",
+        "(?=a)",
+        "a{,3}",
+        "\\",
+        r"\ud800",
+        r"\cA",
+    ],
+)
+def test_a_pattern_that_readers_differ_on_is_refused(pattern):
+    """Or that none reads."""
+    with pytest.raises(PatternError):
+        rewrite_pattern(pattern)
+
+
+def test_a_name_that_readers_match_differently_is_nobodys():
+    r"""`\d` is ASCII to ECMA-262, not to Python; `$` matches before a last line feed in Python."""
+    allowed = {"patternProperties": {r"^\d+$": {"type": "integer"}}, "additionalProperties": {"type": "string"}}
+    texts = ['{"1":1}', '{"a":"x"}', '{"1":"x"}', '{"\u0661":1}', '{"\u0661":"x"}', '{"1\\n":"x"}']
+    assert verdicts(allowed, texts, "llguidance") == texts[:2]
+
+
+def examined(cases, route, **options):
+    tally = Tally()
+    for case in cases:
+        examine(case, route, tally, **options)
+    return tally
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_texts_are_valid_on_a_part_of_the_suite(route, test_data):
+    """JSON-Schema-Test-Suite, every third group."""
+    cases = suite_cases(test_data("grammar/json_schema_test_suite"))[::3]
+    tally = examined(cases, route, walks=3)
+    assert tally.invalid == []
+    assert tally.carried > 25
+    assert tally.produced + tally.twists > 800
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_texts_are_valid_on_a_part_of_the_schemas_in_use(route, test_data):
+    """Every fifteenth."""
+    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl"))[::15], route, walks=2)
+    assert tally.invalid == []
+    assert tally.produced > 8
+
+
+@settings(max_examples=25)
+@given(made=whole_schemas())
+def test_texts_are_valid_for_any_schema(made):
+    """Schemas made of what is carried over, side by side."""
+    for route in ROUTES:
+        assert examined([Case("made", made)], route, walks=3).invalid == []
+
+
+def test_an_invalid_text_is_found(monkeypatch):
+    """The search can fail: with escapes by number an additional property passes for another."""
+    monkeypatch.setattr(schema, "ESCAPES", 'nrbtf\\"u')
+    case = Case(
+        "planted", {"type": "object", "properties": {"a": {"type": "integer"}}}, (({"a": 1}, True), ({"a": "x"}, False))
+    )
+    assert examined([case], "llguidance", walks=10).invalid
+
+
+def test_texts_of_real_tokens_are_valid(test_data):
+    """Walks over the 32 000 tokens of a SentencePiece vocabulary."""
+    vocabulary = vocabulary_of(test_data("weights/random_real_vocab/random-llama-spm.gguf"))
+    rng = random.Random(1)
+    for one in (
+        PERSON,
+        {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{2,4}$"}},
+        {"type": "number", "minimum": -2},
+    ):
+        for route in ROUTES if one is PERSON else ROUTES[:1]:
+            found = automaton_of(one, route, vocabulary)
+            texts = [walk(found, vocabulary, rng) for _ in range(4)]
+            assert all(is_valid(validator_of(one), text) for text in texts if text is not None)
+            assert any(texts)
+
+
+def llama_cases(path):
+    """Schemas that llama.cpp tests its converter with: texts to accept and to reject are instances of neither verdict."""
+    for case in json.loads(path.read_text()):
+        if case["kind"] == "json_schema":
+            yield case["name"], json.loads(case["grammar"]), [*case["accept"], *case["reject"]]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_invalid_text_of_llama_cpps_cases_is_accepted(route, test_data):
+    """Texts that llama.cpp accepts or rejects: what we accept is valid."""
+    wrong, accepted = [], 0
+    for name, one, texts in llama_cases(test_data("grammar/accept_reject.json")):
+        try:
+            found = automaton(one, route)
+        except GrammarError:
+            continue
+        taken = [text for text in texts if accepts(found, text.encode())]
+        accepted += len(taken)
+        wrong += [(name, text) for text in taken if not is_valid(validator_of(one), text.encode())]
+    assert wrong == []
+    assert accepted > 30
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("route", ROUTES)
+def test_texts_are_valid_on_the_whole_suite(route, test_data, capsys):
+    """Prints the share that is carried over, with reasons."""
+    tally = examined(suite_cases(test_data("grammar/json_schema_test_suite")), route, walks=40)
+    with capsys.disabled():
+        print("", *json_schemas.report(f"suite by {route}", tally), sep="\n")  # noqa: T201
+    assert tally.invalid == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("route", ROUTES)
+def test_texts_are_valid_on_all_schemas_in_use(route, test_data, capsys):
+    """Prints the share that is carried over, with reasons."""
+    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl")), route, walks=20)
+    with capsys.disabled():
+        print("", *json_schemas.report(f"schemas in use by {route}", tally), sep="\n")  # noqa: T201
+    assert tally.invalid == []
+    assert tally.carried >= {"llguidance": 320, "llama-cpp-python": 200}[route]
+
+
+@pytest.mark.long
+@settings(max_examples=2_000)
+@given(made=whole_schemas())
+def test_texts_are_valid_for_very_many_schemas(made):
+    """As above, and more of them."""
+    for route in ROUTES:
+        assert examined([Case("made", made)], route, walks=5).invalid == []
+
+
+def _named(name, schema):
+    return {"properties": {name: schema}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("{" + ",".join(f'"a{i}":1' for i in range(60_000)) + ',"a59999":2}', "'a59999' twice"),
+        ({"const": 10**400}, "beyond 2"),
+        ({"minimum": 10**400}, "beyond 2"),
+        ({"pattern": "a" * 20_001}, "20001 characters; at most 20000"),
+        ({"oneOf": [{"$ref": "#/$defs/e"}] * 5_000, "$defs": {"e": {"enum": [*range(5_000)]}}, "not": {}}, "not"),
+        (_named("k" * 100_000, {"anyOf": [{"oneOf": [True, True]}] * 2_000}), "…/anyOf/0 or #/properties/k"),
+    ],
+    ids=["names", "constant", "bound", "pattern", "kinds", "pointers"],
+)
+def test_large_schemas_are_read_in_linear_time(schema, message):
+    """By what they are refused for; each of them once took minutes or gigabytes, or an error of Python's."""
+    with pytest.raises(GrammarError, match=message):
+        Grammar.from_json_schema(schema)
+
+
+def test_the_converter_is_given_no_long_names():
+    """It makes names of rules of them, each of which is as long."""
+    with pytest.raises(GrammarError, match="the spelling of 'kkk"):
+        Grammar.from_json_schema({**_named("k" * 2_000, True), "additionalProperties": False}, route="llama-cpp-python")

@@ -1,0 +1,256 @@
+"""Choices and Python types as grammars."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, TypedDict, Union
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_language import accepts
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import RuleSet
+from selectrie.grammar.readers.types import rules_of_choices, rules_of_type
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+    CRIMSON = "red"  # noqa: PIE796 - another name of RED
+    NONE = None
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 10
+
+
+class Empty(Enum):
+    pass
+
+
+class Bad(Enum):
+    PAIR = (1, 2)
+
+
+UserId = NewType("UserId", int)
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+    colour: Colour = Colour.RED
+    next: Optional[Point] = None  # noqa: UP045 - both spellings are read
+    size: int = field(init=False, default=1)
+
+
+class Options(TypedDict, total=False):
+    names: list[str]
+    pair: tuple[int, bool]
+    many: tuple[int, ...]
+    table: dict[str, Literal[1, "one"]]
+    tags: set[str]
+    points: list[Point]
+    anything: Any
+
+
+class Part:
+    """Speaks like a pydantic model that contains itself."""
+
+    @classmethod
+    def model_json_schema(cls, ref_template: str = "#/$defs/{model}") -> dict[str, Any]:
+        own = {"$ref": ref_template.format(model="Part")}
+        properties = {"n": {"type": "integer", "minimum": 1}, "parts": {"type": "array", "items": own, "default": []}}
+        return {**own, "$defs": {"Part": {"type": "object", "properties": properties, "required": ["n"]}}}
+
+
+@dataclass
+class Holder:
+    part: Part
+    options: Options
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted", "rejected"),
+    [
+        (Colour, ["red", "blue", "null"], ["RED", "CRIMSON", '"red"', ""]),
+        (Level, ["1", "10"], ["0", "LOW"]),
+        (Literal["a b", 1, True, None, Colour.BLUE], ["a b", "1", "true", "null", "blue"], ["True", "a", '"a b"']),  # noqa: PYI061 - read too
+        (bool, ["true", "false"], ["True", ""]),
+        (int, ["0", "-12", "907"], ["", "-", "01", "1.0", "+1", "1e3"]),
+        (float, ["0", "-1.5", "2e10", "1.25E-3"], [".5", "1.", "nan", "01.5"]),
+        (str, ["", "anything\n😀"], []),
+        (None, ["null"], ["None", ""]),
+        (int | None, ["null", "3"], ["", "x"]),
+        (Optional[Union[Literal["auto"], float, Level]], ["auto", "10", "0.5", "null"], [""]),  # noqa: UP007, UP045 - read too
+        (Annotated[Literal["x"] | UserId, "documented"], ["x", "5"], ["y"]),
+    ],
+)
+def test_plain_types_are_plain_text(kind, accepted, rejected):
+    """Strings without quotes, everything else as JSON writes it."""
+    rules = rules_of_type(kind)
+    assert isinstance(rules, RuleSet)
+    assert [text for text in [*accepted, *rejected] if accepts(rules, text)] == accepted
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)))
+@settings(max_examples=60)
+def test_numbers_are_those_of_json(number):
+    """Every number that Python writes as JSON is one of ours."""
+    assert accepts(rules_of_type(type(number)), json.dumps(number))
+
+
+@pytest.mark.parametrize(
+    ("kind", "valid", "invalid"),
+    [
+        (
+            Point,
+            [{"x": 1}, {"x": 1, "y": 2, "next": {"x": 3, "next": None}, "colour": None}],
+            [{}, {"x": 1, "size": 2}, {"x": "1"}],
+        ),
+        (
+            Options,
+            [{}, {"pair": [1, True], "many": [1, 2], "tags": ["a"], "table": {"k": "one"}}],
+            [{"pair": [1]}, {"tags": ["a", "a"]}],
+        ),
+        (list[Level], [[], [1, 10]], [[2], 1]),
+        (int | list[Point], [1, [{"x": 1}]], [[1], {"x": 1}]),
+        (Part, [{"n": 1}, {"n": 2, "parts": [{"n": 1}]}], [{"n": 0}, {"n": 1, "parts": [{"n": 0}]}]),
+        (
+            Holder,
+            [{"part": {"n": 1, "parts": [{"n": 3}]}, "options": {"anything": [None]}}],
+            [{"part": {"n": 0}, "options": {}}],
+        ),
+    ],
+)
+def test_types_with_parts_are_json_schemas(kind, valid, invalid):
+    """The schema of a type takes its values and no others."""
+    schema = rules_of_type(kind)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert [value for value in [*valid, *invalid] if validator.is_valid(value)] == valid
+
+
+def test_models_of_pydantic_say_what_they_take():
+    """A model alone is its own schema; inside other types its definitions come along, recursive ones too."""
+    pydantic = pytest.importorskip("pydantic")
+    simple = pydantic.create_model("Simple", a=(int, ...), b=(str, "x"))
+    assert rules_of_type(simple) == simple.model_json_schema()
+    limited = pydantic.create_model("Limited", n=(Annotated[int, pydantic.Field(ge=1)], ...), inner=(simple, ...))
+    validator = jsonschema.Draft202012Validator(rules_of_type(dict[str, limited]))
+    assert validator.is_valid({"k": {"n": 1, "inner": {"a": 1}}})
+    assert not validator.is_valid({"k": {"n": 0, "inner": {"a": 1}}})
+    assert not validator.is_valid({"k": {"n": 1, "inner": {}}})
+
+
+def test_a_small_data_class_is_a_schema_to_check_by_hand():
+    """Fields in order, those without default required, nothing else allowed."""
+
+    @dataclass
+    class Person:
+        name: str
+        age: int = 0
+
+    assert rules_of_type(Person) == {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+
+
+def test_classes_of_one_name_stay_apart():
+    """Two classes that are called the same are two definitions."""
+
+    def made(kind: type) -> type:
+        @dataclass
+        class Inner:
+            value: kind
+
+        Inner.__annotations__["value"] = kind
+        return Inner
+
+    schema = rules_of_type(tuple[made(int), made(str)])
+    assert set(schema["$defs"]) == {"Inner", "Inner-2"}
+    assert jsonschema.Draft202012Validator(schema).is_valid([{"value": 1}, {"value": "1"}])
+    assert not jsonschema.Draft202012Validator(schema).is_valid([{"value": "1"}, {"value": 1}])
+
+
+def test_marks_of_keys_count(monkeypatch):
+    """Required and NotRequired say which keys are needed, also where annotations are strings."""
+    typing_extensions = pytest.importorskip("typing_extensions")
+    monkeypatch.setitem(globals(), "te", typing_extensions)
+    marked = typing_extensions.TypedDict(
+        "marked", {"a": "te.Required[int]", "b": "int", "c": "te.NotRequired[str]"}, total=False
+    )
+    monkeypatch.setattr(marked, "__module__", __name__)
+    assert rules_of_type(marked)["required"] == ["a"]
+
+
+class Pair(NamedTuple):
+    a: int
+
+
+def nested(depth: int) -> Any:
+    kind: Any = int
+    for _ in range(depth):
+        kind = list[kind]
+    return kind
+
+
+@dataclass
+class Lost:
+    value: NotThere  # noqa: F821 - that is the point
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (complex, "complex is no type"),
+        (5, "'5' is no type"),
+        ([int], "is no type"),
+        (Pair, "Pair is no type"),
+        (Empty, "Empty has no members"),
+        (Bad, r"Bad has the value '\(1, 2\)'"),
+        (dict[int, str], "keys that are no str"),
+        (list[complex], "complex is no type"),
+        (Annotated[int, slice(3)], "says more than its type"),
+        (Literal[b"x"], "has the value"),
+        (nested(100), "nested more than"),
+        (Lost, "annotations of Lost cannot be resolved"),
+        (slice(3), "is no type"),
+    ],
+)
+def test_other_types_are_refused_by_name(kind, name):
+    """The message says which type and what there is instead."""
+    with pytest.raises(GrammarError, match=name):
+        rules_of_type(kind)
+
+
+def test_choices_are_exactly_these_texts():
+    """In order, each once, the empty text among them."""
+    rules = rules_of_choices(["b", "a", "", "b", "aé"])
+    assert [text for text in ("", "a", "b", "aé", "ab", "c") if accepts(rules, text)] == ["", "a", "b", "aé"]
+    assert len(rules.rules["root"].options) == 4
+    assert accepts(rules_of_choices(iter(["one"])), "one")
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        ([], "no choices"),
+        ("ab", "one text"),
+        (["a", 5], "choice 1 is '5'"),
+        (["a", "\ud800"], "choice 1 has the surrogate"),
+    ],
+)
+def test_what_are_no_choices_is_refused(texts, name):
+    """None, one text alone, and what is no text, each by name."""
+    with pytest.raises(GrammarError, match=name):
+        rules_of_choices(texts)

@@ -1,0 +1,143 @@
+"""Selecting and sampling among the texts of a grammar, from the engine's methods to what they give."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from math import exp
+
+import pytest
+
+from selectrie import grammatical
+from selectrie.engine import Engine
+from selectrie.errors import OptionError
+from selectrie.grammar import Grammar
+from selectrie.options import Prompting, Search
+from selectrie.testing import HashModel
+from selectrie.types import Cost
+
+MOVES = Grammar.from_gbnf('root ::= " " ("cat" | "bat" | "car" | "cats")')
+MANY = Grammar.from_gbnf('root ::= " cat" ("s" | " bat")*')
+SPLIT = Prompting(boundary="split")
+
+
+@pytest.fixture
+def engine():
+    with Engine(HashModel(4, sharpness=2.0)) as made:
+        yield made
+
+
+def costless(selection):
+    """Without what it took, which the cache decides."""
+    return replace(selection, cost=Cost())
+
+
+def test_a_finite_grammar_is_its_list(engine):
+    """The texts of a finite grammar are the choices: the very selection that listing them gives."""
+    texts = list(MOVES.expand())
+    assert costless(engine.select("a", grammar=MOVES)) == costless(engine.select("a", texts))
+
+
+def test_a_search_finds_what_the_list_has(engine, monkeypatch):
+    """Searched instead of listed: the same ranking and log-probabilities, every one proved."""
+    listed = engine.select("a", list(MOVES.expand()), terminator="eog", prompting=SPLIT)
+    monkeypatch.setattr(grammatical, "MOST_LISTED", 0)
+    found = engine.select("a", grammar=MOVES, terminator="eog", prompting=SPLIT, search=Search(k=4))
+    assert [one.text for one in found.ranked] == [one.text for one in listed.ranked]
+    assert [one.logp for one in found.ranked] == pytest.approx([one.logp for one in listed.ranked], abs=1e-5)
+    assert found.certificate.proved
+    assert found.certificate.open_mass < 1e-6
+    assert found.coverage == pytest.approx(listed.coverage, abs=1e-6)
+    assert found.agrees_with_greedy == listed.agrees_with_greedy
+    assert (found.grammar.about, found.grammar.digest) == ("strings", MOVES.digest)
+
+
+def test_the_best_of_infinitely_many(engine):
+    """A winner with its proof; told as it is found; ready for JSON."""
+    told = []
+    search = Search(k=2, max_tokens=5, on_found=lambda text, logp: told.append((text, logp)))
+    selection = engine.select("a", grammar=MANY, search=search)
+    assert MANY.accepts(selection.text)
+    assert selection.certificate.proved
+    assert selection.certificate.nodes_inner is None
+    assert told[-1] == (selection.text, pytest.approx(selection.logp))
+    fields = selection.to_dict()
+    assert fields["grammar"]["max_tokens"] == 5
+    assert fields["text"] == selection.text
+    assert selection.trie().parent
+
+
+def test_what_on_found_raises_is_raised_here(engine):
+    """An error of the caller's own ends the search, and the engine goes on working."""
+
+    def fail(_text, _logp):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        engine.select("a", grammar=MANY, search=Search(max_tokens=4, on_found=fail))
+    assert engine.select("a", grammar=MANY, search=Search(max_tokens=4)).text
+
+
+def test_fewer_than_asked_for_prove_no_length(engine):
+    """There are not fifty texts of so few tokens, so the fiftieth is longer: nothing is proved for any length."""
+    few = engine.select("a", grammar=MANY, search=Search(k=50, max_tokens=3))
+    assert len(few.choices.texts) < 50
+    assert few.certificate.proved
+    assert not few.grammar.any_length
+
+
+def test_draws_of_a_grammar(engine):
+    """Every text is one, the same seed gives the same, and drawn one by one they are as exact as side by side."""
+    search = Search(max_tokens=4)
+    draws = engine.sample("a", MANY, n=3, seed=7, search=search)
+    assert draws == engine.sample("a", MANY, n=3, seed=7, search=search)
+    assert all(MANY.accepts(one.text) for one in draws)
+    assert all(one.logp <= 1e-6 for one in draws)
+    assert 0 < draws.mass_low <= draws.mass <= draws.mass_high
+    assert draws.mass_low >= max(exp(one.logp) for one in draws) - 1e-9
+    assert draws.to_dict()["kind"] == "draws"
+    local = engine.sample("a", MANY, n=3, seed=7, exact=False, search=search)
+    assert (local.exact, local.mass) == (False, None)
+    assert all(MANY.accepts(one.text).verdict in ("yes", "unfinished") for one in local)
+
+
+def test_they_can_be_awaited(engine):
+    """`aselect` and `asample` give what the others do."""
+
+    async def both():
+        return await engine.aselect("a", grammar=MOVES), await engine.asample(
+            "a", MANY, seed=1, search=Search(max_tokens=4)
+        )
+
+    selection, draws = asyncio.run(both())
+    assert costless(selection) == costless(engine.select("a", grammar=MOVES))
+    assert draws == engine.sample("a", MANY, seed=1, search=Search(max_tokens=4))
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"choices": [" cat"]}, "grammar"),
+        ({"rule": "pmi"}, "rule"),
+        ({"prior": {" cat": 1.0}}, "prior"),
+        ({"following": "."}, "following"),
+        ({"terminator": "unless-continued"}, "terminator"),
+        ({"search": Search(method="exhaustive")}, "method"),
+        ({"prompting": Prompting(boundary="harness")}, "boundary"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(engine, given, named):
+    """What needs a list of texts is refused by name where there is none."""
+    with pytest.raises(OptionError) as error:
+        engine.select("a", grammar=MANY, **given)
+    assert named in str(error.value)
+
+
+def test_neither_or_no_grammar_is_refused(engine):
+    """Choices or a grammar, and a grammar that is one."""
+    with pytest.raises(OptionError, match="choices"):
+        engine.select("a")
+    with pytest.raises(OptionError, match="Grammar"):
+        engine.select("a", grammar="root")
+    with pytest.raises(OptionError, match="max_tokens"):
+        engine.select("a", grammar=Grammar.from_regex(" catcatcat+"), search=Search(max_tokens=2))

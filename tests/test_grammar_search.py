@@ -1,0 +1,348 @@
+"""Best first on an automaton: the best texts are those of an enumeration, whatever the widths, rooms and budgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import exp, inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.grammar import Grammar
+from selectrie.model import Rows
+from selectrie.options import Search
+from selectrie.tasks import run
+from selectrie.tasks.best_children import BestChildren, RowChildren
+from selectrie.tasks.found_paths import FoundPath, FoundPaths
+from selectrie.tasks.grammar_search import AutomatonSearch, AutomatonSpec
+from selectrie.testing import HashModel, TableModel, spell
+from selectrie.types import Room
+from small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
+from task_driver import Driver
+
+CLOSE = 1e-5
+"""Nats: rows are float32, paths add up a few of them."""
+
+
+@st.composite
+def automata(draw):
+    """Up to four states over a few tokens; they may loop, and some lead nowhere."""
+    n = draw(st.integers(1, 4))
+    edges = [draw(st.dictionaries(st.integers(2, 7), st.integers(0, n - 1), max_size=3)) for _ in range(n)]
+    ends = draw(st.sets(st.integers(0, n - 1), min_size=1))
+    return TableAutomaton(edges, ends, flags=draw(st.booleans()))
+
+
+def spec_of(*, most=3, **options):
+    names = {"k", "stop", "mass", "budget_nodes", "width"}
+    search = Search(**{name: value for name, value in options.items() if name in names})
+    rest = {name: value for name, value in options.items() if name not in names}
+    return AutomatonSpec(TINY, max_tokens=most, search=search, **{"merge_equal_text": False, **rest})
+
+
+def found_by(outcome):
+    return {tuple(path.tokens.tolist()): path.logp for path in outcome.found}
+
+
+def best_of(model, automaton, k, *, most=3, accepts=lambda path: True, rule="joint"):
+    """The k best accepted paths by enumeration: (score, path)."""
+    paths = [path for path in accepted(automaton, most) if accepts(path)]
+    scored = [(joint(model, path) / (1 if rule == "joint" else max(1, len(path))), path) for path in paths]
+    return sorted(scored, key=lambda entry: -entry[0])[:k]
+
+
+def assert_same(outcome, expected, k):
+    """The same scores in the same places; equal ones may stand in either order."""
+    scores = [path.score for path in outcome.found[:k]]
+    assert len(scores) == len(expected)
+    assert scores == pytest.approx([score for score, _ in expected], abs=CLOSE)
+
+
+@settings(max_examples=20)
+@given(
+    automata(),
+    st.integers(0, 99),
+    st.integers(1, 6),
+    st.sampled_from([1, 3, 16]),
+    st.sampled_from(["joint", "token_mean"]),
+)
+def test_the_best_are_those_of_an_enumeration(automaton, seed, k, width, rule):
+    """Finite or not, any width, for sums and means: the k best of all texts of at most three tokens, proved."""
+    model = HashModel(seed, sharpness=2.0)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=k, width=width, rule=rule)), model)
+    assert_same(outcome, best_of(model, automaton, k, rule=rule), k)
+    assert outcome.proved
+    everything = {path: joint(model, path) for path in accepted(automaton, 3)}
+    assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.integers(1, 12))
+def test_a_budget_leaves_true_bounds(automaton, seed, budget):
+    """Stopped early: nothing that was not found scores more than the best bound, or weighs more than what is open."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, budget_nodes=budget)), model)
+    assert outcome.n_evaluated <= budget
+    missing = [joint(model, path) for path in accepted(automaton, 3) if path not in found_by(outcome)]
+    assert (
+        max(missing, default=-inf)
+        <= max(outcome.best_open, outcome.found[1].score if len(outcome.found) > 1 else -inf) + CLOSE
+    )
+    assert mass(missing) <= outcome.open_mass + 1e-7
+    if len(outcome.found) < 2:
+        assert outcome.proved == (outcome.best_open == -inf)
+    if outcome.proved:
+        assert_same(outcome, best_of(model, automaton, 2), 2)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.sampled_from([0.5, 0.9, 1.0]))
+def test_the_open_mass_holds_what_was_not_found(automaton, seed, share):
+    """With `stop="mass"` all that was finished is given, the rest weighs no more than `open_mass`, and the share is reached."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(stop="mass", mass=share)), model)
+    everything = {path: joint(model, path) for path in accepted(automaton, 3)}
+    missing = mass(logp for path, logp in everything.items() if path not in found_by(outcome))
+    assert missing <= outcome.open_mass + 1e-7
+    assert mass(found_by(outcome).values()) >= share * mass(everything.values()) - 1e-7
+
+
+@settings(max_examples=20)
+@given(
+    automata(),
+    st.integers(0, 99),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(4, 9), st.integers(1, 4)), min_size=1, max_size=3),
+)
+def test_small_rooms_change_nothing(automaton, seed, rooms):
+    """Whatever room there is, every ask fits and the answer is the same."""
+    model = HashModel(seed)
+    outcome = Driver(model, [Room(*room) for room in rooms]).run(
+        AutomatonSearch(PROMPT, automaton, spec_of(k=2, width=4))
+    )
+    assert_same(outcome, best_of(model, automaton, 2), 2)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.integers(2, 5))
+def test_only_own_paths_count(automaton, seed, modulus):
+    """With a test of finished paths, the best of those that pass; neighbours that never pass may be left out early."""
+    model = HashModel(seed)
+
+    def accepts(path):
+        return all((left + right) % modulus for left, right in pairwise(path))
+
+    expected = best_of(model, automaton, 3, accepts=accepts)
+    plain = run(AutomatonSearch(PROMPT, automaton, spec_of(k=3, canonical=accepts)), model)
+    early = run(
+        AutomatonSearch(
+            PROMPT,
+            automaton,
+            spec_of(k=3, canonical=accepts, viable=lambda left, right: bool((left + right) % modulus)),
+        ),
+        model,
+    )
+    assert plain.strings
+    for outcome in (plain, early):
+        assert_same(outcome, expected, 3)
+        assert outcome.proved
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 20))
+def test_rows_that_were_cut_are_read_again(automaton, seed):
+    """With one child kept a row, the others come from reading it again, and the answer is the same."""
+    model = HashModel(seed, sharpness=0.2)
+    task = AutomatonSearch(PROMPT, automaton, spec_of(k=5))
+    task._open = BestChildren(most_kept=1)
+    assert_same(run(task, model), best_of(model, automaton, 5), 5)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99))
+def test_the_greedy_path_is_followed(automaton, seed):
+    """Where it was followed to its end, it is what masked greedy decoding writes."""
+    model = HashModel(seed, sharpness=2.0)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(stop="all")), model)
+    path, state = (), 0
+    while True:
+        p = row_of(model, path)
+        end = sum(p[int(e)] for e in TINY.eog) if automaton.can_end(state) else -1.0
+        ids = sorted(automaton.edges[state])
+        best = max(ids, key=lambda token: (p[token], -token), default=None)
+        if len(path) == 3 or best is None or end >= p[best]:
+            break
+        path, state = (*path, best), automaton.advance(state, best)
+    assert tuple(outcome.greedy.tolist()) == path
+    if outcome.greedy_ended:
+        assert automaton.can_end(state)
+
+
+def test_what_came_too_late_counts_as_open():
+    """Of `""`, `b` and `bb` only the first is given; that `b` ends as a text is part of what the others may hold."""
+    loop = TableAutomaton([{4: 0}], {0})
+    outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=2)), HashModel(1, sharpness=0.0))
+    assert [len(path.tokens) for path in outcome.found] == [0]
+    n = TINY.n_tokens
+    assert outcome.open_mass >= n**-2 + n**-3 - 1e-9
+
+
+@pytest.mark.parametrize("budget", [7, 9])
+def test_a_budget_finds_the_greedy_text_first(budget):
+    """Every path has six tokens of ten and the frontier never gets so deep: what a path still needs is kept for greedy."""
+    wide = TableAutomaton([dict.fromkeys(range(2, 12), depth + 1) for depth in range(6)] + [{}], {6})
+    outcome = run(AutomatonSearch(PROMPT, wide, spec_of(most=6, budget_nodes=budget)), HashModel(2, sharpness=0.1))
+    assert [path.tokens.tolist() for path in outcome.found] == [outcome.greedy.tolist()]
+    assert (outcome.greedy_ended, outcome.proved, outcome.n_evaluated) == (True, False, budget)
+
+
+def test_the_own_tokens_of_the_greedy_text_come_next():
+    """Greedy writes `c`+`at`, which does not count; `cat`, the same text in tokens that do, is found within the budget."""
+    model = TableModel({(): {"c": 0.6, "cat": 0.1, "bat": 0.3}, ("c",): {"at": 0.9}}, prompt=("<bos>", "a"))
+    cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
+    automaton = TableAutomaton([{cat: 2, c: 1, bat: 3}, {at: 2}, {}, {bat: 2}], {2})
+    spec = spec_of(
+        canonical=lambda path: path == [cat], own=lambda path: [cat] if path == [c, at] else [], budget_nodes=5
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert [path.data for path in outcome.found] == [b"cat"]
+    assert outcome.greedy.tolist() == [c, at]
+
+
+def test_a_table_by_hand():
+    """`cat` .5 x .2, `c`+`at` .3 x .9, `bat` .2 x .4: the best path is `c`+`at`; with equal texts added up `cat` has .37."""
+    model = TableModel(
+        {
+            (): {"cat": 0.5, "c": 0.3, "bat": 0.2},
+            ("cat",): {"<eos>": 0.2, "a": 0.8},
+            ("c",): {"at": 1.0},
+            ("c", "at"): {"<eos>": 0.9, "a": 0.1},
+            ("bat",): {"<eos>": 0.4, "a": 0.6},
+        },
+        prompt=("<bos>", "a"),
+    )
+    cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
+    automaton = TableAutomaton([{cat: 2, c: 1, bat: 2}, {at: 2}, {}], {2})
+    paths = run(AutomatonSearch(PROMPT, automaton, spec_of(k=3)), model).found
+    assert [(path.data, round(exp(path.logp), 4)) for path in paths] == [(b"cat", 0.27), (b"cat", 0.1), (b"bat", 0.08)]
+    texts = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, merge_equal_text=True)), model).found
+    assert [(text.data, round(exp(text.logp), 4), text.n_paths) for text in texts] == [
+        (b"cat", 0.37, 2),
+        (b"bat", 0.08, 1),
+    ]
+    none = run(AutomatonSearch(PROMPT, automaton, spec_of(terminator="none")), model)
+    assert [round(exp(path.logp), 4) for path in none.found] == [0.5]
+    assert (none.n_evaluated, none.proved) == (1, True)
+
+
+def test_longer_texts_are_told():
+    """Texts of more than `max_tokens` tokens are not looked at; `cut_bound` says what they could have scored."""
+    model = HashModel(3, sharpness=0.0)
+    loop = TableAutomaton([{3: 1}, {3: 1}], {1})
+    outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=3, stop="all")), model)
+    assert [len(path.tokens) for path in outcome.found] == [1, 2, 3]
+    assert outcome.cut_bound == pytest.approx(3 * -np.log(TINY.n_tokens), abs=CLOSE)
+    assert outcome.cut_bound < outcome.found[0].score
+
+
+@pytest.mark.parametrize("healed", [b" c", b"ca", b" ca", b"a"])
+def test_scores_are_conditional_on_the_healed_bytes(healed):
+    """Every log-probability is that of the path less that of all token paths that spell the healed bytes."""
+    model = HashModel(5)
+    grammar = Grammar.from_gbnf('root ::= "t" | "r" | "at" "s"*')
+    spec = spec_of(k=3, healed=healed, most=5)
+    outcome = run(AutomatonSearch(PROMPT, grammar.automaton(TINY, prefix=healed), spec), model)
+    spelt, level = 0.0, [((), healed, 1.0)]
+    while level:
+        path, left, p_path = level.pop()
+        p = row_of(model, path)
+        for token, piece in enumerate(TINY.pieces):
+            if piece and piece.startswith(left):
+                spelt += p_path * p[token]
+            elif piece and left.startswith(piece):
+                level.append(((*path, token), left[len(piece) :], p_path * p[token]))
+    assert outcome.log_heal == pytest.approx(np.log(spelt), abs=CLOSE)
+    assert outcome.heal_gap <= 1e-6
+    for path in outcome.found:
+        assert path.logp == pytest.approx(joint(model, path.tokens.tolist()) - np.log(spelt), abs=CLOSE)
+        assert grammar.accepts(path.data)
+    expected = sorted(
+        (joint(model, path) for path in accepted(grammar.automaton(TINY, prefix=healed), 5)), reverse=True
+    )
+    assert [path.logp + np.log(spelt) for path in outcome.found[:3]] == pytest.approx(expected[:3], abs=CLOSE)
+
+
+def test_incumbents_are_told_as_they_improve():
+    """Each text that `on_found` hears of is better than the one before, and the last is the winner."""
+    told = []
+    automaton = TableAutomaton([dict.fromkeys(range(2, 20), 0)], {0})
+    task = AutomatonSearch(PROMPT, automaton, spec_of(width=1), on_found=told.append)
+    outcome = run(task, HashModel(8, sharpness=2.0))
+    scores = [path.score for path in told]
+    assert scores == sorted(scores)
+    assert told[-1] is outcome.found[0]
+
+
+def test_a_mistake_is_refused():
+    """Wrong prompts, specs, and asks out of turn are named before anything changes."""
+    automaton = TableAutomaton([{3: 0}], {0})
+    with pytest.raises(ProtocolError, match="at least one token"):
+        AutomatonSearch(PROMPT[:0], automaton, spec_of())
+    with pytest.raises(TokenRangeError):
+        AutomatonSearch(np.array([99], dtype=np.int32), automaton, spec_of())
+    with pytest.raises(OptionError, match="empty text"):
+        AutomatonSearch(PROMPT, automaton, spec_of(terminator="none"))
+    with pytest.raises(OptionError, match="end-of-generation"):
+        AutomatonSpec(replace(TINY, eog=np.empty(0, dtype=np.int32)))
+    task = AutomatonSearch(PROMPT, automaton, spec_of())
+    with pytest.raises(ProtocolError, match="asked again"):
+        task.ask(Room(8, 8, 8))
+    with pytest.raises(ProtocolError, match="told 0 rows"):
+        task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
+    with pytest.raises(ProtocolError, match="no result"):
+        task.result()
+
+
+def test_nothing_to_find_is_told():
+    """An automaton that ends nowhere within the limit: nothing found, nothing open."""
+    outcome = run(AutomatonSearch(PROMPT, TableAutomaton([{3: 1}, {}], set()), spec_of()), HashModel(0))
+    assert (outcome.found, outcome.proved, outcome.n_dead_ends) == ((), True, 1)
+
+
+@given(st.lists(st.floats(-9, -0.1), min_size=1, max_size=12), st.integers(1, 3), st.floats(-6, -0.1))
+def test_children_come_out_best_first(logp, most_kept, at_least):
+    """All that reach the limit, by probability, the cut ones as one rest; what was dropped is counted."""
+    queue = BestChildren(most_kept)
+    values = np.array(logp)
+    ids = np.arange(len(values), dtype=np.int32)
+    queue.add(RowChildren(1, 0.0, ids, values, values), at_least)
+    out = []
+    while queue.best() > -inf:
+        found = queue.pop()
+        if found.rest is None:
+            out.append(found.logp)
+        else:
+            queue.add(RowChildren(1, 0.0, ids, values, values, found.rest), at_least)
+    assert out == sorted((value for value in logp if value >= at_least), reverse=True)
+    dropped = [value for value in logp if value < at_least]
+    assert queue.open_mass() == pytest.approx(mass(dropped))
+    assert queue.dropped_best == max(dropped, default=-inf)
+
+
+def test_the_kth_counts_texts():
+    """Two paths of one text are one where they are merged, and two where not."""
+
+    def path(data, score):
+        return FoundPath(data, np.array([int(-score)], dtype=np.int32), np.array([score]), 0.0, score, score)
+
+    for merges, kth in ((True, -3.0), (False, -2.0)):
+        found = FoundPaths(2, merges=merges)
+        assert [found.add(path(b"x", -2.0)), found.add(path(b"x", -1.0)), found.add(path(b"y", -3.0))] == [
+            True,
+            True,
+            False,
+        ]
+        assert found.kth() == kth

@@ -1,0 +1,306 @@
+"""How much of JSON Schema do grammars carry over, and is every text of theirs valid?
+
+    python tools/json_schemas.py --suite FOLDER --schemas FILE.jsonl
+
+FOLDER holds JSON-Schema-Test-Suite's files of draft 2020-12; FILE one `{"id": ..., "schema": ...}` a line. For both routes:
+the share of schemas that become a grammar, reasons for the rest, texts drawn by random walks and by twisting valid ones,
+how many of them `jsonschema` calls invalid (0, or the exit status is 1), and how many valid instances the grammar refuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.vocabulary import Vocabulary
+
+ROUTES = ("llguidance", "llama-cpp-python")
+CLOSING = (b'"', b"}", b"]")
+MOST_TOKENS = 300
+ODD = (b"\\", b"-", b"0", b".", b"e", b"u", b"\xc2", b"\xf0", b",", b"{", b"[")
+
+
+def piece_vocabulary(pieces: Iterable[bytes] = ()) -> Vocabulary:
+    """The 256 bytes, these pieces, and one token that ends a text."""
+    own = sorted(set(pieces) - {b""} - {bytes([byte]) for byte in range(256)})
+    every = (*(bytes([byte]) for byte in range(256)), *own, b"")
+    return Vocabulary(
+        pieces=every,
+        texts=(*(piece.decode("utf-8", "backslashreplace") for piece in every[:-1]), "<end>"),
+        bos=None,
+        eos=len(every) - 1,
+        eog=np.array([len(every) - 1], dtype=np.int32),
+        control=np.array([len(every) - 1], dtype=np.int32),
+        space_prefix=False,
+        tokenize=list,
+    )
+
+
+def strings_of(value: object) -> Iterator[str]:
+    """Every string in a JSON value, names included."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str):
+            yield one
+
+
+def pieces_for(schema: object) -> set[bytes]:
+    """Beginnings of what a walk should meet: names and strings of the schema, plain, as members and with escapes."""
+    found: set[bytes] = set()
+    for text in strings_of(schema):
+        if len(text) <= 24 and not any("\ud800" <= c <= "\udfff" for c in text):
+            spelled = json.dumps(text, ensure_ascii=False)
+            escaped = '"' + "".join(f"\\u{ord(c):04x}" for c in text if c <= "\uffff") + '"'
+            found |= {one.encode() for one in (spelled, spelled + ":", spelled[:-1], escaped, escaped + ": ")}
+    return found
+
+
+def automaton_of(schema: Any, route: str, vocabulary: Vocabulary) -> Any:
+    """The automaton of a schema by one of the routes; `GrammarError` where it is not carried over."""
+    found = read_schema(schema, route=route)
+    if isinstance(found, ConvertedSchema):
+        return GrammarAutomaton(compile_rules(found.rules), vocabulary)
+    return found.automaton(vocabulary)
+
+
+def allowed_ids(automaton: Any, state: int) -> list[int]:
+    """The tokens that may come next."""
+    allowed = automaton.allowed(state)
+    return (np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist()
+
+
+def walk(automaton: Any, vocabulary: Vocabulary, rng: random.Random, most: int = MOST_TOKENS) -> bytes | None:
+    """A text by random allowed tokens, one of several tempers; None where it did not end in `most` tokens."""
+    state, text = automaton.start(), b""
+    temper = rng.choice(("any", "any", "plain", "odd", "short"))
+    patience = rng.choice((4, 15, 60))
+    for step in range(most):
+        if automaton.can_end(state) and (step > patience or rng.random() < 0.5):
+            return text
+        ids = allowed_ids(automaton, state)
+        if not ids:
+            return text if automaton.can_end(state) else None
+        token = _chosen(ids, vocabulary, rng, "short" if step > patience else temper)
+        text += vocabulary.pieces[token]
+        state = automaton.advance(state, token)
+    return text if automaton.can_end(state) else None
+
+
+def _chosen(ids: list[int], vocabulary: Vocabulary, rng: random.Random, temper: str) -> int:
+    pieces = vocabulary.pieces
+    if temper == "short" and rng.random() < 0.9:
+        ids = [i for i in ids if pieces[i].startswith(CLOSING)] or ids
+    elif temper == "plain":
+        ids = [i for i in ids if pieces[i].isascii()] or ids
+    elif temper == "odd" and rng.random() < 0.5:
+        ids = [i for i in ids if pieces[i][:1] in ODD or len(pieces[i]) > 1] or ids
+    return rng.choice(ids)
+
+
+def accepts(automaton: Any, text: bytes) -> bool:
+    """Is the text one of the grammar?"""
+    state = automaton.walk(automaton.start(), text)
+    return state >= 0 and bool(automaton.can_end(state))
+
+
+def validator_of(schema: Any) -> Any:
+    """The validator of the schema's own draft, 2020-12 where it names none; formats are checked."""
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    return kind(schema, format_checker=kind.FORMAT_CHECKER)
+
+
+def is_valid(validator: Any, text: bytes) -> bool:
+    """Is it JSON, and valid? What the oracle cannot decide raises."""
+    try:
+        value = json.loads(text.decode())
+    except ValueError:
+        return False
+    return bool(validator.is_valid(value))
+
+
+def twisted(text: bytes, strings: list[str], rng: random.Random) -> Iterator[bytes]:
+    """Texts close to one: a member renamed, repeated, left out; a value changed; a name or number spelled otherwise."""
+    plain = text.decode()
+    tokens = re.findall(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|[{}\[\],:]|true|false|null|\s+', plain)
+    places = [i for i, token in enumerate(tokens) if token[0] not in "{}[],: \n\r\t"]
+    values = [
+        "0",
+        "1",
+        "-1",
+        "1.0",
+        "1e0",
+        "2",
+        "null",
+        "true",
+        '""',
+        '"x"',
+        "[]",
+        "{}",
+        "0.5",
+        "99999999999999999999",
+        "[1,1]",
+    ]
+    values += [json.dumps(s, ensure_ascii=False) for s in strings]
+    for place in rng.sample(places, min(8, len(places))):
+        token = tokens[place]
+        others = rng.sample(values, min(6, len(values)))
+        if token[0] == '"':
+            inner = json.loads(token)
+            others.append('"' + "".join(f"\\u{ord(c):04x}" for c in inner if c <= "\uffff") + '"')
+            others += [json.dumps(inner + c, ensure_ascii=False) for c in ("\n", "x", "é")]
+        elif token[0] in "-0123456789":
+            others += [token + "0", token + ".0", token + "e0", token + "1", "-" + token.lstrip("-")]
+        for other in others:
+            yield "".join([*tokens[:place], other, *tokens[place + 1 :]]).encode()
+    for opening, member in (("{", '"x":1'), ("[", "1"), ("{", '"x":"x"'), ("[", "null")):
+        for place in [i for i, token in enumerate(tokens) if token == opening][:3]:
+            comma = "" if tokens[place + 1 : place + 2] in (["}"], ["]"]) else ","
+            yield "".join([*tokens[: place + 1], member, comma, *tokens[place + 1 :]]).encode()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was found. invalid: (schema's name, text) of each text that is not valid. reasons: of schemas not carried over."""
+
+    schemas: int = 0
+    carried: int = 0
+    walks: int = 0
+    produced: int = 0
+    twists: int = 0
+    valid_instances: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    invalid: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A schema with what to try on it: instances, and which of them are valid."""
+
+    name: str
+    schema: Any
+    instances: tuple[tuple[Any, bool], ...] = ()
+
+
+def suite_cases(folder: Path) -> list[Case]:
+    """The groups of JSON-Schema-Test-Suite."""
+    return [
+        Case(
+            f"{path.stem}: {group['description']}",
+            group["schema"],
+            tuple((test["data"], test["valid"]) for test in group["tests"]),
+        )
+        for path in sorted(folder.glob("*.json"))
+        for group in json.loads(path.read_text())
+    ]
+
+
+def real_cases(path: Path) -> list[Case]:
+    """Schemas, one a line."""
+    return [Case(one["id"], one["schema"]) for one in map(json.loads, path.read_text().splitlines())]
+
+
+def examine(case: Case, route: str, tally: Tally, *, walks: int, seed: int = 0) -> None:
+    """Adds what one schema shows to the tally."""
+    tally.schemas += 1
+    vocabulary = piece_vocabulary(pieces_for(case.schema))
+    try:
+        automaton = automaton_of(case.schema, route, vocabulary)
+    except GrammarError as error:
+        tally.reasons[reason_of(error)] += 1
+        return
+    tally.carried += 1
+    validator = validator_of(case.schema)
+    rng = random.Random(f"{seed} {case.name}")
+    texts = {text for text in (walk(automaton, vocabulary, rng) for _ in range(walks)) if text is not None}
+    tally.walks += walks
+    strings = sorted(set(strings_of(case.schema)))[:12]
+    tried = set(texts)
+    for text in sorted(texts)[:10]:
+        tried.update(twisted(text, strings, rng))
+    for value, valid in case.instances:
+        spellings = [
+            json.dumps(value, ensure_ascii=False, separators=pair).encode("utf-8", "surrogatepass")
+            for pair in ((",", ":"), None)
+        ]
+        tried.update(spellings)
+        if valid:
+            tally.valid_instances += 1
+            if not all(accepts(automaton, text) for text in spellings):
+                tally.refused[case.name.partition(":")[0]] += 1
+        for text in spellings:
+            tried.update(twisted(text, strings, rng))
+    found = texts | {text for text in tried - texts if accepts(automaton, text)}
+    tally.produced += len(texts)
+    tally.twists += len(found) - len(texts)
+    tally.invalid += [
+        (case.name, text.decode("utf-8", "replace")) for text in sorted(found) if not is_valid(validator, text)
+    ]
+
+
+def reason_of(error: GrammarError) -> str:
+    """The keyword of the message, or its beginning."""
+    keyword = re.match(r"([$\w]+(?: or \w+)?) at #", error.reason)
+    return keyword[1] if keyword else error.reason.split(":")[0][:60]
+
+
+def report(title: str, tally: Tally) -> Iterator[str]:
+    """Lines about a tally."""
+    yield f"{title}: {tally.carried} of {tally.schemas} schemas carried over ({tally.carried / tally.schemas:.0%})"
+    yield f"  {tally.produced} texts from {tally.walks} walks, {tally.twists} more by twisting; invalid: {len(tally.invalid)}"
+    if tally.valid_instances:
+        n = sum(tally.refused.values())
+        yield f"  {n} of {tally.valid_instances} valid instances refused: " + _counts(tally.refused)
+    yield "  not carried over: " + _counts(tally.reasons)
+    yield from (f"  INVALID {name}: {text}" for name, text in tally.invalid)
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counter.most_common())
+
+
+def main() -> int:
+    """Runs what was asked for; 1 where a text was invalid."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", type=Path, help="folder of JSON-Schema-Test-Suite's files")
+    parser.add_argument("--schemas", type=Path, help="schemas, one a line")
+    parser.add_argument("--walks", type=int, default=20, help="texts to draw for each schema")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    cases = {
+        "suite": suite_cases(given.suite) if given.suite else [],
+        "schemas": real_cases(given.schemas) if given.schemas else [],
+    }
+    invalid = 0
+    for name, some in cases.items():
+        for route in ROUTES if some else ():
+            tally = Tally()
+            for case in some:
+                examine(case, route, tally, walks=given.walks, seed=given.seed)
+            print(*report(f"{name} by {route}", tally), sep="\n", flush=True)
+            invalid += len(tally.invalid)
+    return int(invalid > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
