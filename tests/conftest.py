@@ -1,12 +1,10 @@
 """Fixtures: real data where it is there, generated models always.
 
-The only place that reads an environment variable: `SELECTRIE_TEST_DATA` names a folder with real weights, labels and
-texts. Tests that need it skip by name without it.
+`real_data` says where real weights, labels and texts lie. Tests that need them skip by name without them.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from make_model import make_model
+from real_data import REAL_VOCABULARIES, TEST_DATA
 from selectrie.embedded import embedded_file
-
-TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
-REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
 
 settings.register_profile(
     "selectrie",

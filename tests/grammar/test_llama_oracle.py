@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llama_grammar import llama_grammar
 
-from conftest import REAL_VOCABULARIES, TEST_DATA
+from real_data import REAL_VOCABULARIES, TEST_DATA
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.tokens.allowed import GrammarAutomaton
