@@ -169,6 +169,16 @@ def test_a_budget_gives_no_sample():
     assert None in outcome.texts
 
 
+def test_walks_that_need_no_row_use_the_budget_up_too(monkeypatch):
+    """Where every text is too long, nothing is left to ask for at the last tokens: the walks themselves are bounded."""
+    monkeypatch.setattr("selectrie.tasks.exact_sample.WALKS_A_NODE", 2)
+    chain = TableAutomaton([*(dict.fromkeys(range(2, 20), i + 1) for i in range(6)), {}], {6})
+    outcome = draws(HashModel(1), chain, 1, 1, search=Search(budget_nodes=20))
+    assert not outcome.is_complete
+    assert not outcome.is_empty
+    assert outcome.n_attempts <= 2 * 20 + 1
+
+
 def test_ends_without_a_token():
     """With terminator "none" a text ends as soon as it may, and weighs its own tokens alone."""
     law = {(CAT,): 0.9, (C, AT): 0.03, (C, A): 0.03, (BAT,): 0.04}

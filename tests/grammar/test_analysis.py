@@ -221,3 +221,13 @@ def test_grammars_of_llguidance_have_no_rules_of_ours(ask):
     grammar = Grammar.from_llguidance("start: /[ab]+/")
     with pytest.raises(GrammarError, match="which llguidance holds"):
         getattr(grammar, ask)() if ask == "check" else getattr(grammar, ask)
+
+
+def test_drawing_is_bounded(monkeypatch):
+    """Texts that are hard to find are left out, and the grammar is no worse for it."""
+    rules = Grammar.from_gbnf('root ::= .* "a" .{200}')
+    assert len(rules.check().samples) == 5
+    monkeypatch.setattr("selectrie.grammar.analysis.MOST_STEPS", 150_000)
+    report = rules.check()
+    assert len(report.samples) < 5
+    assert report.sound

@@ -10,7 +10,7 @@ from math import log10
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.ambiguity import MANY, Ways
-from selectrie.grammar.expanding import Texts
+from selectrie.grammar.expanding import Texts, TooLongError
 from selectrie.grammar.expressions import Alternatives, Expression, Reference, Repeat, RuleSet, Sequence, Text, TokenSet
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.machine.machine import Machine
@@ -26,6 +26,8 @@ AMBIGUITY_WORK = 60_000
 """Steps of that search."""
 AMBIGUITY_LENGTH = 40
 """Longer texts are not searched."""
+MOST_STEPS = 2_500_000
+"""Elementary steps of drawing and listing together, in about a second."""
 COUNTING_WORK = 150_000
 """Steps of counting the texts."""
 LONG_TEXT = 2_000
@@ -119,22 +121,26 @@ def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> 
     if report.has_tokens:
         return report
     rng = random.Random(seed)  # noqa: S311 - samples, not secrets
-    texts = Texts(Machine(program))
+    texts = Texts(Machine(program), most_steps=MOST_STEPS)
     n_samples = N_SAMPLES if texts.least <= LONG_TEXT else int(texts.least <= 10 * LONG_TEXT)
     n_searched = AMBIGUITY_TEXTS if texts.least <= AMBIGUITY_LENGTH else 0
+    samples: list[str] = []
+    searched: list[str] = []
+    n_texts = None
     try:
-        samples = tuple(dict.fromkeys(texts.drawn(rng) for _ in range(n_samples)))
-        searched = [texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched)]
+        samples.extend(texts.drawn(rng) for _ in range(n_samples))
+        searched.extend(texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched))
+    except TooLongError:
+        pass  # lists keep what was drawn by then
     except GrammarError as error:
         return replace(report, error=error)
-    n_texts = None
     try:
         searched += islice(texts.listed(), n_searched)
         n_texts = texts.count(work=COUNTING_WORK) if report.finite else None
     except GrammarError:
         n_texts = None  # more than it is worth to count
     ambiguous = ambiguous_text(rules, searched)
-    return replace(report, samples=samples, n_texts=n_texts, ambiguous=ambiguous)
+    return replace(report, samples=tuple(dict.fromkeys(samples)), n_texts=n_texts, ambiguous=ambiguous)
 
 
 def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:

@@ -21,16 +21,26 @@ COUNTING_WORK = 3_000_000
 """Steps of counting: a configuration and a class of bytes each; about 5 µs."""
 
 
+STEPS_OF_A_CHARACTER = 200
+"""Of finding what may come next, beside those of the machine."""
+
+
+class TooLongError(GrammarError):
+    """The steps that were given are used up."""
+
+
 class Texts:
     """What a machine accepts, character by character. Not for grammars with token terminals: those are no text.
 
-    Raises `GrammarError` where there is a token terminal. One thread at a time.
+    most_steps: elementary steps of the machine, and `STEPS_OF_A_CHARACTER` for each of a text, before drawing and listing
+    end with `TooLongError`. Raises `GrammarError` where there is a token terminal. One thread at a time.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, most_steps: int | None = None) -> None:
         if machine.token_sets:
             raise GrammarError("the grammar asks for tokens by name or number, so what it accepts is no text alone")
         self._machine = machine
+        self._most_steps, self._n_characters = most_steps, 0
         self._shortest = Shortest(machine)
         self._characters = Characterwise(machine, machine.program.class_of)
 
@@ -38,6 +48,13 @@ class Texts:
     def least(self) -> int:
         """Characters of the shortest text."""
         return self._shortest.remaining(self._machine.start)
+
+    def _count_character(self) -> None:
+        self._n_characters += 1
+        if self._most_steps is not None:
+            n_steps = self._machine.n_spent + STEPS_OF_A_CHARACTER * self._n_characters
+            if n_steps > self._most_steps:
+                raise TooLongError(f"the texts take more than {self._most_steps} steps to find")
 
     def listed(self) -> Iterator[str]:
         """All texts, each once: fewer characters first, then by code points.
@@ -49,6 +66,7 @@ class Texts:
         waiting = [(self._shortest.remaining(start), "", 0, start, "")]
         n_characters = 0
         while waiting:
+            self._count_character()
             length, text, last, configuration, before = heappop(waiting)
             n_characters -= len(text)
             if text and ord(text[-1]) < last:
@@ -70,6 +88,7 @@ class Texts:
         configuration = self._machine.start
         characters: list[str] = []
         while True:
+            self._count_character()
             choices = self._characters.choices(configuration)
             over = len(characters) >= soft_limit
             if self._machine.can_end(configuration) and (over or not choices or rng.random() < 1 / 4):

@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 
 from selectrie.options import Beam
+from selectrie.results.html import texts_html
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
 from selectrie.results.view import TrieView, view_of
@@ -203,6 +204,12 @@ class BeamResult(Sequence[Hypothesis]):
             "cost": plain(self.cost),
             "signature": plain(self.signature),
         }
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks."""
+        shown = [(h.text, h.logp, h.complete) for h in (*self.hypotheses, *self.incomplete)[:_REPR_ROWS]]
+        proof = "proved" if self.certificate.proved else "not proved"
+        return texts_html(shown, caption=f"{self.grammar} · {proof}, of {self.certificate.about}")
 
     def __repr__(self) -> str:
         shown = [f"  {h.text!r} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]

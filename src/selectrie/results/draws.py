@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from selectrie.results.beam import Hypothesis
+from selectrie.results.html import texts_html
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Signature
 from selectrie.types import Cost
@@ -74,6 +75,11 @@ class Draws(Sequence[Hypothesis]):
             "cost": plain(self.cost),
             "signature": plain(self.signature),
         }
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks."""
+        shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
+        return texts_html(shown, caption=f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws")
 
     def __repr__(self) -> str:
         shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]

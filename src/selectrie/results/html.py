@@ -1,7 +1,8 @@
-"""A selection as a self-contained HTML table: no script, no style sheet, readable in light and dark notebooks."""
+"""Results as self-contained HTML tables: no script, no style sheet, readable in light and dark notebooks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -32,3 +33,16 @@ def _row(choice: ChoiceScore, winner: int) -> str:
     name = f"<b>{text}</b>" if is_winner else text
     numbers = f"<td>{choice.probability:.4f}</td><td>{choice.logp:.3f}</td><td>{choice.score:.3f}</td>"
     return f'<tr><td{_LEFT}>{name}</td><td style="width:12em">{bar}</td>{numbers}</tr>'
+
+
+def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str:
+    """A row per text: a bar, its length the probability beside that of the likeliest, and the log-probability; texts that were broken off grey."""
+    head = _HEAD.format(caption=escape(caption), cells="".join(f"<th>{name}</th>" for name in ("text", "", "logp")))
+    best = max((logp for _, logp, _ in texts), default=0.0)
+    rows = []
+    for text, logp, is_complete in texts:
+        style, more = ("", "") if is_complete else (' style="opacity:.5"', " …")
+        bar = _BAR.format(width=100 * math.exp(logp - best) if best > -math.inf else 0.0, colour="#4c8bf5")
+        name = escape(repr(text)) + more
+        rows.append(f'<tr{style}><td{_LEFT}>{name}</td><td style="width:12em">{bar}</td><td>{logp:.3f}</td></tr>')
+    return f"{head}<tbody>{''.join(rows)}</tbody></table>"

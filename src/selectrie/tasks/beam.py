@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,12 +29,13 @@ from selectrie.automaton import Automaton
 from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.tasks import Ask, check_count
+from selectrie.tasks.beam_paths import Found
 from selectrie.tasks.beam_records import BeamOutcome, BeamPath, BeamSpec, PathView
 from selectrie.tasks.candidates import Follower, Merged
 from selectrie.tasks.growth import Growth
 from selectrie.tasks.healed_mass import HealedMass
 from selectrie.tasks.held_paths import HeldPaths
-from selectrie.tasks.hypotheses import Finished, Key, Pool, add_up
+from selectrie.tasks.hypotheses import Pool, add_up
 from selectrie.tasks.score import check_room
 from selectrie.types import NO_NODE, ROOT, IntArray, Room
 
@@ -322,12 +323,13 @@ class BeamTask:
     def result(self) -> BeamOutcome:
         if self._stopped is None:
             raise ProtocolError("no result before ask returned None")
-        best = self._best_texts()
+        found = Found(self._spec, self._grown, self._found, self._log_heal)
+        best = found.best_texts([group.pool for group in self._groups])
         greedy = self._greedy_end
         return BeamOutcome(
-            finished=tuple(self._path_of(text, group) for text, group in best),
-            broken=self._broken_paths(),
-            greedy=None if greedy == NO_NODE else self._path_alone(greedy, self._greedy_end_logp, complete=True),
+            finished=tuple(found.path_of(text, group) for text, group in best),
+            broken=found.broken(self._broken),
+            greedy=None if greedy == NO_NODE else found.path_alone(greedy, self._greedy_end_logp, complete=True),
             agrees_with_greedy=(greedy != NO_NODE and self._grown.key(greedy) == best[0][0].key) if best else None,
             stopped=self._stopped,
             lost=self._lost,
@@ -341,51 +343,6 @@ class BeamTask:
             log_heal=self._log_heal,
             heal_gap=self._healing.log_heal()[1],
         )
-
-    def _best_texts(self) -> list[tuple[Finished, int]]:
-        """The n best texts with the group that found each: of several groups the best of each, then the second of each …"""
-        n = self._beam.n
-        if len(self._groups) == 1:
-            return [(text, 0) for text in self._found.ranked()[:n]]
-        ranked = [group.pool.ranked() for group in self._groups]
-        given: dict[Key, int] = {}
-        for place in range(max(map(len, ranked), default=0)):
-            for number, texts in enumerate(ranked):
-                if place < len(texts) and len(given) < n:
-                    given.setdefault(texts[place].key, number)
-        return [(text, given[text.key]) for text in self._found.ranked() if text.key in given]
-
-    def _path_of(self, text: Finished, group: int) -> BeamPath:
-        joint = text.paths[text.best]
-        alone = self._path_alone(text.best, joint - self._joint(text.best), complete=True)
-        return replace(alone, logp=text.logp, logp_path=joint, score=text.score, n_paths=len(text.paths), group=group)
-
-    def _path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
-        """One path by itself."""
-        way = self._tree.way(node)
-        joint = self._joint(node) + end
-        return BeamPath(
-            tokens=np.array([self._tree.token[step] for step in way], dtype=np.int32),
-            token_logp=np.array([self._tree.edge[step] for step in way], dtype=np.float64),
-            data=self._grown.data(node),
-            logp_end=end,
-            logp=joint,
-            logp_path=joint,
-            score=self._found.score(joint, len(way)),
-            n_paths=1,
-            complete=complete,
-            group=0,
-        )
-
-    def _broken_paths(self) -> tuple[BeamPath, ...]:
-        """The n best of the paths that were broken off, each text once."""
-        nodes = [node for node in self._broken if self._tree.logp[node] > -np.inf]
-        paths = [(self._grown.key(node), self._path_alone(node, 0.0, complete=False)) for node in nodes]
-        paths.sort(key=lambda entry: (-entry[1].score, entry[1].tokens.tolist()))
-        distinct: dict[Key, BeamPath] = {}
-        for key, path in paths:
-            distinct.setdefault(key, path)
-        return tuple(distinct.values())[: self._beam.n]
 
 
 def _begins(text: bytes | int, start: bytes | int) -> bool:

@@ -40,6 +40,9 @@ from selectrie.tasks.remaining_mass import END, REST, RemainingMass
 from selectrie.tasks.score import check_room
 from selectrie.types import NO_NODE, ROOT, FloatArray, IntArray, Room
 
+WALKS_A_NODE = 32
+"""Walks from the root that each node of the budget allows: those that end where no row is needed cost none of it."""
+
 
 @dataclass(slots=True)
 class _Stream:
@@ -148,10 +151,16 @@ class ExactSampleTask:
             self._advance()
         budget = self._spec.search.budget_nodes
         left = len(self._needed) if budget is None else budget - self._n_evaluated
-        if self._needed and left > 0:
+        if self._needed and left > 0 and not self._is_spent:
             return self._plan(self._needed[:left], room)
         self._is_finished = True
         return None
+
+    @property
+    def _is_spent(self) -> bool:
+        """Has the budget been walked away, without rows?"""
+        budget = self._spec.search.budget_nodes
+        return budget is not None and self._n_attempts > WALKS_A_NODE * budget
 
     def tell(self, rows: Rows) -> None:
         if self._expected is None:
@@ -205,7 +214,7 @@ class ExactSampleTask:
                 return
         source = self._again.get(node, node)
         ids = np.empty(0, dtype=np.int32)
-        if nodes.goes_on[source] and nodes.depth[source] < spec.max_tokens:
+        if nodes.goes_on[source]:
             ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
         p = np.exp(np.minimum(rows.logp(i, ids), 0.0))
         if node in self._again:
@@ -235,7 +244,7 @@ class ExactSampleTask:
         again: dict[int, int] = {}
         needed: dict[int, None] = {}
         for stream in self._streams:
-            while stream.text is None and self._mass.left(ROOT) > 0 and self._can_step(stream):
+            while stream.text is None and self._mass.left(ROOT) > 0 and not self._is_spent and self._can_step(stream):
                 self._step(stream)
             if stream.text is None and self._mass.left(ROOT) > 0:
                 node = stream.node
@@ -300,11 +309,12 @@ class ExactSampleTask:
         state = automaton.advance(int(nodes.state[parent]), token)
         node = nodes.add(parent, token, float(np.log(p)), state)
         self._mass.add(parent, place)
-        can_end, goes_on = automaton.can_end(state), is_any(automaton.allowed(state))
+        can_end = automaton.can_end(state)
+        goes_on = bool(nodes.depth[node] < spec.max_tokens) and is_any(automaton.allowed(state))
         nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
         left = spec.last if parent == ROOT else int(nodes.token[parent])
         is_viable = spec.viable is None or left is None or spec.viable(left, token)
-        if not is_viable or not (can_end or (goes_on and nodes.depth[node] < spec.max_tokens)):
+        if not is_viable or not (can_end or goes_on):
             self._mass.remove(node)
         return node
 

@@ -98,14 +98,15 @@ class Machine:
 
     def begin(self) -> None:
         """From here on `fill` may take `most_at_once` steps before it ends with an error: called where a walk begins."""
-        self._begun = self._n_spent
+        self._begun = self.n_spent
 
     @property
-    def _n_spent(self) -> int:
+    def n_spent(self) -> int:
+        """Elementary steps of this machine's life, as `GrammarLimits.most_at_once` counts them."""
         return self._n_steps + self._plans.n_steps + self._stacks.n_steps
 
     def _check_spent(self) -> None:
-        if self._n_spent - self._begun > self._limits.most_at_once:
+        if self.n_spent - self._begun > self._limits.most_at_once:
             raise GrammarError(
                 f"what may follow takes more than {self._limits.most_at_once} steps to find out; the grammar is too "
                 "ambiguous, or has too many rules that begin with each other"

@@ -81,9 +81,9 @@ def read_schema(
 
 def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
     """The schema as JSON gives it, a copy of its own."""
-    text = schema if isinstance(schema, str) else ""
     try:
-        text = text or json.dumps(dict(schema) if isinstance(schema, Mapping) else schema)
+        given = dict(schema) if isinstance(schema, Mapping) else schema
+        text = given if isinstance(given, str) else json.dumps(given)
         return json.loads(text, object_pairs_hook=_object)
     except RecursionError as error:
         raise GrammarError("the schema is nested too deep") from error
