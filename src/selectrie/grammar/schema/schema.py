@@ -81,14 +81,15 @@ def read_schema(
 
 def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
     """The schema as JSON gives it, a copy of its own."""
+    text = schema if isinstance(schema, str) else None
     try:
-        given = dict(schema) if isinstance(schema, Mapping) else schema
-        text = given if isinstance(given, str) else json.dumps(given)
+        if text is None:
+            text = json.dumps(dict(schema) if isinstance(schema, Mapping) else schema)
         return json.loads(text, object_pairs_hook=_object)
     except RecursionError as error:
         raise GrammarError("the schema is nested too deep") from error
     except json.JSONDecodeError as error:
-        line = text.split("\n")[error.lineno - 1]
+        line = (text or "").split("\n")[error.lineno - 1]
         raise GrammarError(
             f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno, excerpt=line
         ) from error
