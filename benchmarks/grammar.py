@@ -11,6 +11,16 @@ on a made vocabulary, with the grammars that come with selectrie, and nothing is
 
 Texts are drawn from what is allowed, tokens of low ids more often, as frequent tokens have them. All is timed in turn in one
 process, in every repeat from the start; figures are medians over steps and repeats. `--json` prints one object of them.
+
+Two more ask what a grammar costs a beam:
+
+- copy: of a state, by `copy.deepcopy`, beside that of an int and the copy of a matcher of llguidance; advance: a step from a
+  state that lets it be, beside copy and step of a matcher
+- beam: a search of width 8 on random weights of the 0.5B shape (q8_0, `fast`) with that vocabulary, under the JSON grammar
+  that comes with selectrie and under a JSON Schema (with llguidance); first: a grammar never seen before, read and compiled
+  within the time; second: again, both on an empty cache. `outside` is the share of wall time not spent inside the model.
+  What is made once for a model or its vocabulary (`trie`, for one) is there before. On the made vocabulary, most of whose
+  tokens its tokenizer never writes beside each other, in any tokens instead of the tokenizer's own
 """
 
 import os
@@ -20,7 +30,9 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noq
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,13 +44,18 @@ import numpy as np
 
 from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_under_load, report
 from benchmarks.workload import data_file, generated_model
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
-from selectrie.grammar.tokens.byte_trie import byte_trie
+from selectrie.engine import Engine
+from selectrie.grammar import Grammar
+from selectrie.grammar.installed import installed_grammar
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.installed import installed_grammar
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.byte_trie import byte_trie
+from selectrie.options import Beam
+from selectrie.types import Precision
 from selectrie.vocabulary import Vocabulary
 
 TARGETS = Targets(
@@ -48,11 +65,21 @@ TARGETS = Targets(
         "worst_first_over_llama_cpp": 1,
         "worst_token_s": 1e-3,
         "trie_s": 0.5,
+        "beam_first_outside": 0.1,
+        "beam_second_outside": 0.1,
+        "copy_over_int": 1.1,  # equal, but for what times this short scatter
     }
 )
 VOCABULARY = "weights/random_real_vocab/random-qwen2.gguf"
 MOST_OF_A_TEXT = 40
 Text: TypeAlias = list[tuple[int, bool]]
+N_COPIES, COPY_REPEATS = 10_000, 5
+PROMPT = "The record as JSON: "
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "tags": {"type": "array"}},
+    "required": ["name", "age"],
+}
 TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -145,6 +172,77 @@ def of_llguidance(bench: Bench, name: str, grammar: str, texts: list[Text]) -> N
                     break
 
 
+def copies(bench: Bench) -> None:
+    """Copies of a state inside a JSON text, of an int and of a matcher there, and the steps that begin with a copy."""
+    add, text = bench.figures.add, b'{"a": [1, '
+    automaton = GrammarAutomaton(compile_rules(read_gbnf(installed_grammar("json"))), bench.vocabulary)
+    state, token = automaton.walk(automaton.start(), text), bench.vocabulary.pieces.index(b"2")
+    automaton.advance(state, token)
+    plain = 10**6  # as a state, no number that CPython holds once for all
+    ways: dict[str, Callable[[], Any]] = {
+        "copy_int": partial(deepcopy, plain),
+        "copy_state": partial(deepcopy, state),
+        "advance": partial(automaton.advance, state, token),
+    }
+    if bench.tokenizer is not None:
+        import llguidance
+
+        grammar = llguidance.grammar_from("gbnf", installed_grammar("json"))
+        matcher = llguidance.LLMatcher(bench.tokenizer, grammar, log_level=0)
+        assert all(matcher.consume_token(bench.vocabulary.pieces.index(bytes([byte]))) for byte in text)
+        ways["copy_llguidance"] = matcher.deep_copy
+        ways["advance_llguidance"] = lambda: matcher.deep_copy().consume_token(token)
+    for name, work in ways.items():
+        start = time.perf_counter()
+        for _ in range(N_COPIES):
+            work()
+        add(name, (time.perf_counter() - start) / N_COPIES)
+
+
+def beams(llm: Engine, figures: Figures, beam: Beam) -> dict[str, int]:
+    """Searches under grammars that nobody has seen, and again. Returns how many steps and rows they took."""
+    made: dict[str, Callable[[], Grammar]] = {"beam": lambda: Grammar.from_gbnf(installed_grammar("json"))}
+    if find_spec("llguidance") is not None:
+        made["beam_schema"] = lambda: Grammar.from_json_schema(SCHEMA)
+    counts = {}
+    for name, make in made.items():
+        llm.trim()
+        start = time.perf_counter()
+        grammar = make()
+        for which in ("first", "second"):
+            found = llm.beam_search(PROMPT, grammar, beam=beam)
+            seconds = time.perf_counter() - start
+            figures.add(f"{name}_{which}", seconds)
+            figures.add(f"{name}_{which}_outside_decode", seconds - found.cost.decode_s)
+            llm.trim()
+            start = time.perf_counter()
+        counts |= {f"{name}_steps": found.n_steps, f"{name}_rows": found.cost.rows}
+    return counts
+
+
+def searched(path: Path, figures: Figures, *, repeats: int, threads: int, beam: Beam) -> dict[str, Any]:
+    """Beam searches on a model file, and the shares of their time outside `llama_decode`."""
+    settings = LlamaOptions(n_ctx=4096, n_batch=512, n_threads=threads, precision=Precision.FAST)
+    counts: dict[str, int] = {}
+    with closing(Engine(open_model(path, settings))) as llm:
+        beams(llm, Figures(), replace(beam, max_tokens=2))  # what is made once for a model and its vocabulary
+        for _ in range(repeats):
+            counts = beams(llm, figures, beam)
+    names = [name for name in figures.seconds if name.startswith("beam") and not name.endswith("_outside_decode")]
+    shares = {f"{name}_outside": figures.median(f"{name}_outside_decode") / figures.median(name) for name in names}
+    return counts | {f"{name}_s": figures.median(name) for name in names} | shares
+
+
+def copied(figures: Figures) -> dict[str, float]:
+    """Seconds of copies and steps, and what a state's copy is to that of an int and of a matcher."""
+    names = [name for name in figures.seconds if name.startswith(("copy", "advance"))]
+    found = {f"{name}_s": figures.median(name) for name in names}
+    found["copy_over_int"] = found["copy_state_s"] / found["copy_int_s"]
+    if "copy_llguidance" in names:
+        found["copy_over_llguidance"] = found["copy_state_s"] / found["copy_llguidance_s"]
+    return found
+
+
 def opened(path: Path) -> tuple[Vocabulary, Any]:
     """The vocabulary of a model file, read without its weights."""
     params = llama_cpp.llama_model_default_params()
@@ -195,9 +293,17 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a made vocabulary, few tokens, nothing is checked")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", nargs="+", help="names of grammars")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the model that beams run on"
+    )
     options = parser.parse_args()
-    refuse_under_load(allowed=options.under_load)
+    shape, beam = (
+        ("tiny", Beam(max_tokens=8)) if options.quick else ("0.5b", Beam(n=8, max_tokens=32, length_penalty=1))
+    )
     real = None if options.quick else data_file(VOCABULARY)
+    beam = replace(beam, canonical_only=real is not None)
+    weights = generated_model(shape, "f32" if options.quick else "q8_0", real)
+    refuse_under_load(allowed=options.under_load)
     vocabulary, vocab = opened(real or generated_model("tiny", "f32"))
     texts_of = grammars(data_file("grammar/gbnf") if real else None)
     texts_of = {name: text for name, text in texts_of.items() if options.only is None or name in options.only}
@@ -210,8 +316,12 @@ def main() -> int:
             of_llama_cpp(bench, name, grammar, texts)
             if bench.tokenizer is not None:
                 of_llguidance(bench, name, grammar, texts)
+        for _ in range(COPY_REPEATS):
+            copies(bench)
     facts: dict[str, Any] = {"vocabulary": vocabulary.n_tokens, "grammars": len(texts_of), "repeats": options.repeats}
     facts["trie_s"] = figures.median("trie")
+    facts |= copied(figures)
+    facts |= searched(weights, figures, repeats=options.repeats, threads=options.threads, beam=beam)
     targets = TARGETS if real and options.only is None else NO_TARGETS
     return report("grammar", facts | summary(figures, list(texts_of)), targets, as_json=options.json)
 

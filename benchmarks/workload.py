@@ -59,12 +59,13 @@ def words(n: int, file: str = LEMMAS) -> list[str]:
     return [" " + lines[i * len(lines) // n] for i in range(n)]
 
 
-def generated_model(shape: str, quantisation: str) -> Path:
-    """A model with random weights in `build/`, made when it is not there."""
-    path = ROOT / "build" / f"random-{shape}-{quantisation}.gguf"
+def generated_model(shape: str, quantisation: str, tokenizer: Path | None = None) -> Path:
+    """A model with random weights in `build/`, made when it is not there; with the tokenizer of another file, or a made one."""
+    name = f"random-{shape}-{quantisation}" + (f"-{tokenizer.stem}" if tokenizer else "")
+    path = ROOT / "build" / f"{name}.gguf"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        make_model(path, shape=shape, quantisation=quantisation)
+        make_model(path, shape=shape, quantisation=quantisation, tokenizer=tokenizer)
     return path
 
 

@@ -303,3 +303,24 @@ def test_the_exact_search_proves_the_embedded_models_capital(llm):
     assert beam.text == exact.text == llm.select(prompt, towns).text == " Paris"
     assert exact.certificate.proved
     assert beam.logp == pytest.approx(exact.logp, abs=(beam.signature.tolerance or 0) * 16 + NEAR)
+
+
+@pytest.mark.parametrize("canonical", [True, False])
+@pytest.mark.parametrize(
+    ("gbnf", "lark"),
+    [
+        (r'root ::= [0-9]{4} "-" [01] [0-9] "-" [0-3] [0-9]', "start: /[0-9]{4}-[01][0-9]-[0-3][0-9]/"),
+        (r'root ::= ("- " [a-z]+ "\n"){1,3}', r'start: ("- " /[a-z]+/ "\n"){1,3}'),
+    ],
+    ids=["date", "list"],
+)
+def test_both_recognisers_give_the_same_beams(llm, gbnf, lark, canonical):
+    """The same language read by us and by llguidance: the same texts, in the same order, to the bit."""
+    pytest.importorskip("llguidance")
+    beam = Beam(width=4, n=3, max_tokens=14, canonical_only=canonical, terminator="eog")
+    ours, theirs = (
+        llm.beam_search("Things:\n", grammar, beam=beam)
+        for grammar in (Grammar.from_gbnf(gbnf), Grammar.from_llguidance(lark))
+    )
+    assert [(one.text, one.logp) for one in ours] == [(one.text, one.logp) for one in theirs]
+    assert len(ours) == 3

@@ -81,6 +81,15 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path, tiny_model, quantisati
     assert again.read_bytes() != other.read_bytes()
 
 
+def test_a_tokenizer_is_taken_over_whole(tmp_path, tiny_model):
+    """Every field of it, and only where its tokens are as many as the shape's."""
+    copied = make_model(tmp_path / "copied.gguf", tokenizer=tiny_model("f32"))
+    assert copied.read_bytes() == tiny_model("f32").read_bytes()
+    with pytest.raises(ValueError, match="has 512 tokens, the shape 768"):
+        make_model(tmp_path / "other.gguf", shape="wide", tokenizer=copied)
+    assert not (tmp_path / "other.gguf").exists()
+
+
 @pytest.mark.parametrize("name", sorted(random_blocks.FORMATS))
 def test_blocks_have_the_deviation_asked_for(name):
     """Read back by the reference de-quantiser, weights have mean 0 and the standard deviation asked for."""

@@ -29,10 +29,18 @@ FILE_TYPES = {
 QUANTISATIONS = tuple(FILE_TYPES)
 
 
-def make_model(path: Path | str, *, shape: str = "tiny", quantisation: str = "f32", seed: int = 1) -> Path:
-    """Write the model and return its path.
+def make_model(
+    path: Path | str,
+    *,
+    shape: str = "tiny",
+    quantisation: str = "f32",
+    seed: int = 1,
+    tokenizer: Path | None = None,
+) -> Path:
+    """Write the model and return its path. tokenizer: a GGUF whose tokenizer it gets instead of a made one.
 
-    Raises ValueError for an unknown shape or quantisation, and where rows do not fill whole blocks of the format.
+    Raises ValueError for an unknown shape or quantisation, where rows do not fill whole blocks of the format, and for a
+    tokenizer of another size than the shape's.
     """
     if shape not in SHAPES:
         raise ValueError(f"shape={shape!r}: expected one of {', '.join(SHAPES)}")
@@ -46,7 +54,10 @@ def make_model(path: Path | str, *, shape: str = "tiny", quantisation: str = "f3
     writer.add_description("random weights: for tests and benchmarks, not for answers")
     writer.add_file_type(FILE_TYPES[quantisation])
     architectures.add_sizes(writer, sizes)
-    _add_tokenizer(writer, sizes)
+    if tokenizer is None:
+        _add_tokenizer(writer, sizes)
+    else:
+        _copy_tokenizer(writer, sizes, tokenizer)
     _write_tensors(writer, sizes, quantisation, seed)
     writer.close()
     return Path(path)
@@ -67,6 +78,17 @@ def _add_tokenizer(writer: gguf.GGUFWriter, sizes: Shape) -> None:
     writer.add_add_bos_token(sizes.add_bos)
     writer.add_add_space_prefix(value=False)
     writer.add_chat_template(byte_bpe.CHAT_TEMPLATE)
+
+
+def _copy_tokenizer(writer: gguf.GGUFWriter, sizes: Shape, source: Path) -> None:
+    """All that the header of another file says about its tokenizer."""
+    fields = {name: one for name, one in gguf.GGUFReader(source).fields.items() if name.startswith("tokenizer.")}
+    n_tokens = len(fields["tokenizer.ggml.tokens"].data)
+    if n_tokens != sizes.vocabulary:
+        raise ValueError(f"tokenizer={str(source)!r}: has {n_tokens} tokens, the shape {sizes.vocabulary}")
+    for name, one in fields.items():
+        element = one.types[-1] if one.types[0] == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(name, one.contents(), one.types[0], element)
 
 
 def _format(tensor: Tensor, quantisation: str) -> gguf.GGMLQuantizationType:
