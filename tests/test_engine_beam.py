@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
+from selectrie import beaming
 from selectrie.engine import Engine
 from selectrie.errors import GrammarError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
@@ -261,6 +263,15 @@ def test_the_tree_shows_greedy_decoding_too():
     assert [piece for piece, on in zip(view.piece, view.on_winner, strict=True) if on] == [b"", b"c", b"at"]
     assert [piece for piece, on in zip(view.piece, view.on_greedy, strict=True) if on] == [b"", b"b", b"at"]
     assert np.isclose(result.greedy.logp, np.log(0.5 * 0.3))
+
+
+def test_what_was_left_aside_is_not_called_impossible():
+    """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
+    asked = SimpleNamespace(grammar=PETS)
+    dropped = str(beaming._nothing(asked, 0, 0, left_aside=True))
+    assert "canonical_only=False" in dropped
+    assert "no token" not in dropped
+    assert "no token that it allows is possible" in str(beaming._nothing(asked, 0, 0))
 
 
 # The embedded model

@@ -93,7 +93,7 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
     gives_broken = beam.incomplete or not outcome.finished
     broken = outcome.broken if gives_broken else ()
     if not outcome.finished and not broken:
-        raise _nothing(asked, outcome.n_dead_ends, outcome.n_refused)
+        raise _nothing(asked, outcome.n_dead_ends, outcome.n_refused, left_aside=outcome.lost > -math.inf)
     unfinished = "length" if outcome.stopped == "done" else outcome.stopped
     hypotheses = tuple(_hypothesis(asked, path, "") for path in outcome.finished)
     incomplete = tuple(_hypothesis(asked, path, unfinished) for path in broken)
@@ -213,13 +213,22 @@ def _text_bytes(asked: Constrained, data: bytes) -> bytes:
 
 
 def _nothing(
-    asked: Constrained, n_dead_ends: int, n_refused: int, longest: int | None = None, budget: int | None = None
+    asked: Constrained,
+    n_dead_ends: int,
+    n_refused: int,
+    *,
+    longest: int | None = None,
+    budget: int | None = None,
+    left_aside: bool = False,
 ) -> GrammarError:
-    """No text, and not even a beginning."""
+    """No text, and not even a beginning. left_aside: paths had no place in the beam, or were not as the tokenizer begins."""
     causes = [f"{n_dead_ends} paths were dead ends"] if n_dead_ends else []
     causes += [f"{n_refused} were not as the tokenizer writes them"] if n_refused else []
     causes += [] if longest is None else [f"texts of more than {longest} tokens were not looked at"]
     causes += [f"the budget of {budget} nodes was used up: raise budget_nodes, or search with a beam"] if budget else []
-    causes += ["a wider beam may find one"] if n_dead_ends + n_refused and longest is None else []
+    if left_aside:
+        causes.append("beginnings were left aside: a wider beam, or canonical_only=False, may find one")
+    elif n_dead_ends + n_refused and longest is None:
+        causes.append("a wider beam may find one")
     why = "; ".join(causes) or "no token that it allows is possible here"
     return GrammarError(f"no text of {asked.grammar.name} was found: {why}")
