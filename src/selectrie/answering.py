@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -72,7 +71,7 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
     """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
     baselines = [[errand.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
     mains: dict[int, Handle[scoring.TrieEvaluation]] = {
-        i: _begin(errand, ScoreTask(q.encoded.context, q.trie, q.needs), q)
+        i: errand.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), q.search.on_progress, q.needs.n_rows)
         for i, q in enumerate(questions)
         if q.method == "exhaustive"
     }
@@ -81,7 +80,9 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
         with _of(questions, i):
             means.append(_mean(question, baselines[i]))
     searches: dict[int, Handle[SearchOutcome]] = {
-        i: _begin(errand, _best_first(q, means[i], tau), q) for i, q in enumerate(questions) if i not in mains
+        i: errand.begin_told(_best_first(q, means[i], tau), q.search.on_progress, q.needs.n_rows)
+        for i, q in enumerate(questions)
+        if i not in mains
     }
     found = []
     for i, question in enumerate(questions):
@@ -91,13 +92,6 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
         finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
         found.append(Found(question, evaluation, means[i], finding))
     return _with_batch_means(found)
-
-
-def _begin(errand: Errand, task: ScoreTask | BestFirst, question: Question) -> Handle[Any]:
-    """Queue a task that tells the caller about its progress after each model call."""
-    tell, total = question.search.on_progress, question.needs.n_rows
-    on_step: Callable[[], None] | None = None if tell is None else lambda: tell(task.n_evaluated, total)
-    return errand.begin(task, on_step)
 
 
 def _mean(question: Question, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:

@@ -58,8 +58,7 @@ def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
     budget = GRAMMAR_NODES + lottery.n * search.max_tokens
     spec = asked.spec(search, merge_equal_text=True, budget=budget)
     task = ExactSampleTask(asked.prompt, asked.automaton, spec, n=lottery.n, seed=lottery.seed)
-    progress = search.on_progress
-    handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
+    handle = errand.begin_told(task, search.on_progress)
     outcome = handle.result()
     texts = [text for text in outcome.texts if text is not None]
     if not outcome.is_complete:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
-from selectrie import answering, beaming, drawing, generating, grammatical, selecting
+from selectrie import answering, generating, selecting
 from selectrie.asynchronous import async_stream, awaitable
 from selectrie.draft import EngineDrafter, check_draft
 from selectrie.errand import Errand, errand
@@ -152,6 +152,8 @@ class Engine:
             return self._answer([(prompt, choices)], asked)[0]
         if choices is not None:
             raise OptionError("grammar", grammar, "None beside choices: give one of the two")
+        from selectrie import grammatical  # what only grammars need is imported with the first of them
+
         texts = grammatical.listed(grammar)
         if texts is not None:
             return self._answer([(prompt, texts)], asked)[0]
@@ -179,6 +181,8 @@ class Engine:
 
         Raises errors of `RequestError` for what the caller can mend, and where no text was found within the limits.
         """
+        from selectrie import drawing
+
         asked = Asked(terminator=terminator, search=search, prompting=prompting)
         with errand(self._owner) as begun:
             lottery = drawing.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
@@ -318,6 +322,8 @@ class Engine:
         Raises errors of `RequestError` for what the caller can mend, before any model call, `GrammarError` where the model
         can write no text of the grammar, and errors of `ModelError`.
         """
+        from selectrie import beaming
+
         with errand(self._owner) as begun:
             asked = beaming.prepare(self._model, prompt, grammar, beam, prompting)
             return beaming.answer(begun, asked, beam, self._tolerance(begun))

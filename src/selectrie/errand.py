@@ -6,13 +6,21 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from selectrie.errors import CancelledError
 from selectrie.owner import Handle, Owner
 from selectrie.tasks import Task
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Counting(Task[R_co], Protocol[R_co]):
+    """A task that counts the rows it has read."""
+
+    @property
+    def n_evaluated(self) -> int: ...
 
 
 class Errand:
@@ -40,6 +48,10 @@ class Errand:
         self._check()
         handle.start()
         return handle
+
+    def begin_told(self, task: Counting[R], tell: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
+        """Queue a task that tells after each model call how many rows it has read, of how many (0: nobody knows)."""
+        return self.begin(task, None if tell is None else lambda: tell(task.n_evaluated, total))
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread (`Owner.call`)."""

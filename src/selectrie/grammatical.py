@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -74,14 +75,10 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     Raises `OptionError` where no text was found within `max_tokens` or the budget.
     """
     asked, search = hunt.asked, hunt.search
-    tell = search.on_found
-    on_found: Callable[[FoundPath], None] | None = None
-    if tell is not None:
-        on_found = lambda path: tell(shown(path.data), path.logp)  # noqa: E731
+    on_found = None if search.on_found is None else partial(_tell_text, search.on_found)
     spec = asked.spec(search, rule=hunt.rule, merge_equal_text=hunt.rule == "joint")
     task = AutomatonSearch(asked.prompt, asked.automaton, spec, on_found=on_found)
-    progress = search.on_progress
-    handle = errand.begin(task, None if progress is None else lambda: progress(task.n_evaluated, 0))
+    handle = errand.begin_told(task, search.on_progress)
     outcome = handle.result()
     if not outcome.found:
         raise nothing_found(spec.search, is_empty=outcome.proved, refused=outcome.n_other)
@@ -92,6 +89,10 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
         asked.cost(handle.cost, outcome.found),
         asked.signature(errand.owner.scheduler.model.identity, tau, hunt.rule),
     )
+
+
+def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
+    tell(shown(path.data), path.logp)
 
 
 def nothing_found(search: Search, *, is_empty: bool, refused: int) -> OptionError:
