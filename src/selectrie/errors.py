@@ -138,6 +138,23 @@ class GrammarError(RequestError, ValueError):
         super().__init__(where + reason + _marked(excerpt, column))
 
 
+class TemplateError(RequestError, ValueError):
+    """A template that cannot be read, or rendered with the values given.
+
+    name: of the file, or "<template>". line, column: from 1 on, column in characters; None where there is no single place.
+    excerpt: that line of the source, or "". Where all are known the message shows the line with a caret below the place.
+    """
+
+    code = "template"
+
+    def __init__(
+        self, reason: str, *, name: str = "<template>", line: int | None = None, column: int | None = None, excerpt: str = ""
+    ) -> None:
+        self.reason, self.name, self.line, self.column, self.excerpt = reason, name, line, column, excerpt
+        where = name if line is None else f"{name}:{line}" if column is None else f"{name}:{line}:{column}"
+        super().__init__(f"{where}: {reason}{_marked(excerpt, column)}")
+
+
 class DeadEndError(RequestError):
     """No token is both allowed and possible."""
 
