@@ -10,6 +10,7 @@ SelectrieError
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TokenRangeError         a token id that does not exist
 │   ├── GrammarError            a grammar that cannot be read or compiled, or that grows without bound
+│   ├── TemplateError           a template that cannot be read, or rendered with the values given
 │   ├── DeadEndError            no token is both allowed and possible
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
 │   ├── DeadlineError           the deadline passed before there was an answer
@@ -148,7 +149,13 @@ class TemplateError(RequestError, ValueError):
     code = "template"
 
     def __init__(
-        self, reason: str, *, name: str = "<template>", line: int | None = None, column: int | None = None, excerpt: str = ""
+        self,
+        reason: str,
+        *,
+        name: str = "<template>",
+        line: int | None = None,
+        column: int | None = None,
+        excerpt: str = "",
     ) -> None:
         self.reason, self.name, self.line, self.column, self.excerpt = reason, name, line, column, excerpt
         where = name if line is None else f"{name}:{line}" if column is None else f"{name}:{line}:{column}"

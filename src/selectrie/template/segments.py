@@ -138,10 +138,7 @@ Segment: TypeAlias = Literal | Comment | Output | Slot | Set | Include | Each | 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source, read. name: of the file, for errors, or "<template>". dialect: "selectrie" or "handlebars".
-
-    extents: the spans of the outermost segments' sources and of what made no segment tile the source.
-    """
+    """One source, read. name: of the file, for errors, or "<template>". dialect: "selectrie" or "handlebars"."""
 
     name: str
     source: str

@@ -88,7 +88,11 @@ TAGS: Mapping[str, Tag] = MappingProxyType(
             Tag("set"),
             Tag("include"),
             Tag("block", _HIDDEN, block=True),
-            Tag("joint", {"k": "how many of the best assignments must be certain", "budget": "most nodes to evaluate"}, block=True),
+            Tag(
+                "joint",
+                {"k": "how many of the best assignments must be certain", "budget": "most nodes to evaluate"},
+                block=True,
+            ),
             Tag("role", block=True),
             Tag("system", block=True),
             Tag("user", block=True),
