@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "vocabulary",
         "boundary",
         "prompts",
+        "pages",
         "trie",
         "automaton",
         "context_tree",

@@ -26,12 +26,14 @@ class Counting(Task[R_co], Protocol[R_co]):
 class Errand:
     """The tasks and calls of one request. Any thread may cancel it at any point; from then on it begins nothing more.
 
-    priority, deadline_s: of its tasks (`Owner.handle`); the seconds count from when the errand is made.
+    priority, deadline_s, linger: of its tasks (`Owner.handle`); the seconds count from when the errand is made.
     """
 
-    def __init__(self, owner: Owner, *, priority: int = 0, deadline_s: float | None = None) -> None:
+    def __init__(
+        self, owner: Owner, *, priority: int = 0, deadline_s: float | None = None, linger: bool = False
+    ) -> None:
         self.owner = owner
-        self._priority = priority
+        self._priority, self._linger = priority, linger
         self._until = None if deadline_s is None else owner.now() + deadline_s
         self._handles: list[Handle[Any]] = []
         self._is_cancelled = False
@@ -43,7 +45,7 @@ class Errand:
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
         """Queue a task (`Owner.handle`)."""
         left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
-        handle = self.owner.handle(task, on_step, priority=self._priority, deadline_s=left_s)
+        handle = self.owner.handle(task, on_step, priority=self._priority, deadline_s=left_s, linger=self._linger)
         self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
         self._check()
         handle.start()
@@ -81,13 +83,17 @@ class Errand:
 
 
 @contextmanager
-def errand(owner: Owner, *, priority: int = 0, deadline_s: float | None = None) -> Iterator[Errand]:
+def errand(
+    owner: Owner, *, priority: int = 0, deadline_s: float | None = None, linger: bool = False
+) -> Iterator[Errand]:
     """An errand that is taken back where the block fails, Ctrl-C included; the model's memory stays until the block ends.
+
+    linger: what its tasks have evaluated stays as cache when they end, for requests that go on from there.
 
     Raises `ClosedError` or `ForkedError`.
     """
     with owner.using():
-        begun = Errand(owner, priority=priority, deadline_s=deadline_s)
+        begun = Errand(owner, priority=priority, deadline_s=deadline_s, linger=linger)
         try:
             yield begun
         except BaseException:

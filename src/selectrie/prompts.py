@@ -19,7 +19,7 @@ _ROLE = re.compile(r"\w[\w .-]*")
 """What a role may be spelled with: templates write it between control tokens, so it must not be able to spell one."""
 
 Message = Mapping[str, object]
-Prompt = str | Sequence[int] | Sequence[Message]
+Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
 def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
@@ -28,6 +28,7 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     str: BOS where the model adds one, then the text (control tokens are recognised in it with `parse_special`).
     Token ids: checked; BOS is put before them where the model adds one and they do not begin with it. The end of
     them that the tokenizer makes of their bytes becomes text, so that the boundary can be healed.
+    `PromptText`: as it is, where it has a token or text.
     Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`: rendered by the model's template,
     with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages say.
 
@@ -35,9 +36,12 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     index) or a template that changes what messages say; `TextError` for a lone surrogate; `TokenRangeError`;
     `OptionError` for chat options with a prompt that is no chat.
     """
-    if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
+    if isinstance(prompt, PromptText):
+        _refuse_chat_options(prompting)
+        read = prompt
+    elif isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
         raise PromptError(f"a prompt is text, token ids, or messages, not {type(prompt).__name__}")
-    if isinstance(prompt, str) and prompting.system is None:
+    elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)
     elif isinstance(prompt, str):
