@@ -56,6 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "beaming",
         "grammatical",
         "drawing",
+        "jointly",
         "generating",
         "streaming",
         "asynchronous",
