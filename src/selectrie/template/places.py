@@ -1,0 +1,40 @@
+"""Where in a template something stands: offsets to lines and columns, and the errors that show them."""
+
+from __future__ import annotations
+
+from selectrie.errors import TemplateError
+from selectrie.template.expressions import Span
+from selectrie.template.segments import Document
+
+
+class Refused(Exception):  # noqa: N818  # named for the event; `parse` turns it into a TemplateError
+    """The source cannot be read: why, and at which character. It never leaves the package."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        self.offset, self.reason = offset, reason
+        super().__init__(reason)
+
+
+def line_and_column(source: str, offset: int) -> tuple[int, int]:
+    """Line and column of a character, from 1 on, the column in characters. Lines end at "\\n"."""
+    offset = max(0, min(offset, len(source)))
+    return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
+
+
+def error_in(source: str, name: str, offset: int, reason: str) -> TemplateError:
+    """The error for character `offset` of a source that is no document yet."""
+    offset = max(0, min(offset, len(source)))
+    line, column = line_and_column(source, offset)
+    stop = source.find("\n", offset)
+    excerpt = source[offset - column + 1 : len(source) if stop < 0 else stop].rstrip("\r")
+    return TemplateError(reason, name=name, line=line, column=column, excerpt=excerpt)
+
+
+def error_at(document: Document, span: Span, reason: str) -> TemplateError:
+    """The error for what stands at a span of a document: its name, line and column, and the line with a caret."""
+    return error_in(document.source, document.name, span.start, reason)
+
+
+def clipped(text: str, limit: int = 40) -> str:
+    """A text as a message quotes it."""
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
