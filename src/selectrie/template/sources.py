@@ -51,12 +51,13 @@ class Sources:
     """The files of one search path as they were when first asked for. Errors are `TemplateError`s without a place.
 
     root: the folder, resolved; None: there is none, and every file is refused. texts: included files by path as written.
-    grammars: grammars by file or installed name, with a digest of what was read.
+    grammars: grammars by file or installed name, with a digest of what was read. patterns: regular expressions.
     """
 
     root: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
     grammars: dict[str, tuple[Grammar, str]] = field(default_factory=dict)
+    patterns: dict[str, Grammar] = field(default_factory=dict)
 
     def text(self, path: str) -> str:
         """The text of an included file."""
@@ -69,6 +70,16 @@ class Sources:
         if name not in self.grammars:
             self.grammars[name] = self._grammar(name)
         return self.grammars[name][0]
+
+    def regex(self, pattern: str) -> Grammar:
+        """A regular expression as a grammar, the same object each time."""
+        if pattern not in self.patterns:
+            try:
+                self.patterns[pattern] = Grammar.from_regex(pattern)
+            except (GrammarError, OptionError) as error:
+                reason = _inner(error, "")
+                raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
+        return self.patterns[pattern]
 
     def _grammar(self, name: str) -> tuple[Grammar, str]:
         if name in installed_names() and (self.root is None or not (self.root / name).exists()):
@@ -84,7 +95,8 @@ class Sources:
         try:
             return Grammar.from_file(path), blake2b(text.encode(), digest_size=16).hexdigest()
         except (GrammarError, InputFileError, OptionError) as error:
-            raise TemplateError(f"the grammar {shown(name)} cannot be read: {error}") from error
+            reason = _inner(error, f"{path}: ")
+            raise TemplateError(f"the grammar {shown(name)} cannot be read{reason}") from error
 
     def _read(self, path: Path, name: str) -> str:
         try:
@@ -115,6 +127,15 @@ class Sources:
                 f"{shown(name)} is a link that leads out of the search path; {what} only files within it"
             )
         return path
+
+
+def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
+    """The place and the reason of an error in a grammar, on one line. prefix: left out where the reason begins with it."""
+    if not isinstance(error, GrammarError):
+        return f": {error}"
+    at = "" if error.line is None else f" at line {error.line}"
+    at += "" if error.column is None else f", column {error.column}"
+    return f"{at}: {error.reason.removeprefix(prefix)}"
 
 
 def search_folder(path: str | Path | None) -> Path | None:
