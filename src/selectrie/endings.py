@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from selectrie.boundary.canonical import encode_inside
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Draws, Hypothesis, Selection, Signature
@@ -33,10 +34,21 @@ def default_stop(following: str, before: str) -> str:
     return line if line.strip() else end[0]
 
 
-def beginning_of(following: str) -> str:
-    """What of the following text ends a text of a grammar: up to its first line ends, at most `MOST_FOLLOWING` characters."""
+def beginning_of(vocabulary: Vocabulary, following: str) -> str:
+    """What of the following text ends a text of a grammar: the fewest tokens of it that hold more than spaces and tabs.
+
+    At most `MOST_FOLLOWING` characters, none behind the first line ends. As with `select`, where paths run to the fewest bytes
+    of the following text at which there is a boundary: each more would be evaluated behind every text.
+    """
     found = _BEGINNING.match(following)
-    return found[0][:MOST_FOLLOWING] if found else ""
+    whole = found[0][:MOST_FOLLOWING] if found else ""
+    data, stop = whole.encode(), 0
+    for token in encode_inside(vocabulary, data):
+        stop += int(vocabulary.lengths[token])
+        ends_character = stop < len(data) and data[stop] & 0xC0 != 0x80
+        if ends_character and data[:stop].strip(b" \t"):
+            return data[:stop].decode()
+    return whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +78,10 @@ class Ending:
             if text.endswith(self.text[:n]) and self.own.accepts(text[:-n]):
                 return text[:-n]
         return text
+
+    def is_complete(self, text: str) -> bool:
+        """Is this a text of the slot's own grammar and then the following text?"""
+        return text.endswith(self.text) and bool(self.own.accepts(text.removesuffix(self.text)))
 
     def of_selection(self, selection: Selection) -> Selection:
         """With the slot's own texts and grammar."""
@@ -104,10 +120,10 @@ class Ending:
         )
 
     def of_completion(self, one: Completion) -> Completion:
-        """With the slot's own text; the following text ended it, as a stop text would have."""
+        """With the slot's own text; the following text ended it, as a stop text would have. "callback" is `is_complete`."""
         if not self.text:
             return one
-        complete = one.finish in {"automaton", "eog"}
+        complete = one.finish in {"automaton", "callback", "eog"}
         text = self.strip(one.text, complete=complete)
         if text == one.text:
             return one
@@ -132,7 +148,7 @@ def ending_of(
     terminator: as the slot names it; None: the text that follows where there is one and the grammar can be followed by it,
     else the end of the turn, else "auto". Raises `OptionError` for "text" where there is no such text, or it cannot be used.
     """
-    text = beginning_of(following)
+    text = beginning_of(vocabulary, following)
     if terminator == "text" and not text:
         raise OptionError("terminator", "text", "another: no text is known to follow this slot")
     if text and terminator in (None, "text"):

@@ -11,9 +11,10 @@ import numpy as np
 
 from selectrie import answering, beaming, drawing, generating, grammatical, selecting
 from selectrie.boundary import PromptText, reopen
+from selectrie.boundary.canonical import encode_inside
 from selectrie.endings import Ending, default_stop, ending_of
 from selectrie.errand import Errand
-from selectrie.errors import InternalError
+from selectrie.errors import InternalError, OptionError
 from selectrie.generating import Drawing, Generating, Wanted
 from selectrie.lots import drawn_choice
 from selectrie.model import Model
@@ -134,9 +135,12 @@ def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
 
 def _fill_beam(begun: Errand, model: Model, tau: float | None, slot: BeamSlot, place: Place) -> Filled:
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
-    beam = replace(slot.beam, terminator=ending.terminator)
+    n_more = _n_reopened(model, place) + len(encode_inside(model.vocabulary, ending.text.encode()))
+    beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
     asked = beaming.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
     result = ending.of_beam(beaming.answer(begun, asked, beam, tau))
+    if slot.options is not None and not result.best.complete:
+        raise OptionError("max_tokens", slot.beam.max_tokens, "more: no option was finished within so many tokens")
     return Filled(_value_of(slot.options, result.text), result.text, result)
 
 
@@ -148,32 +152,26 @@ def _fill_gen(  # noqa: PLR0917
     place: Place,
     on_text: Callable[[str], None] | None,
 ) -> Filled:
-    stop = slot.stop
-    ending: Ending | None = None
-    if stop is None:
-        own = default_stop(place.following, place.before)
-        stop = (own,) if own else ()
-        if slot.grammar is not None and own:
-            ending = ending_of(model.vocabulary, slot.grammar, None, own, ends_turn=place.ends_turn)
-            stop = () if ending.text else stop
+    ending, stop = _gen_ending(model, slot, place)
+    stopping = Stopping(max_tokens=slot.max_tokens, stop=stop)
     grammar = slot.grammar if ending is None else ending.grammar
+    when = ending.is_complete if ending is not None and ending.text else None
     wanted = Wanted(
         n=slot.n,
         seed=place.seed if slot.seed is None else slot.seed,
         sampling=slot.sampling,
-        # One token more where the first ones spell the end of the page again.
-        stopping=Stopping(max_tokens=slot.max_tokens + bool(reopen(model.vocabulary, place.prompt).healed), stop=stop),
+        stopping=replace(stopping, max_tokens=slot.max_tokens + _n_reopened(model, place), when=when),
         options=Generating(grammar=grammar, heal=True),
     )
     plan = generating.prepare(model.vocabulary, model.limits, place.prompt, wanted)
-    outlet = None if on_text is None else _Outlet(on_text, 0 if ending is None else len(ending.text))
+    outlet = None if on_text is None else _Outlet(on_text, "" if ending is None else ending.text)
     drawings = generating.begin(begun, plan, tau, None if outlet is None else outlet.watch)
     if outlet is not None:
         outlet.pass_on(drawings[0])
     done = [generating.completion(one, tau) for one in drawings]
     if ending is not None:
         done = [ending.of_completion(one) for one in done]
-    record = generating.generation(plan, done, model.identity, tau)
+    record = replace(generating.generation(plan, done, model.identity, tau), stopping=stopping)
     first = done[0]
     if outlet is not None:
         outlet.finish(first)
@@ -182,12 +180,27 @@ def _fill_gen(  # noqa: PLR0917
     return Filled(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
 
 
-class _Outlet:
-    """Text of a sequence from the model's thread to the caller of `fill`. n_held: characters at its end that are held back, for
-    they may be no part of it."""
+def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | None, tuple[str, ...]]:
+    """How a gen ends: with a grammar and no stop text of its own as texts of the grammar do, else by stop texts."""
+    if slot.stop is not None:
+        return None, slot.stop
+    if slot.grammar is not None:
+        return ending_of(model.vocabulary, slot.grammar, None, place.following, ends_turn=place.ends_turn), ()
+    stop = default_stop(place.following, place.before)
+    return None, (stop,) if stop else ()
 
-    def __init__(self, on_text: Callable[[str], None], n_held: int) -> None:
-        self._on_text, self._n_held = on_text, n_held
+
+def _n_reopened(model: Model, place: Place) -> int:
+    """Tokens that spell the end of the page again, which is opened for the text: no part of what a slot may have."""
+    return int(bool(reopen(model.vocabulary, place.prompt).healed))
+
+
+class _Outlet:
+    """Text of a sequence from the model's thread to the caller of `fill`. What begins the following text is held back, for it may
+    be no part of it."""
+
+    def __init__(self, on_text: Callable[[str], None], following: str) -> None:
+        self._on_text, self._following = on_text, following
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._text, self._n_told = "", 0
 
@@ -200,7 +213,8 @@ class _Outlet:
         drawing.handle.when_done(lambda: self._queue.put(None))
         while (piece := self._queue.get()) is not None:
             self._text += piece
-            self._tell(self._text[: max(0, len(self._text) - self._n_held)])
+            held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
+            self._tell(self._text[: len(self._text) - held])
 
     def finish(self, whole: Completion) -> None:
         """Tell what was held back."""

@@ -32,7 +32,8 @@ from selectrie.scoring import log_priors
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.places import error_at
-from selectrie.template.scope import Option, Scope, evaluate, option_of, options_at, text_at
+from selectrie.template.scope import Option, Scope, evaluate, option_of, options_at, text_at, text_of
+from selectrie.template.values import plain
 
 MAX_TOKENS = 128
 """Most tokens of a `gen` or `beam` that says nothing about it."""
@@ -150,10 +151,10 @@ class _Arguments:
         self.options = slot_options(slot, scope, document)
         expressions = {name: one for name, one in slot.arguments if name not in ("options", "name")}
         self._spans = {name: one.span for name, one in slot.arguments}
-        self._values = {name: evaluate(one, scope, document) for name, one in expressions.items()}
+        self._values = {name: plain(evaluate(one, scope, document)) for name, one in expressions.items()}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value given; the default where none is, or None is."""
+        """The value given, an Enum member as its value; the default where none is, or None is."""
         value = self._values.get(name)
         return default if value is None else value
 
@@ -300,6 +301,8 @@ def _prior(given: _Arguments, options: tuple[Option, ...] | None) -> tuple[float
         return None
     texts = tuple(option.text for option in options)
     with given.telling("prior"):
+        if isinstance(prior, Mapping):
+            prior = {text_of(key): weight for key, weight in prior.items()}
         log_priors(prior, texts)
     return tuple(float(one) for one in ([prior[one] for one in texts] if isinstance(prior, Mapping) else prior))
 
