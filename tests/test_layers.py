@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "vocabulary",
         "boundary",
         "prompts",
+        "turns",
         "pages",
         "trie",
         "automaton",
