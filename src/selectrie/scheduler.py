@@ -293,7 +293,7 @@ class Scheduler:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         gone = job.begin(ask, forks=self._forks)
         if gone:
-            self.model.release(as_ids(gone), forget=True)
+            self.model.release(as_ids(gone), forget=not job.linger)
         return True
 
     def _extend(self, parts: list[Part]) -> None:
