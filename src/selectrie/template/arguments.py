@@ -19,19 +19,21 @@ from selectrie.options import (
     number,
     one_of,
     seed,
-    text,
 )
 from selectrie.template.segments import Block, Each, GenEach, Joint, Segment, Slot
 from selectrie.template.sources import Sources
-from selectrie.template.values import Option, is_list, options_of, plain, shown
+from selectrie.template.values import Option, is_list, options_of, plain, shown, text_of
+
+MOST_TURNS = 100_000
+"""Of one loop."""
 
 Check = Callable[[str, object], None]
 """Of a name and a value that is not None; raises `OptionError` or `TemplateError`."""
 
 
 def check_argument(kind: str, name: str, value: object, sources: Sources) -> None:
-    """Raise `TemplateError` (without a place) where a tag's argument cannot be this value. None stands for "not given"."""
-    if value is None:
+    """Raise `TemplateError` (without a place) where a tag's argument cannot be this value. None: a slot goes without it."""
+    if value is None and kind in ("select", "gen", "beam"):
         return
     if name in ("grammar", "regex"):
         _check_language(name, value, sources)
@@ -62,14 +64,19 @@ def _number(name: str, value: object, *, most: float = float("inf")) -> None:
     number(name, plain(value), least=0, most=most, remedy=remedy)
 
 
-def _text(name: str, value: object) -> None:
-    text(name, plain(value))
+def _text(_name: str, value: object) -> None:
+    text_of(value)
 
 
 def _some_text(name: str, value: object) -> None:
-    text(name, plain(value))
-    if not plain(value):
+    if not text_of(value):
         raise OptionError(name, value, "a text that is not empty")
+
+
+def _turns(name: str, value: object) -> None:
+    number = plain(value)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MOST_TURNS:
+        raise OptionError(name, value, f"a whole number from 0 to {MOST_TURNS}")
 
 
 def _seed(name: str, value: object) -> None:
@@ -143,7 +150,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "terminator": partial(_of, allowed=(*BEAM_TERMINATORS, "text")),
             **_HIDDEN,
         },
-        "geneach": {"num": _NATURAL, "min": _NATURAL, "max": _COUNT, "join": _text, "stop": _some_text, **_HIDDEN},
+        "geneach": {"num": _turns, "min": _turns, "max": _turns, "join": _text, "stop": _some_text, **_HIDDEN},
         "each": {"join": _text},
         "block": _HIDDEN,
         "joint": {"k": _COUNT, "budget": _COUNT},

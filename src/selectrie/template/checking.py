@@ -262,7 +262,8 @@ class _Examination:
 
     def geneach(self, segment: GenEach, around: _Around) -> None:
         self._check_name(segment.name, "a geneach", around, segment.span)
-        inner = replace(around, variables=around.variables - {"this", "@key"} | set(LOOP), of="geneach")
+        turn = set(LOOP) if "num" in dict(segment.arguments) else set(LOOP) - {"@last"}
+        inner = replace(around, variables=around.variables - {"this", "@key", "@last"} | turn, of="geneach")
         kept = {name: self.known.pop(name) for name in [*self.known] if name.partition(".")[0] == "this"}
         # Its own name is taken while its items are made, and has no value yet.
         self.slots[segment.name] = None

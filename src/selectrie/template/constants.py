@@ -7,16 +7,17 @@ from typing import TypeVar
 
 from selectrie.errors import TemplateError
 from selectrie.template.arguments import check_argument, check_prior, kind_of_tag
-from selectrie.template.expressions import Expression, ListOf
+from selectrie.template.expressions import Constant, Expression, ListOf
 from selectrie.template.forms import check_range
 from selectrie.template.places import error_at
 from selectrie.template.scope import Scope, evaluate
-from selectrie.template.segments import Document, GenEach, Literal, Output, Segment, Slot
+from selectrie.template.segments import Body, Document, GenEach, Literal, Output, Segment, Slot
 from selectrie.template.sources import Sources
-from selectrie.template.values import items_of, options_of, shown, text_of, truth
+from selectrie.template.values import Option, items_of, options_of, shown, text_of, truth
 from selectrie.template.walking import expressions_of, parts_of, paths_in
 
 _NOTHING = Scope()
+_NONE = Constant(None)
 _T = TypeVar("_T")
 
 
@@ -35,7 +36,8 @@ def check_constants(segment: Segment, document: Document, sources: Sources) -> N
         check_range(segment, document, values)
     if isinstance(segment, Slot):
         _check_choices(segment, document)
-        check_weights(segment, document, values)
+        options = options_of(values["options"]) if "options" in values else None
+        check_weights(segment, document, values.get("prior"), options)
 
 
 def check_value(
@@ -55,11 +57,11 @@ def check_value(
         placed(lambda: check_argument(kind_of_tag(segment), name, value, sources), *at)
 
 
-def check_weights(slot: Slot, document: Document, values: dict[str, object]) -> None:
-    """Raise where the prior is not one of the options; values: those of the arguments known."""
-    if "prior" in values and "options" in values:
-        at = dict(slot.arguments)["prior"]
-        placed(lambda: check_prior(options_of(values["options"]), values["prior"]), document, at)
+def check_weights(slot: Slot, document: Document, prior: object, options: tuple[Option, ...] | None) -> None:
+    """Raise where the prior is not one of the options; None: there is none, or the options are not known."""
+    if options is not None:
+        at = dict(slot.arguments).get("prior", _NONE)
+        placed(lambda: check_prior(options, prior), document, at)
 
 
 def placed(made: Callable[[], _T], document: Document, expression: Expression) -> _T:
@@ -96,7 +98,13 @@ def _check_choices(slot: Slot, document: Document) -> None:
     for body in slot.choices or ():
         if all(isinstance(segment, Literal) for segment in body):
             text = "".join(segment.text for segment in body if isinstance(segment, Literal))
-            if text in seen:
-                span = body[0].span if body else slot.span
-                raise error_at(document, span, f"the choice {shown(text)} stands there twice; leave one out")
-            seen.add(text)
+            note_choice(text, seen, at=(slot, body, document))
+
+
+def note_choice(text: str, seen: set[str], *, at: tuple[Slot, Body, Document]) -> None:
+    """Raise where a choice of a block is one of those seen; else it is one of them from here on."""
+    slot, body, document = at
+    if text in seen:
+        span = body[0].span if body else slot.span
+        raise error_at(document, span, f"the choice {shown(text)} stands there twice; leave one out")
+    seen.add(text)

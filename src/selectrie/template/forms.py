@@ -10,9 +10,6 @@ from selectrie.template.places import error_at
 from selectrie.template.segments import Document, GenEach, Joint, Segment, Slot
 from selectrie.template.values import plain
 
-MOST_ITEMS = 100
-"""Items of a `geneach` that says no `num` or `max`."""
-
 _ALONE = MappingProxyType(
     {
         "k": "the joint says how many assignments are certain: <<#joint k=…>>",
@@ -80,12 +77,8 @@ def check_geneach_form(block: GenEach, document: Document) -> None:
 def check_range(block: GenEach, document: Document, values: Mapping[str, object]) -> None:
     """Raise where `min` is above `max`; values: those of the arguments known."""
     least, most = (plain(values.get(name)) for name in ("min", "max"))
-    if not isinstance(least, int) or ("max" in dict(block.arguments) and not isinstance(most, int)):
-        return
-    most = most if isinstance(most, int) else MOST_ITEMS
-    if least > most:
-        said = f"max={most}" if "max" in values else f"max, which is {most} where it is not given"
-        raise error_at(document, dict(block.arguments)["min"].span, f"min={least} is above {said}")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise error_at(document, dict(block.arguments)["min"].span, f"min={least} is above max={most}")
 
 
 def constant_name(expression: Expression, document: Document) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TypeVar, final
+from typing import TypeAlias, TypeVar, final
 
 from selectrie.errors import TemplateError
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
@@ -29,6 +29,7 @@ __all__ = [
     "UNDECIDED",
     "Option",
     "Scope",
+    "Snapshot",
     "Undecided",
     "evaluate",
     "items_at",
@@ -45,6 +46,7 @@ MOST_NESTED = 100
 """Expressions within expressions."""
 
 _T = TypeVar("_T")
+Snapshot: TypeAlias = tuple[dict[str, object], dict[str, object]]
 
 
 class Undecided(Exception):
@@ -126,6 +128,16 @@ class Scope:
     def own(self) -> Mapping[str, object]:
         """What this scope itself names: of a page its slots and sets, of a turn of a loop its variables and slots."""
         return MappingProxyType(self._own)
+
+    def snapshot(self) -> Snapshot:
+        """What the page and this scope name now."""
+        return dict(self._page._own), dict(self._own)
+
+    def restore(self, held: Snapshot) -> None:
+        """Name again what a snapshot of this scope says, and nothing else."""
+        self._page._own = dict(held[0])
+        if self._page is not self:
+            self._own = dict(held[1])
 
     def _names(self) -> Iterator[str]:
         level: Scope | None = self

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from selectrie.template.expressions import Compare, Expression, ListOf, Logical, Not, Path
-from selectrie.template.segments import Block, Body, Each, GenEach, If, Joint, Output, Role, Segment, Set, Slot
+from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.segments import (
+    Block,
+    Body,
+    Document,
+    Each,
+    GenEach,
+    If,
+    Include,
+    Joint,
+    Output,
+    Role,
+    Segment,
+    Set,
+    Slot,
+)
 
 
 def bodies_of(segment: Segment) -> tuple[Body, ...]:
@@ -71,3 +85,25 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     if isinstance(expression, Not):
         return (expression.operand,)
     return (expression.left, expression.right) if isinstance(expression, Compare) else ()
+
+
+def names_given(body: Body, documents: Mapping[str, Document]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names that a body gives values to, includes in it too: by slots, `geneach`, `logprobs=` and blocks, and by sets.
+
+    `this` is no such name.
+    """
+    decided: dict[str, None] = {}
+    sets: dict[str, None] = {}
+    bodies = [body]
+    while bodies:
+        for segment, _ in walk(bodies.pop()):
+            if isinstance(segment, Include):
+                bodies.append(documents[segment.path].body)
+            elif isinstance(segment, Set):
+                sets[segment.name] = None
+            elif isinstance(segment, Slot | GenEach | Block) and segment.name is not None:
+                decided[segment.name] = None
+            logprobs = dict(segment.arguments).get("logprobs") if isinstance(segment, Slot) else None
+            if isinstance(logprobs, Constant) and isinstance(logprobs.value, str):
+                decided[logprobs.value] = None
+    return tuple(name for name in decided if name.partition(".")[0] != "this"), tuple(sets)
