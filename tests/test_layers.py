@@ -65,8 +65,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "filling",
         "streaming",
         "asynchronous",
-        "engine",
+        "rendering",
         "render",
+        "engine",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
     ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files

@@ -43,14 +43,16 @@ from typing import Any, ClassVar
 
 
 class SelectrieError(Exception):
-    """Root of the tree. request: index of the request that was refused or failed, where many were made at once."""
+    """Root of the tree. request: index of the request that was refused or failed, where many were made at once.
+    slot: kind and name of the slot of a template where it did, and its place: "gen 'x' at page.tmpl:3:8"."""
 
     code: ClassVar[str] = "selectrie"
     exit_code: ClassVar[int] = 70
     request: int | None = None
+    slot: str | None = None
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = super().__str__() if self.slot is None else f"{self.slot}: {super().__str__()}"
         return text if self.request is None else f"request {self.request}: {text}"
 
     def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
@@ -364,6 +366,22 @@ def of_request(index: int | None) -> Iterator[None]:
     except SelectrieError as error:
         if error.request is None:
             error.request = index
+        raise
+
+
+@contextmanager
+def of_slot(slot: str) -> Iterator[None]:
+    """What fails in the block is this slot of a template, which goes into the error.
+
+    Not so where the whole page fails (`of_request`), nor in a `TemplateError` that says its place itself.
+    """
+    try:
+        yield
+    except (ClosedError, ForkedError, CancelledError):
+        raise
+    except SelectrieError as error:
+        if error.slot is None and not (isinstance(error, TemplateError) and error.line is not None):
+            error.slot = slot
         raise
 
 
