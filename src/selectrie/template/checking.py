@@ -130,7 +130,7 @@ class _Examination:
         name = path.name
         if name in around.joint:
             reason = f"{shown(name)} is decided in this joint, whose selects are decided together"
-            raise error_at(around.document, path.span, f"{reason}; use it behind <</joint>>")
+            raise error_at(around.document, path.span, f"{reason}; use it behind the block")
         if name == "this" or name.startswith("@"):
             self._loop_name(path, around)
         elif name not in around.variables:

@@ -12,7 +12,7 @@ from selectrie.template.values import plain
 
 _ALONE = MappingProxyType(
     {
-        "k": "the joint says how many assignments are certain: <<#joint k=…>>",
+        "k": "the joint itself takes it",
         "temperature": "a joint takes the best assignment and draws none",
         "seed": "a joint draws nothing",
         "logprobs": "the log-probability of one slot alone is not asked for; see the assignments of the joint",
@@ -58,8 +58,8 @@ def check_slot_form(slot: Slot, document: Document) -> None:
         reason = f"{said[0]}= and {said[1]}= both say what may stand here; give one of them"
         raise error_at(document, given[said[1]].span, reason)
     if not said and slot.choices is None and slot.kind != "gen":
-        block = ", or choices: <<#select 'name'>>one<<or>>two<</select>>" if slot.kind == "select" else ""
-        reason = f"nothing says what may stand in the {slot.kind}; give options=, grammar= or regex={block}"
+        block = ", or choices parted by `or`" if slot.kind == "select" else ""
+        reason = f"nothing says what may stand in the {slot.kind}; give options=, grammar=, regex={block}"
         raise error_at(document, slot.span, reason)
 
 

@@ -30,7 +30,7 @@ def read_source(path: Path, shown_as: str) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise InputFileError(shown_as, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
-        raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it by <<include 'file'>>")
+        raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it by `include`")
     if data.startswith(_BOM):
         raise InputFileError(shown_as, "begins with a byte order mark; save it as UTF-8 without one", line=1)
     try:

@@ -46,7 +46,7 @@ class Template:
 
     def _read(self, text: str, name: str, dialect: str, sources: Sources) -> None:
         if len(text.encode("utf-8", "surrogatepass")) > MOST_FILE_BYTES:
-            reason = f"the template is longer than {MOST_FILE_BYTES} bytes; split it by <<include 'file'>>"
+            reason = f"the template is longer than {MOST_FILE_BYTES} bytes; split it by `include`"
             raise TemplateError(reason, name=name)
         self.source = text
         self.name = name

@@ -118,11 +118,11 @@ def text_of(value: object) -> str:
 
 def _no_text(value: object) -> str:
     if value is None:
-        return "none has no text; give a value, or put the tag in <<#if …>>"
+        return "none has no text; give a value, or put the tag in an `if`"
     if is_list(value):
-        return f"{shown(value)} has no text; use <<#each …>>, or one of its places: name[0]"
+        return f"{shown(value)} has no text; use `each`, or one of its places: name[0]"
     if isinstance(value, Mapping):
-        return f"{shown(value)} has no text; use <<#each …>>, or one of its keys: name.key"
+        return f"{shown(value)} has no text; use `each`, or one of its keys: name.key"
     return f"{shown(value)} has no text; give a str, a number, True, False or an Enum member"
 
 
