@@ -12,7 +12,7 @@ from typing import Any
 
 from selectrie import answering, selecting
 from selectrie.errand import Errand
-from selectrie.errors import TemplateError, of_slot
+from selectrie.errors import of_slot
 from selectrie.filling import Filled, Place, fill
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.model import Model
@@ -24,6 +24,7 @@ from selectrie.slots import SelectSlot, slot_of
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.following import Following, what_comes, what_follows
+from selectrie.template.naming import has_roles
 from selectrie.template.places import error_at, line_and_column
 from selectrie.template.program import Program
 from selectrie.template.scope import evaluate, text_at
@@ -71,12 +72,16 @@ class _Run:
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
         self._program = Program(request.template, request.values)
+        self._has_roles = has_roles(request.template)
         self._page = GrowingPage(
-            model.vocabulary, template_args=rendering.template_args, parse_special=rendering.parse_special
+            model.vocabulary,
+            template_args=rendering.template_args,
+            parse_special=rendering.parse_special,
+            has_roles=self._has_roles,
         )
         self._unwritten: list[Write] = []
         self._written: list[str] = []
-        self._n_bytes = self._n_slots = 0
+        self._n_bytes = self._n_slots = self._n_open = 0
         self._hidden: list[tuple[Mark, int]] = []
         self._named: list[int] = []
         self._pieces: list[Event] = []
@@ -116,17 +121,22 @@ class _Run:
             self._name(step)
 
     def _write(self, step: Write) -> None:
-        """Text for the page. It becomes tokens where a slot needs them."""
-        self._put(step.text)
+        """Text for the page. It becomes tokens where a slot needs them. Between turns white space is no part of the page."""
+        if self._has_roles and not self._n_open:
+            if step.text.strip():
+                reason = "this stands outside of every role; on a page with roles only white space can"
+                raise error_at(step.document, step.span, reason)
+            return
+        self._put(step.text, step)
         self._unwritten.append(step)
         self._show(TextEvent(step.text))
 
-    def _put(self, text: str) -> None:
+    def _put(self, text: str, step: Write | Decide | Together | Turn) -> None:
         """Text on the page, whoever writes it there."""
         self._n_bytes += len(to_bytes(text, "text of the page"))
         if self._n_bytes > MOST_PAGE_BYTES:
-            reason = f"the page grows beyond {MOST_PAGE_BYTES >> 20} MB; render several pages"
-            raise TemplateError(reason, name=self._request.template.name)
+            reason = f"the page grows beyond {MOST_PAGE_BYTES >> 20} MiB here; render several pages"
+            raise error_at(step.document, _span(step), reason)
         self._written.append(text)
 
     def _show(self, event: Event, n_told: int = 0) -> None:
@@ -184,14 +194,15 @@ class _Run:
             listen = None if self._tell is None or asked.hidden else self._listener(slot.name, told)
             filled = fill(self._begun, self._model, self._tau, asked, place, listen)
             if not asked.hidden:
-                self._grow(filled)
+                self._grow(filled, step)
         self._cost += filled.record.cost
         self._program.name(slot.name, filled.value, filled.record)
         if logprobs is not None:
             self._program.name(logprobs, filled.logprobs)
         hidden = asked.hidden or bool(self._hidden)
         text = "" if hidden else filled.text
-        event = SlotEvent(slot.name, slot.kind, filled.value, text, hidden, filled.record, where)
+        path = self._program.path_of(slot.name)
+        event = SlotEvent(slot.name, slot.kind, filled.value, text, hidden, filled.record, where, path)
         self._show(event, n_told=sum(map(len, told)))
 
     def _listener(self, name: str, told: list[str]) -> Callable[[str], None]:
@@ -204,9 +215,9 @@ class _Run:
 
         return listen
 
-    def _grow(self, filled: Filled) -> None:
+    def _grow(self, filled: Filled, step: Decide) -> None:
         """What was decided, on the page: of a gen the tokens that were drawn are kept."""
-        self._put(filled.text)
+        self._put(filled.text, step)
         if filled.drawn is None:
             self._page.add(filled.text)
         else:
@@ -226,14 +237,15 @@ class _Run:
         places = {tag.name: _where(document, tag.span) for tag in tags}
         for part in request.parts:
             if isinstance(part, str):
-                self._put(part)
+                self._put(part, step)
                 self._show(TextEvent(part))
                 continue
             name, text, value = part.name, record.option(part.name), record.value(part.name)
-            self._put(text)
+            self._put(text, step)
             self._program.name(name, value, record)
             shown = "" if self._hidden else text
-            self._show(SlotEvent(name, "joint", value, shown, bool(self._hidden), record, places[name]))
+            path = self._program.path_of(name)
+            self._show(SlotEvent(name, "joint", value, shown, bool(self._hidden), record, places[name], path))
 
     def _goes_on(self, step: Continue) -> bool:
         """Whether a loop has another turn: its stop text against what would come, by their joint log-probabilities."""
@@ -249,7 +261,8 @@ class _Run:
             record = answering.answer(self._begun, [question], self._tau)[0]
         self._cost += record.cost
         ends = record.index == 0 if coming else record.logp > log(0.5)
-        self._show(SlotEvent(loop.name, "geneach", ends, "", hidden=True, record=record, place=where))
+        path = self._program.path_of_loop()
+        self._show(SlotEvent(loop.name, "geneach", ends, "", hidden=True, record=record, place=where, path=path))
         return not ends
 
     def _turn(self, step: Turn) -> None:
@@ -257,7 +270,8 @@ class _Run:
         self._flush()
         with of_slot(f"role {step.role!r} at {_where(step.document, step.span)}"):
             text = self._page.open_role(step.role) if step.begins else self._page.close_role()
-        self._put(text)
+        self._n_open += 1 if step.begins else -1
+        self._put(text, step)
         self._show(TextEvent(text))
 
     def _hide(self, step: Hide) -> None:
@@ -295,6 +309,12 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
             parts.append(text_at(part.value, scope, document))
     given: dict[str, Any] = {name: plain(evaluate(one, scope, document)) for name, one in step.joint.arguments}
     return JointRequest(tuple(parts), k=given.get("k", 1), budget=given.get("budget"))
+
+
+def _span(step: Write | Decide | Together | Turn) -> Span:
+    if isinstance(step, Decide):
+        return step.slot.span
+    return step.joint.span if isinstance(step, Together) else step.span
 
 
 def _where(document: Document, span: Span) -> str:

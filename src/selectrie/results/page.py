@@ -44,7 +44,7 @@ class TextEvent:
 class SlotEvent:
     """A slot that was decided.
 
-    name: as the template calls it. kind: "select", "gen", "beam", "joint" (a select of a joint block) or "geneach" (whether a
+    name: as the template calls it. path: where its value is among the page's: `armor`, in loops `food[1]`, `items[0].name`. kind: "select", "gen", "beam", "joint" (a select of a joint block) or "geneach" (whether a
     loop ends here: the value is true where it does). value: what was stored. text: what it adds to the page, "" where hidden; in a
     stream without what came as `TextEvent`s before. record: the whole decision; the selects of a joint block share one.
     place: file:line:column of its tag.
@@ -57,12 +57,14 @@ class SlotEvent:
     hidden: bool
     record: Record = field(repr=False)
     place: str = ""
+    path: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready; `record` as its own `to_dict` has it."""
         return {
             "kind": self.kind,
             "name": self.name,
+            "path": self.path,
             "value": jsonable(self.value),
             "text": self.text,
             "hidden": self.hidden,
@@ -153,7 +155,7 @@ class Page:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def __repr__(self) -> str:
-        lines = [f"  {slot.name} = {_clip(slot.value)}{_tail(slot)}" for slot in self.slots[:_REPR_SLOTS]]
+        lines = [f"  {slot.path or slot.name} = {_clip(slot.value)}{_tail(slot)}" for slot in self.slots[:_REPR_SLOTS]]
         rest = len(self.slots) - len(lines)
         head = f"Page({self.template!r}, {len(self.text)} characters, {len(self.slots)} slots, {self.cost.rows} rows)"
         return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
@@ -207,7 +209,7 @@ def _html(piece: Event) -> str:
     if piece.hidden:
         return ""
     p = _probability(piece)
-    title = escape(f"{piece.kind} {piece.name}" + ("" if p is None else f", p={p:.4f}"), quote=True)
+    title = escape(f"{piece.kind} {piece.path or piece.name}" + ("" if p is None else f", p={p:.4f}"), quote=True)
     return f'<span title="{title}" style="background:#4c8bf533;border-radius:2px">{escape(piece.text)}</span>'
 
 

@@ -46,6 +46,17 @@ def names_in(body: Body, template: Template) -> Names:
     return Names(_of_page(slots), _of_page(texts), tuple(sets))
 
 
+def has_roles(template: Template) -> bool:
+    """Does the page have turns of a chat?"""
+    pending: list[Segment] = [*template.document.body]
+    while pending:
+        segment = pending.pop()
+        if isinstance(segment, Role):
+            return True
+        pending.extend(_within(segment, template))
+    return False
+
+
 def _within(segment: Segment, template: Template) -> Body:
     if isinstance(segment, If):
         return (*(one for _, body in segment.branches for one in body), *segment.otherwise)

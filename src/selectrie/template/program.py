@@ -78,10 +78,15 @@ class Program:
         """What the page names, loops that have ended included."""
         return self._levels[0]
 
-    @property
-    def n_loops(self) -> int:
-        """How many loops the next step stands in."""
-        return len(self._levels) - 1
+    def path_of(self, name: str) -> str:
+        """Where a name of the step just made is found on the page: `armor`, in loops `food[1]`, `items[0].name`."""
+        return _path(name, [frame.loop for frame in self._frames if frame.loop is not None])
+
+    def path_of_loop(self) -> str:
+        """Where the list is found of the loop that asks whether it goes on."""
+        loops = [frame.loop for frame in self._frames if frame.loop is not None]
+        segment = loops[-1].segment
+        return _path(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
 
     def ahead(self, n_steps: int) -> Program:
         """The same program, to look at what follows: it decides nothing, and names change here alone.
@@ -166,7 +171,7 @@ class Program:
     def _pass(self, segment: Segment, document: Document) -> Step | None:
         """Do one segment; the step that it comes to, None where it only changes what comes next."""
         if isinstance(segment, Literal):
-            return Write(segment.text, is_literal=True)
+            return Write(segment.text, is_literal=True, span=segment.span, document=document)
         if isinstance(segment, Comment):
             return None
         scope = self._scope()
@@ -176,7 +181,7 @@ class Program:
             return Together(segment, scope, document)
         if isinstance(segment, Output):
             text = text_at(segment.value, scope, document)
-            return Write(text, is_literal=False) if text else None
+            return Write(text, is_literal=False, span=segment.span, document=document) if text else None
         return self._enter(segment, scope, document)
 
     def _enter(
@@ -348,7 +353,7 @@ class Program:
     def _begin_turn(self, frame: Frame, loop: Loop) -> None:
         at, segment = loop.n_done, loop.segment
         if at and loop.join:
-            self._queue.append(Write(loop.join, is_literal=False))
+            self._queue.append(Write(loop.join, is_literal=False, span=segment.span, document=frame.document))
         variables: Values = {"@index": at, "@first": at == 0}
         if isinstance(segment, Each) and loop.items is not None:
             key, item = loop.items[at]
@@ -373,6 +378,19 @@ class Program:
             self.name(name, loop.values.get(name, []))
         for name in own:
             self.name(name, loop.values.get("this", []), loop.records.get("this", []))
+
+
+def _path(name: str, loops: list[Loop]) -> str:
+    base, dot, inner = name.partition(".")
+    if base != "this":
+        return name + "".join(f"[{loop.n_done - 1}]" for loop in loops)
+    while loops and isinstance(loops[-1].segment, Each):
+        loops = loops[:-1]
+    if not loops:
+        return name
+    segment = loops[-1].segment
+    place = f"{_path(segment.name, loops[:-1])}[{loops[-1].n_done - 1}]" if isinstance(segment, GenEach) else ""
+    return f"{place}{dot}{inner}"
 
 
 def flag_at(expression: Expression, name: str, scope: Scope, document: Document) -> bool:

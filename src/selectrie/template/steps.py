@@ -14,10 +14,12 @@ from selectrie.template.segments import Body, Document, Each, GenEach, Joint, Sl
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Text for the page. is_literal: of the template, not of a value."""
+    """Text for the page. is_literal: of the template, not of a value. span: of the tag or text that writes it."""
 
     text: str
     is_literal: bool
+    span: Span
+    document: Document
 
 
 @dataclass(frozen=True, slots=True)
