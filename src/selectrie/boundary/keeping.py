@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 
+from selectrie.boundary.canonical import spells_text
 from selectrie.boundary.records import PromptText
 from selectrie.boundary.tail import encode_after, is_spanned
 from selectrie.vocabulary import Vocabulary
@@ -33,7 +34,7 @@ def keep(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
     """
     prefix, text = prompt.prefix, prompt.text
     whole = encode_after(vocabulary, prefix, text)
-    if vocabulary.decode(whole) not in (text, _SPACE + text):
+    if not spells_text(vocabulary, whole, text):
         return prompt
     before = np.asarray(whole[:1], dtype=np.int32)  # any token of text: what stands after it begins no text of its own
     for place in islice(_places(vocabulary, text), _MOST_TRIED):
