@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -13,44 +12,29 @@ from hypothesis import strategies as st
 from selectrie.engine import Engine
 from selectrie.errand import errand
 from selectrie.errors import OptionError, TextError
+from selectrie.filling import Place
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.options import DEFAULT_PROMPTING, Search
 from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
+from selectrie.template.values import Option
 from selectrie.testing import HashModel
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
 """A fake's rows are the same bits in every layout."""
 
 
-@dataclass(frozen=True)
-class Picked:
-    """An option."""
-
-    text: str
-    value: object
-
-
-@dataclass(frozen=True)
-class Spot:
-    """Where a block stands."""
-
-    prompt: object
-    following: str = ""
-    ends_turn: bool = False
-
-
 def slot(name, *options):
     """A slot of texts, or of (text, value) pairs."""
     pairs = [(option, option) if isinstance(option, str) else option for option in options]
-    return JointSlot(name, tuple(Picked(*pair) for pair in pairs))
+    return JointSlot(name, tuple(Option(*pair) for pair in pairs))
 
 
 def decide(model, request, prompt, *, following="", ends_turn=False):
     """The answer of a fresh engine over a fake."""
     with closing(Engine(model, check=EXACT)) as engine, errand(engine._owner) as begun:
         read = read_prompt(model.vocabulary, prompt, DEFAULT_PROMPTING)
-        return decide_jointly(begun, model, 0.0, request, Spot(read, following, ends_turn))
+        return decide_jointly(begun, model, 0.0, request, Place(read, following, ends_turn))
 
 
 def spelled(request):
@@ -96,6 +80,7 @@ REQUESTS = st.builds(
     method=st.sampled_from(["auto", "exhaustive", "best_first"]),
     width=st.integers(1, 9),
 )
+SEARCHED = st.builds(JointRequest, blocks(), k=st.integers(1, 3), width=st.integers(1, 9), most_listed=st.just(1))
 
 
 @settings(max_examples=60)
@@ -116,6 +101,24 @@ def test_a_block_is_brute_force_over_the_product(request, seed, prompt, followin
     assert [one.texts for one in found.assignments] == [options for options, _ in expected]
     assert [one.logp for one in found.assignments] == pytest.approx([logp for _, logp in expected], abs=1.1e-4)
     assert found.certificate.proved
+
+
+@settings(max_examples=100)
+@given(
+    request=SEARCHED,
+    seed=st.integers(0, 2**20),
+    prompt=st.text("abct ", min_size=1, max_size=5),
+    following=st.sampled_from([".", "t", " ca", "a. b"]),
+)
+def test_a_searched_block_is_brute_force_over_the_product(request, seed, prompt, following):
+    """What is said of a product that is not listed is what scoring each of its texts says."""
+    found = decide(HashModel(seed), request, prompt, following=following)
+    expected = brute_force(HashModel(seed), request, prompt, following=following)
+    assert found.certificate.proved
+    assert len(found.assignments) >= min(max(2, request.k), len(expected))
+    expected = expected[: len(found.assignments)]
+    assert [one.texts for one in found.assignments] == [options for options, _ in expected]
+    assert [one.logp for one in found.assignments] == pytest.approx([logp for _, logp in expected], abs=1e-5)
 
 
 def test_values_keep_their_type():

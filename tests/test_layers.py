@@ -57,6 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "beaming",
         "grammatical",
         "drawing",
+        "joint_search",
         "jointly",
         "generating",
         "endings",

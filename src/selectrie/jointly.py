@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
 from selectrie import answering, selecting
-from selectrie.boundary import PromptText
 from selectrie.errand import Errand
 from selectrie.errors import OptionError
+from selectrie.filling import Place
 from selectrie.model import Model
 from selectrie.options import Search, at_least, one_of
 from selectrie.results import Certificate, Selection
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.scoring import RESOLVED
 from selectrie.selecting import Asked
+from selectrie.template.values import Option
 from selectrie.vocabulary import to_bytes
 
 MOST_LISTED = 20_000
@@ -28,26 +29,10 @@ MOST_GIVEN = 50
 """Assignments in an answer, unless more of the best are asked for."""
 METHODS = ("auto", "exhaustive", "best_first")
 
-
-class OptionLike(Protocol):
-    """An option of a slot: its text on the page, and the value that is stored when it is decided on."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def value(self) -> object: ...
-
-
-class PlaceLike(Protocol):
-    """Where a block stands. prompt: what comes before; following: text that certainly follows it; ends_turn: it is the end
-    of a turn that end-of-generation tokens end."""
-
-    @property
-    def prompt(self) -> PromptText: ...
-    @property
-    def following(self) -> str: ...
-    @property
-    def ends_turn(self) -> bool: ...
+Picked: TypeAlias = tuple[int, ...]
+"""An assignment: the index of an option for each slot."""
+Marginals: TypeAlias = tuple[tuple[tuple[str, float], ...], ...]
+"""Of each slot, the probability of each option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,7 @@ class JointSlot:
     """A slot of a joint block. options: at least one, of distinct texts."""
 
     name: str
-    options: Sequence[OptionLike]
+    options: Sequence[Option]
 
     def __post_init__(self) -> None:
         if not len(self.options):
@@ -75,8 +60,9 @@ class JointSlot:
 class JointRequest:
     """A joint block. parts: its literals and slots, in page order. k: how many of the best must be certain.
 
-    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `MOST_NODES` where they are
-    searched. method: "auto", "exhaustive" (listed assignments alone), "best_first". width: nodes a model call of a search.
+    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `joint_search.MOST_NODES` where
+    they are searched. method: "auto", "exhaustive" (listed assignments alone), "best_first". width: nodes a model call of a
+    search. most_listed: assignments up to which they are listed.
     """
 
     parts: tuple[str | JointSlot, ...]
@@ -84,12 +70,17 @@ class JointRequest:
     budget: int | None = None
     method: str = "auto"
     width: int = 16
+    most_listed: int = MOST_LISTED
 
     def __post_init__(self) -> None:
         at_least("k", self.k, 1, optional=False)
         at_least("budget", self.budget, 1)
         at_least("width", self.width, 1, optional=False)
+        at_least("most_listed", self.most_listed, 1, optional=False)
         one_of("method", self.method, METHODS)
+        if self.method == "exhaustive" and self.n_assignments > self.most_listed:
+            allowed = f"'auto' or 'best_first' with {self.n_assignments} assignments, more than {self.most_listed}"
+            raise OptionError("method", self.method, allowed)
         if not self.slots:
             raise OptionError("parts", self.parts, "at least one slot")
         names = self.names
@@ -122,7 +113,7 @@ class JointRequest:
 
 
 def decide_jointly(
-    begun: Errand, model: Model, tau: float | None, request: JointRequest, place: PlaceLike
+    begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place
 ) -> JointSelection:
     """Find the assignments whose texts are most probable after the page, and what follows them.
 
@@ -130,25 +121,50 @@ def decide_jointly(
     and the following text. tau: nats a row that layout may move, None = not measured.
     Raises errors of `RequestError` before any model call, and of `ModelError`.
     """
+    if request.n_assignments > request.most_listed:
+        return _searched(begun, model, tau, request, place)
     readings = _listed(request)
-    asked = _asked(request, place)
-    question = selecting.prepare(model.vocabulary, model.limits, place.prompt, list(readings), asked)
+    question = selecting.prepare(model.vocabulary, model.limits, place.prompt, list(readings), _asked(request, place))
     if question.method == "exhaustive":  # the second place is known for nothing, and need not be settled
         question = replace(question, search=replace(question.search, k=request.k))
     [selection] = answering.answer(begun, [question], tau)
-    return _joint(request, list(readings.values()), selection)
+    marginals = _marginals(request, list(readings.values()), selection)
+    return _joint(request, readings.__getitem__, selection, marginals)
 
 
-def _asked(request: JointRequest, place: PlaceLike) -> Asked:
+def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
+    """The same for more assignments than are listed."""
+    from selectrie import joint_search  # what only large blocks need is imported with the first of them
+
+    hunt = joint_search.Hunt(
+        prompt=place.prompt,
+        parts=tuple(
+            part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
+            for part in request.parts
+        ),
+        following=place.following.encode(),
+        terminator=_terminator(place),
+        k=_places(request),
+        budget=request.budget,
+        width=request.width,
+    )
+    selection = joint_search.search_product(begun, model, tau, hunt)
+    return _joint(request, lambda text: _readings(request, text), selection, None)
+
+
+def _terminator(place: Place) -> str:
+    return "text" if place.following else "eog" if place.ends_turn else "auto"
+
+
+def _asked(request: JointRequest, place: Place) -> Asked:
     """The options of a selection among the block's texts. The second best is looked for too."""
-    terminator = "text" if place.following else "eog" if place.ends_turn else "auto"
     search = Search(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
-    return Asked(terminator=terminator, following=place.following, search=search)
+    return Asked(terminator=_terminator(place), following=place.following, search=search)
 
 
-def _listed(request: JointRequest) -> dict[str, list[tuple[int, ...]]]:
+def _listed(request: JointRequest) -> dict[str, list[Picked]]:
     """Each text of the block, by its bytes, and the assignments that spell it, by the bytes of their options."""
-    readings: dict[str, list[tuple[int, ...]]] = {}
+    readings: dict[str, list[Picked]] = {}
     for picked in product(*map(_by_bytes, request.slots)):
         readings.setdefault(request.text_of(picked), []).append(picked)
     return {text: readings[text] for text in sorted(readings)}
@@ -159,8 +175,35 @@ def _by_bytes(slot: JointSlot) -> list[int]:
     return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
 
 
-def _joint(request: JointRequest, readings: list[list[tuple[int, ...]]], selection: Selection) -> JointSelection:
-    """The answer from that of a selection among the texts. readings: the assignments that spell each of them."""
+def _readings(request: JointRequest, text: str, most: int = MOST_GIVEN) -> list[Picked]:
+    """Assignments that spell a text, by the bytes of their options, as many as are given at most."""
+    rests = [{len(text)}]  # from where the parts that come after can spell what is left, last part first
+    for part in reversed(request.parts):
+        spelled = [part] if isinstance(part, str) else [option.text for option in part.options]
+        rests.append({end - len(one) for end in rests[-1] for one in spelled if text.endswith(one, 0, end)})
+    rests.reverse()
+    found: list[Picked] = []
+    waiting: list[tuple[int, int, Picked]] = [(0, 0, ())] if 0 in rests[0] else []
+    while waiting and len(found) < most:
+        n, at, picked = waiting.pop()
+        if n == len(request.parts):
+            found.append(picked)
+            continue
+        part = request.parts[n]
+        if isinstance(part, str):
+            waiting.append((n + 1, at + len(part), picked))
+            continue
+        for index in reversed(_by_bytes(part)):
+            end = at + len(part.options[index].text)
+            if end in rests[n + 1] and text.startswith(part.options[index].text, at):
+                waiting.append((n + 1, end, (*picked, index)))
+    return found
+
+
+def _joint(
+    request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, marginals: Marginals | None
+) -> JointSelection:
+    """The answer from that of a selection among the texts. readings: the assignments that spell a text."""
     certificate, best_open = _certificate(request, selection)
     assignments = tuple(_assignments(request, readings, selection, best_open))
     second = assignments[1] if len(assignments) > 1 else None
@@ -172,7 +215,7 @@ def _joint(request: JointRequest, readings: list[list[tuple[int, ...]]], selecti
         margin=0.0 if same else selection.margin,
         is_tie=same or selection.is_tie,
         coverage=selection.coverage,
-        marginals=_marginals(request, readings, selection),
+        marginals=marginals,
         terminator=selection.terminator,
         healed=selection.healed,
         log_heal=selection.log_heal,
@@ -184,13 +227,13 @@ def _joint(request: JointRequest, readings: list[list[tuple[int, ...]]], selecti
 
 
 def _assignments(
-    request: JointRequest, readings: list[list[tuple[int, ...]]], selection: Selection, best_open: float
+    request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, best_open: float
 ) -> Iterator[Assignment]:
     """The best assignments that were scored, best first; beyond those asked for, as far as nothing open can stand between."""
     least, most = _places(request), max(request.k, MOST_GIVEN)
     n = 0
     for choice in selection.top(most):
-        for picked in readings[choice.index]:
+        for picked in readings(choice.text):
             if n == most or choice.logp is None or choice.probability is None:
                 return
             if n >= least and choice.logp < best_open:
@@ -225,9 +268,7 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
     return replace(certificate, proved=proved, bound_gap=gap), best_open
 
 
-def _marginals(
-    request: JointRequest, readings: list[list[tuple[int, ...]]], selection: Selection
-) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:
     """Probability of each option of each slot; None where a text was not scored."""
     probability = selection.choices.probability
     if np.isnan(probability).any():
