@@ -82,7 +82,7 @@ class Sources:
         return self.patterns[pattern]
 
     def _grammar(self, name: str) -> tuple[Grammar, str]:
-        if name in installed_names() and (self.root is None or not (self.root / name).exists()):
+        if name in installed_names():
             return Grammar.load(name), name
         if not name.lower().endswith(GRAMMAR_ENDINGS):
             known = did_you_mean(name, installed_names()) or f"; installed are {', '.join(installed_names())}"

@@ -29,7 +29,16 @@ class Template:
 
     Made, it is parsed, its includes and the grammars named in it are read, and everything that can be known to be wrong without
     values is a `TemplateError`. Templates are equal where their sources and the files they read are.
+    document: the template parsed. documents: the files it includes, by the path as written.
     """
+
+    source: str
+    name: str
+    dialect: str
+    document: Document
+    documents: Mapping[str, Document]
+    _sources: Sources
+    _findings: Findings
 
     def __init__(
         self,
@@ -48,13 +57,23 @@ class Template:
         if len(text.encode("utf-8", "surrogatepass")) > MOST_FILE_BYTES:
             reason = f"the template is longer than {MOST_FILE_BYTES} bytes; split it by `include`"
             raise TemplateError(reason, name=name)
-        self.source = text
-        self.name = name
-        self.dialect = dialect
-        self._sources = sources
-        self.document, documents = read_all(text, name, dialect, sources)
-        self.documents: Mapping[str, Document] = MappingProxyType(documents)
-        self._findings: Findings = examine(self.document, documents, sources)
+        document, documents = read_all(text, name, dialect, sources)
+        held = {
+            "source": text,
+            "name": name,
+            "dialect": dialect,
+            "document": document,
+            "documents": MappingProxyType(documents),
+            "_sources": sources,
+            "_findings": examine(document, documents, sources),
+        }
+        self.__dict__.update(held)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} cannot be set: a template is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} cannot be deleted: a template is immutable")
 
     @classmethod
     def from_file(
