@@ -6,35 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A spelling. opens, closes: the delimiters. partials: is `{{>file}}` read? helpers: words that stand first inside
-    parentheses, and the comparison each means."""
+    """A spelling.
+
+    opens, closes: the delimiters, two equal characters each. partials: is `{{>file}}` read? lenient: does a backslash in a
+    string stay where it makes no escape? helpers: what may stand first inside parentheses, and the operator it means. aliases:
+    arguments by another name. foreign: tags and arguments of programs written elsewhere that have no meaning here, and what
+    to do instead.
+    """
 
     name: str
     opens: str
     closes: str
     partials: bool = False
-    helpers: Mapping[str, str] = field(default_factory=dict)
+    lenient: bool = False
+    helpers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    aliases: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    foreign: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
 SELECTRIE = Dialect("selectrie", "<<", ">>")
-HANDLEBARS = Dialect(
-    "handlebars",
-    "{{",
-    "}}",
-    partials=True,
-    helpers=MappingProxyType(
-        {
-            "equal": "==",
-            "notequal": "!=",
-            "greater": ">",
-            "less": "<",
-            "contains": "in",
-            "and": "and",
-            "or": "or",
-        }
-    ),
-)
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in (SELECTRIE, HANDLEBARS)})

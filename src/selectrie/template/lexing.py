@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 
 from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.template.dialects import DIALECTS
+from selectrie.template.handlebars import DIALECTS
 from selectrie.template.places import Refused
 from selectrie.template.tags import MIDDLE, TAGS
 
@@ -29,9 +30,12 @@ WORDS: Mapping[str, str] = {
 }
 """Words that are symbols of their own wherever a value may stand."""
 
+OPENINGS = frozenset({"OPEN", "OPEN_BLOCK", "OPEN_END"})
+"""Symbols that a tag begins with, where it is not one symbol."""
 _OUTSIDE = ("TEXT", "ESCAPED", "BACKSLASHES", "RAW_BLOCK", "COMMENT", "PARTIAL", "OPEN_BLOCK", "OPEN_END", "OPEN")
 _INSIDE = ("BLANK", "CLOSE", "STRING", "NUMBER", "NAME", "AT_NAME", "COMPARISON", "EQUALS", "COMMA", "DOT")
 _BRACKETS = {"(": "LPAR", ")": "RPAR", "[": "LIST", "]": "RSQB"}
+_OPERATOR = re.compile(r"\s*(?:[.\[)]|==|!=|<|>|(?:in|and|or|not\s+in)\b)")
 _OPENERS = frozenset({"LPAR", "LIST", "INDEX"})
 _PATH_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB"})
 _VALUE_ENDS = _PATH_ENDS | {"RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"}
@@ -44,8 +48,8 @@ class _Tag:
     start: int
     last: str
     stop: int
-    depth: int
-    held: list[int]
+    depth: int = 0
+    held: list[int] = field(default_factory=list)
 
 
 class Scanner(Lexer):
@@ -66,14 +70,19 @@ class Scanner(Lexer):
             match = self._outside.match(text, place)
             if match is None:
                 raise Refused(place, f"nothing of a template begins with {text[place]!r}")
-            kind = match.lastgroup or ""
             place = match.end()
-            yield Token(kind, match[0], match.start())
-            if kind.startswith("OPEN"):
-                tag = _Tag(match.start(), kind, place, 0, [])
-                for symbol in self._symbols(text, tag):
-                    yield symbol
-                    place = tag.stop
+            opening = Token(match.lastgroup or "", match[0], match.start())
+            yield opening
+            if opening.type in OPENINGS:
+                tag = _Tag(match.start(), opening.type, place)
+                yield from self._symbols(text, tag)
+                place = tag.stop
+
+    def symbols_before(self, text: str, opening: Token, place: int) -> list[Token]:
+        """The symbols of one tag up to a place in it, which `lex` has passed without an error. The opening is the first."""
+        start = opening.start_pos or 0
+        tag = _Tag(start, opening.type, start + len(opening))
+        return [opening, *takewhile(lambda symbol: (symbol.start_pos or 0) < place, self._symbols(text, tag))]
 
     def _symbols(self, text: str, tag: _Tag) -> Iterator[Token]:
         """What stands in a tag, its end included."""
@@ -89,35 +98,34 @@ class Scanner(Lexer):
             if kind == "BLANK":
                 place += len(value)
                 continue
-            if kind == "NAME":
+            if tag.last == "LPAR" and self._is_helper(text, value, place):
+                kind = "HELPER"
+            elif kind == "NAME":
                 kind = self._word(value, tag)
-            elif kind == "STRING" and "\n" in value and self._dialect.closes in value:
+            if kind == "STRING" and "\n" in value and self._dialect.closes in value:
                 raise Refused(place, self._open_string(value[0]))
+            elif kind == "RAW" and tag.last == "OPEN_BLOCK":
+                opens, closes = self._dialect.opens, self._dialect.closes
+                raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
             _deepen(tag, kind, place)
             tag.last, tag.stop = kind, place + len(value)
             yield Token(kind, value, place)
             if kind == "CLOSE":
                 return
-            if kind == "RAW":
-                opens, closes = self._dialect.opens, self._dialect.closes
-                raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
             place = tag.stop
 
     def _word(self, word: str, tag: _Tag) -> str:
         """The symbol that a word is, from what stands before it."""
+        is_tag = word in TAGS or word in MIDDLE
         if tag.last == "OPEN_END":
             return "END_NAME"
         if tag.last == "DOT":
             return "NAME"
-        if tag.last in {"OPEN", "OPEN_BLOCK"} and (word in TAGS or word in MIDDLE):
+        if is_tag and tag.last in {"OPEN", "OPEN_BLOCK"}:
             return word.upper()
         if tag.last == "OPEN_BLOCK":
             return "UNKNOWN_TAG"
-        if tag.last == "LPAR" and word in self._dialect.helpers:
-            return "HELPER"
-        if word in WORDS:
-            return WORDS[word]
-        return "RESERVED" if word in TAGS or word in MIDDLE else "NAME"
+        return WORDS.get(word, "RESERVED" if is_tag else "NAME")
 
     def _bracket(self, text: str, place: int, tag: _Tag) -> str:
         """The symbol of a character that no pattern has."""
@@ -132,6 +140,13 @@ class Scanner(Lexer):
         if character in "'\"":
             raise Refused(place, self._open_string(character))
         return "BROKEN"
+
+    def _is_helper(self, text: str, word: str, place: int) -> bool:
+        """Does a word or sign inside a parenthesis say what is done with what follows, instead of being a value itself?"""
+        if word not in self._dialect.helpers:
+            return False
+        behind = _OPERATOR.match(text, place + len(word))
+        return behind is None
 
     def _open_string(self, quote: str) -> str:
         closes = self._dialect.closes

@@ -8,14 +8,15 @@ from importlib.resources import files
 from string import Template as Pattern
 from typing import cast
 
-from lark import Lark, UnexpectedToken
+from lark import Lark, Token, UnexpectedToken
 
 from selectrie.errors import OptionError
-from selectrie.template.dialects import DIALECTS
-from selectrie.template.lexing import Scanner
-from selectrie.template.places import Refused, error_in
+from selectrie.template.handlebars import DIALECTS
+from selectrie.template.lexing import OPENINGS, Scanner
+from selectrie.template.places import Refused, clipped
 from selectrie.template.reading import Reader
 from selectrie.template.segments import Body, Document
+from selectrie.template.wording import BrokenTag, refusal
 
 
 def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") -> Document:
@@ -27,12 +28,25 @@ def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") 
     if dialect not in DIALECTS:
         raise OptionError("dialect", dialect, f"one of {', '.join(DIALECTS)}")
     try:
-        body = cast("Body", _parser(dialect).parse(source))
+        return Document(name, source, _read(source, dialect), dialect)
     except Refused as refused:
-        raise error_in(source, name, refused.offset, refused.reason) from None
+        raise refused.error(source, name) from None
+
+
+def _read(source: str, dialect: str) -> Body:
+    """The segments, or `Refused`."""
+    try:
+        return cast("Body", _parser(dialect).parse(source))
     except UnexpectedToken as error:
-        raise error_in(source, name, error.token.start_pos or 0, f"unexpected {error.token}") from None
-    return Document(name, source, body, dialect)
+        place = error.token.start_pos or 0
+        stack = error.interactive_parser.parser_state.value_stack
+        opening = next(
+            (value for value in reversed(stack) if isinstance(value, Token) and value.type in OPENINGS), None
+        )
+        if opening is None:
+            raise Refused(place, f"{clipped(str(error.token))} cannot stand here") from None
+        symbols = Scanner(_parser(dialect).lexer_conf).symbols_before(source, opening, place)
+        raise refusal(BrokenTag(source, DIALECTS[dialect], symbols, error.token, error.accepts)) from None
 
 
 @cache

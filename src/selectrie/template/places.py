@@ -7,16 +7,28 @@ from selectrie.template.expressions import Span
 from selectrie.template.segments import Document
 
 
-class Refused(Exception):  # noqa: N818  # named for the event; `parse` turns it into a TemplateError
-    """The source cannot be read: why, and at which character. It never leaves the package."""
+class Refused(Exception):
+    """The source cannot be read: why, and at which character. It never leaves the package.
 
-    def __init__(self, offset: int, reason: str) -> None:
-        self.offset, self.reason = offset, reason
+    about: a tag that the reason speaks of; `{tag}` and `{line}` in the reason stand for it and its line.
+    """
+
+    def __init__(self, offset: int, reason: str, about: Span | None = None) -> None:
+        self.offset, self.reason, self.about = offset, reason, about
         super().__init__(reason)
+
+    def error(self, source: str, name: str) -> TemplateError:
+        """As the callers of the package see it."""
+        reason = self.reason
+        if self.about is not None:
+            tag = " ".join(source[self.about.start : self.about.stop].split())
+            line, _ = line_and_column(source, self.about.start)
+            reason = reason.replace("{line}", str(line)).replace("{tag}", tag if len(tag) <= 60 else tag[:59] + "…")
+        return error_in(source, name, self.offset, reason)
 
 
 def line_and_column(source: str, offset: int) -> tuple[int, int]:
-    """Line and column of a character, from 1 on, the column in characters. Lines end at "\\n"."""
+    """Line and column of a character, from 1 on, the column in characters. A line ends at its line feed."""
     offset = max(0, min(offset, len(source)))
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from selectrie.template.dialects import DIALECTS
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.handlebars import DIALECTS
 from selectrie.template.segments import (
     Arguments,
     Block,
@@ -93,21 +93,10 @@ class _Printer:
                 yield from self._block(segment)
 
     def _block(self, block: Each | GenEach | Block | Joint | Role) -> Iterator[str]:
-        match block:
-            case Each(items, _, variable, arguments):
-                named = "" if variable == "this" else f" as {variable}"
-                kind, head = "each", f"each {expression_text(items)}{named}{_arguments(arguments)}"
-            case GenEach(name, _, arguments):
-                kind, head = "geneach", f"geneach {quoted(name)}{_arguments(arguments)}"
-            case Block(_, called, arguments):
-                kind, head = "block", f"block{'' if called is None else ' ' + quoted(called)}{_arguments(arguments)}"
-            case Joint(_, arguments):
-                kind, head = "joint", f"joint{_arguments(arguments)}"
-            case Role(role):
-                kind, head = (role, role) if role in _TURNS else ("role", f"role {quoted(role)}")
+        head = _head(block)
         yield self._tag(f"#{head}")
         yield from self.body(block.body)
-        yield self._tag(f"/{kind}")
+        yield self._tag(f"/{head.partition(' ')[0]}")
 
     def _branches(self, branches: tuple[tuple[Expression, Body], ...], otherwise: Body) -> Iterator[str]:
         for i, (condition, body) in enumerate(branches):
@@ -126,13 +115,29 @@ class _Printer:
         return self._closes not in text and not text.startswith("--") and not text.endswith(("~", self._closes[0]))
 
 
+def _head(block: Each | GenEach | Block | Joint | Role) -> str:
+    """What stands behind the `#`."""
+    match block:
+        case Each(items, _, variable, arguments):
+            named = "" if variable == "this" else f" as {variable}"
+            return f"each {expression_text(items)}{named}{_arguments(arguments)}"
+        case GenEach(name, _, arguments):
+            return f"geneach {quoted(name)}{_arguments(arguments)}"
+        case Block(_, called, arguments):
+            return f"block{'' if called is None else ' ' + quoted(called)}{_arguments(arguments)}"
+        case Joint(_, arguments):
+            return f"joint{_arguments(arguments)}"
+        case Role(role):
+            return role if role in _TURNS else f"role {quoted(role)}"
+
+
 def quoted(text: str) -> str:
     """A text as a string of the language."""
     return f"'{text.translate(_ESCAPES)}'"
 
 
-def expression_text(expression: Expression, around: int = 0) -> str:
-    """An expression as text, in parentheses where what is around it holds more tightly."""
+def expression_text(expression: Expression, around: int = _ANY) -> str:
+    """An expression as text, in parentheses where what is around it binds as much or more."""
     match expression:
         case Constant(value):
             return _constant(value)
@@ -141,16 +146,20 @@ def expression_text(expression: Expression, around: int = 0) -> str:
         case ListOf(items):
             return f"[{', '.join(expression_text(item) for item in items)}]"
         case Not(operand):
-            text, own = f"not {expression_text(operand, _NOT)}", _NOT
+            return _within(f"not {expression_text(operand, _NOT)}", _NOT, around)
         case Compare(operator, left, right):
-            text, own = f"{expression_text(left, _OPERAND)} {operator} {expression_text(right, _OPERAND)}", _COMPARE
+            text = f"{expression_text(left, _OPERAND)} {operator} {expression_text(right, _OPERAND)}"
+            return _within(text, _COMPARE, around)
         case Logical(operator, operands):
             own = _ANY if operator == "or" else _ALL
-            text = f" {operator} ".join(expression_text(operand, own + 1) for operand in operands)
+            return _within(f" {operator} ".join(expression_text(one, own + 1) for one in operands), own, around)
+
+
+def _within(text: str, own: int, around: int) -> str:
     return f"({text})" if own < around else text
 
 
-def _constant(value: str | float | bool | None) -> str:
+def _constant(value: object) -> str:
     if isinstance(value, str):
         return quoted(value)
     if value is None or isinstance(value, bool):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from lark import Token, Transformer
 
 from selectrie.template.dialects import Dialect
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
-from selectrie.template.nesting import Builder, Edges, Opening
+from selectrie.template.lexing import MOST_DEPTH
+from selectrie.template.nesting import Builder, Opening
 from selectrie.template.places import Refused, clipped
 from selectrie.template.segments import (
     Arguments,
@@ -26,11 +29,14 @@ from selectrie.template.segments import (
     Slot,
 )
 from selectrie.template.tags import RESERVED, TAGS
+from selectrie.template.trimming import Edges
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
 _WORDS = {"TRUE": True, "FALSE": False, "NONE": None}
+AT_NAMES = ("@index", "@first", "@last", "@key")
+_EXAMPLES = {"select": "answer", "gen": "answer", "beam": "answer", "geneach": "items"}
 Named = list[tuple[Token, Expression]]
 
 
@@ -49,14 +55,14 @@ def span_of(token: Token) -> Span:
     return Span(start_of(token), stop_of(token))
 
 
-def text_of(token: Token) -> str:
-    """What a string says: without its quotes, escapes read."""
+def text_of(token: Token, *, lenient: bool = False) -> str:
+    """What a string says: without its quotes, escapes read. lenient: a backslash that makes no escape stays."""
     if "\\" not in token:
         return str(token[1:-1])
-    return _ESCAPE.sub(lambda match: _escaped(token, match), token[1:-1])
+    return _ESCAPE.sub(lambda match: _escaped(token, match, lenient=lenient), token[1:-1])
 
 
-def _escaped(token: Token, match: re.Match[str]) -> str:
+def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
     place = start_of(token) + 1 + match.start()
     if match[1]:
         code = int(match[1], 16)
@@ -65,10 +71,12 @@ def _escaped(token: Token, match: re.Match[str]) -> str:
         return chr(code)
     if match[2] in _ESCAPES:
         return _ESCAPES[match[2]]
+    if lenient:
+        return match[0]
     if match[2] == "u":
         raise Refused(place, r"\u wants four hexadecimal digits, as in \u00e9")
-    reason = rf"\{match[2]} is no escape; write \\{match[2]} for a backslash before it"
-    raise Refused(place, reason + r" (escapes: \n \t \\ \' \" \uXXXX)")
+    known = r"there are \n \t \\ \' \" and \uXXXX"
+    raise Refused(place, rf"\{match[2]} is no escape; for a backslash write \\{match[2]} ({known})")
 
 
 def edges_of(opening: Token, closing: Token) -> Edges:
@@ -83,161 +91,161 @@ class Reader(Transformer[Token, Any]):
         super().__init__()
         self._dialect = dialect
 
-    # Pieces: callables that add themselves to the builder.
+    # Pieces: the first child is the builder, which is handed on.
 
-    def start(self, children: list[Any]) -> Body:
-        return children[0].finish()  # type: ignore[no-any-return]
+    def start(self, children: list[Any]) -> Any:
+        return children[0].finish()
 
     def nothing(self, _children: list[Any]) -> Builder:
         return Builder(self._dialect)
 
-    def more(self, children: list[Any]) -> Any:
-        builder, piece = children
-        piece(builder)
-        return builder
+    def text(self, children: list[Any]) -> Any:
+        builder, token = children
+        return builder.text(str(token), span_of(token), plain=True)
 
-    def text(self, children: list[Token]) -> Any:
-        return lambda builder: builder.text(str(children[0]), span_of(children[0]), plain=True)
-
-    def escaped(self, children: list[Token]) -> Any:
+    def escaped(self, children: list[Any]) -> Any:
+        builder, token = children
         opens = self._dialect.opens
-        token = children[0]
-        text = "\\" * ((len(token) - len(opens)) // 2) + opens
-        return lambda builder: builder.text(text, span_of(token), plain=False)
+        return builder.text("\\" * ((len(token) - len(opens)) // 2) + opens, span_of(token), plain=False)
 
-    def backslashes(self, children: list[Token]) -> Any:
-        token = children[0]
-        return lambda builder: builder.text("\\" * (len(token) // 2), span_of(token), plain=False)
+    def backslashes(self, children: list[Any]) -> Any:
+        builder, token = children
+        return builder.text("\\" * (len(token) // 2), span_of(token), plain=False)
 
-    def raw(self, children: list[Token]) -> Any:
-        return lambda builder: self._raw(builder, children[0])
-
-    def _raw(self, builder: Builder, token: Token) -> None:
+    def raw(self, children: list[Any]) -> Any:
+        builder, token = children
         opens, closes = self._dialect.opens, self._dialect.closes
         first, last = token.index(closes), token.rindex(opens)
-        text = token[first + len(closes) : last]
+        text = str(token[first + len(closes) : last])
         if token[first - 1] == "~":
             text = text.lstrip()
         if token[last + len(opens)] == "~":
             text = text.rstrip()
-        edges = Edges(start_of(token), stop_of(token), token[len(opens)] == "~", token[-len(closes) - 1] == "~")
-        builder.raw(text, edges)
+        return builder.raw(text, self._edges(token))
 
-    def comment(self, children: list[Token]) -> Any:
-        token, n = children[0], len(self._dialect.opens)
-        left, right = token[n] == "~", token[-n - 1] == "~"
-        inner = token[n + left + 1 : len(token) - n - right]
-        edges = Edges(start_of(token), stop_of(token), left, right)
-        text = inner[2:-2] if inner.startswith("--") else inner
-        return lambda builder: builder.leaf(Comment(str(text), edges.span), edges)
+    def comment(self, children: list[Any]) -> Any:
+        builder, token = children
+        edges, n = self._edges(token), len(self._dialect.opens)
+        inner = str(token[n + edges.trims_left + 1 : len(token) - n - edges.trims_right])
+        return builder.leaf(Comment(inner[2:-2] if inner.startswith("--") else inner, edges.span), edges)
 
-    def partial(self, children: list[Token]) -> Any:
-        token, n = children[0], len(self._dialect.opens)
-        edges = Edges(start_of(token), stop_of(token), token[n] == "~", token[-n - 1] == "~")
-        path = token[n:-n].strip("~").strip().removeprefix(">").strip()
-        return lambda builder: builder.leaf(Include(str(path), edges.span), edges)
+    def partial(self, children: list[Any]) -> Any:
+        builder, token = children
+        edges, n = self._edges(token), len(self._dialect.opens)
+        path = str(token[n:-n]).strip("~").strip().removeprefix(">").strip()
+        return builder.leaf(Include(path, edges.span), edges)
 
     def output(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        return lambda builder: builder.leaf(Output(children[1], edges.span), edges)
+        builder, opening, value, closing = children
+        edges = edges_of(opening, closing)
+        if not _says_something(value):
+            opens = self._dialect.opens
+            raise Refused(edges.start, f"this tag names no value; write \\{opens} for the characters {opens}")
+        return builder.leaf(Output(value, edges.span), edges)
 
     def slot(self, children: list[Any]) -> Any:
-        opening, kind, name, named, closing = children
+        builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
-        name, arguments = self._named(kind, name, named)
-        return lambda builder: builder.leaf(Slot(str(kind), name, arguments, None, edges.span), edges)
+        name, arguments = self._named(kind, called, named)
+        return builder.leaf(Slot(str(kind), name, arguments, None, edges.span), edges)
 
     def set_text(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        name = _name(children[2], text_of(children[2]), 1)
-        return lambda builder: builder.leaf(Set(name, children[3], edges.span), edges)
+        builder, opening, _, name, value, closing = children
+        edges = edges_of(opening, closing)
+        return builder.leaf(Set(_name(self._text(name), start_of(name) + 1), value, edges.span), edges)
 
     def set_name(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        name = _name(children[2], str(children[2]), 0)
-        return lambda builder: builder.leaf(Set(name, children[4], edges.span), edges)
+        builder, opening, _, name, _, value, closing = children
+        edges = edges_of(opening, closing)
+        return builder.leaf(Set(str(name), value, edges.span), edges)
 
     def include(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        path = text_of(children[2])
-        if not path:
-            raise Refused(start_of(children[2]), "include wants the name of a file of the search path in quotes")
-        return lambda builder: builder.leaf(Include(path, edges.span), edges)
+        builder, opening, _, path, closing = children
+        edges = edges_of(opening, closing)
+        if not self._text(path):
+            raise Refused(start_of(path), "include wants the name of a file of the search path")
+        return builder.leaf(Include(self._text(path), edges.span), edges)
 
     def named_block(self, children: list[Any]) -> Any:
-        opening, kind, name, named, closing = children
+        builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
-        name, arguments = self._named(kind, name, named, needed=kind != "block")
+        name, arguments = self._named(kind, called, named, needed=kind != "block")
 
         def make(bodies: list[Body], span: Span) -> Slot | GenEach | Block:
             if kind == "select":
-                if bodies == [()]:
-                    raise Refused(edges.start, "this select has no choices; write them between its tags")
-                return Slot("select", name or "", arguments, tuple(bodies), span)
+                return Slot("select", name, arguments, tuple(bodies), span)
             if kind == "geneach":
-                return GenEach(name or "", bodies[0], arguments, span)
-            return Block(bodies[0], name, arguments, span)
+                return GenEach(name, bodies[0], arguments, span)
+            return Block(bodies[0], name or None, arguments, span)
 
-        return lambda builder: builder.opened(Opening(str(kind), edges, make))
+        return builder.opened(Opening(str(kind), edges, make))
 
     def joint(self, children: list[Any]) -> Any:
-        opening, kind, named, closing = children
+        builder, opening, kind, named, closing = children
         arguments = self._arguments(kind, named)
-        return self._block(kind, edges_of(opening, closing), lambda body, span: Joint(body, arguments, span))
-
-    def each(self, children: list[Any]) -> Any:
-        opening, kind, items, named, closing = children
-        arguments = self._arguments(kind, named)
-        return self._block(
-            kind, edges_of(opening, closing), lambda body, span: Each(items, body, "this", arguments, span)
+        return builder.opened(
+            Opening(str(kind), edges_of(opening, closing), lambda bodies, span: Joint(bodies[0], arguments, span)),
         )
 
+    def each(self, children: list[Any]) -> Any:
+        builder, opening, kind, items, named, closing = children
+        return self._each(builder, kind, edges_of(opening, closing), (items, "this", named))
+
     def each_as(self, children: list[Any]) -> Any:
-        opening, kind, items, _, variable, named, closing = children
+        builder, opening, kind, items, _, variable, named, closing = children
+        return self._each(builder, kind, edges_of(opening, closing), (items, str(variable), named))
+
+    def _each(self, builder: Builder, kind: Token, edges: Edges, parts: tuple[Expression, str, Named]) -> Any:
+        items, variable, named = parts
         arguments = self._arguments(kind, named)
-        name = str(variable)
-        return self._block(
-            kind, edges_of(opening, closing), lambda body, span: Each(items, body, name, arguments, span)
+        return builder.opened(
+            Opening("each", edges, lambda bodies, span: Each(items, bodies[0], variable, arguments, span))
         )
 
     def condition(self, children: list[Any]) -> Any:
-        opening, kind, condition, closing = children
-        found = Opening(str(kind), edges_of(opening, closing), _never, condition)
-        return lambda builder: builder.opened(found)
+        builder, opening, kind, condition, closing = children
+        first: Expression = Not(condition, condition.span) if kind == "unless" else condition
+        return builder.opened(Opening(str(kind), edges_of(opening, closing), condition=first))
 
     def turn(self, children: list[Any]) -> Any:
-        role = str(children[1])
-        return self._block(children[1], edges_of(children[0], children[-1]), lambda body, span: Role(role, body, span))
+        builder, opening, kind, closing = children
+        return self._role(builder, kind, edges_of(opening, closing), str(kind))
 
     def role(self, children: list[Any]) -> Any:
-        opening, kind, name, named, closing = children
-        if name is None and len(named) == 1 and named[0][0] == "name" and isinstance(named[0][1], Constant):
-            role = named[0][1].value
-        elif name is not None and not named:
-            role = text_of(name)
-        else:
-            role = None
+        builder, opening, kind, called, named, closing = children
+        role: object = None
+        if called is not None and not named:
+            role = self._text(called)
+        elif called is None and len(named) == 1 and named[0][0] == "name":
+            value = named[0][1]
+            role = value.value if isinstance(value, Constant) else None
         if not isinstance(role, str) or not role.strip():
-            raise Refused(
-                start_of(kind), "role wants the name of the role in quotes, as in role 'tool', and nothing else"
-            )
-        return self._block(kind, edges_of(opening, closing), lambda body, span: Role(role, body, span))
+            reason = "role wants the name of a role in quotes and nothing else, as in role 'tool'"
+            raise Refused(stop_of(kind), reason)
+        return self._role(builder, kind, edges_of(opening, closing), role)
 
-    def _block(self, kind: Token, edges: Edges, make: Any) -> Any:
-        opening = Opening(str(kind), edges, lambda bodies, span: make(bodies[0], span))
-        return lambda builder: builder.opened(opening)
+    def _role(self, builder: Builder, kind: Token, edges: Edges, role: str) -> Any:
+        return builder.opened(Opening(str(kind), edges, lambda bodies, span: Role(role, bodies[0], span)))
 
     def middle(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        return lambda builder: builder.parted(str(children[1]), edges)
+        builder, opening, word, closing = children
+        return builder.parted(str(word), edges_of(opening, closing))
 
     def else_if(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        return lambda builder: builder.parted("elif", edges, children[2])
+        builder, opening, word, condition, closing = children
+        return builder.parted(str(word), edges_of(opening, closing), condition)
 
     def end(self, children: list[Any]) -> Any:
-        edges = edges_of(children[0], children[-1])
-        return lambda builder: builder.closed(str(children[1]), start_of(children[1]), edges)
+        builder, opening, name, closing = children
+        return builder.closed(str(name), edges_of(opening, closing))
+
+    def _edges(self, token: Token) -> Edges:
+        """Of a tag that is one symbol."""
+        n = len(self._dialect.opens)
+        return Edges(start_of(token), stop_of(token), token[n] == "~", token[-n - 1] == "~")
+
+    def _text(self, token: Token) -> str:
+        return text_of(token, lenient=self._dialect.lenient)
 
     # Names and arguments.
 
@@ -255,34 +263,45 @@ class Reader(Transformer[Token, Any]):
         found.append((children[1], children[3]))
         return found
 
-    def _named(self, kind: Token, name: Token | None, named: Named, *, needed: bool = True) -> tuple[Any, Arguments]:
-        """The name of a slot or block, and its other arguments."""
-        found = None if name is None else _slot_name(kind, name, text_of(name), 1)
-        for token, value in named:
-            if token == "name":
-                if name is not None:
-                    raise Refused(start_of(token), "the name is given twice")
+    def _named(self, kind: Token, called: Token | None, named: Named, *, needed: bool = True) -> tuple[str, Arguments]:
+        """The name of a slot or block, "" without one, and its other arguments."""
+        others = [(argument, value) for argument, value in named if argument != "name"]
+        found = "" if called is None else _slot_name(kind, self._text(called), start_of(called) + 1)
+        is_named = called is not None
+        for argument, value in named:
+            if argument == "name":
+                if is_named:
+                    raise Refused(start_of(argument), f"the name of this {kind} is given twice")
                 if not isinstance(value, Constant) or not isinstance(value.value, str):
-                    raise Refused(value.span.start, "the name is a text in quotes")
-                found = _slot_name(kind, token, value.value, value.span.start - start_of(token) + 1)
-                name = token
-        if found is None and needed:
-            raise Refused(stop_of(kind), f"{kind} wants a name in quotes first, as in {kind} 'answer'")
-        return found, self._arguments(kind, [pair for pair in named if pair[0] != "name"])
+                    raise Refused(value.span.start, "a name is a text in quotes")
+                found, is_named = _slot_name(kind, value.value, value.span.start + 1), True
+        if needed and not is_named:
+            example = f"{kind} '{_EXAMPLES[str(kind)]}'"
+            raise Refused(stop_of(kind), f"{kind} wants a name in quotes first, as in {example}")
+        return found, self._arguments(kind, others)
 
     def _arguments(self, kind: Token, named: Named) -> Arguments:
-        """Checked against the table of tags."""
+        """By the names that the table of tags has."""
         known = TAGS[str(kind)].arguments
-        seen: dict[str, Expression] = {}
-        for token, value in named:
-            name = str(token)
+        found: dict[str, Expression] = {}
+        for argument, value in named:
+            name = str(argument)
             if name not in known:
-                takes = f"it takes {', '.join(known)}" if known else "it takes none"
-                raise Refused(start_of(token), f"{kind} takes no argument {clipped(name)}; {takes}")
-            if name in seen:
-                raise Refused(start_of(token), f"{name}= is given twice")
-            seen[name] = value
-        return tuple(seen.items())
+                name = self._dialect.aliases.get(name, name)
+            if name not in known:
+                raise Refused(start_of(argument), f"{kind} takes no argument {name!r}; {self._instead(name, known)}")
+            if name in found:
+                raise Refused(start_of(argument), f"{argument}= is given twice")
+            found[name] = value
+        return tuple(found.items())
+
+    def _instead(self, name: str, known: Mapping[str, str]) -> str:
+        """What to do about an argument that a tag does not take."""
+        if name in self._dialect.foreign:
+            return self._dialect.foreign[name]
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"{hint}it takes {', '.join(known)}" if known else "it takes none"
 
     # Expressions.
 
@@ -312,7 +331,7 @@ class Reader(Transformer[Token, Any]):
         return _compare("not in", children[0], children[3])
 
     def string(self, children: list[Token]) -> Constant:
-        return Constant(text_of(children[0]), span_of(children[0]))
+        return Constant(self._text(children[0]), span_of(children[0]))
 
     def number(self, children: list[Token]) -> Constant:
         token = children[0]
@@ -346,29 +365,48 @@ class Reader(Transformer[Token, Any]):
         span = Span(start_of(children[0]), stop_of(children[-1]))
         return _helped(children[1], self._dialect.helpers[str(children[1])], children[2], span)
 
-    def first_step(self, children: list[Token]) -> tuple[Token, list[Any], int]:
-        return children[0], [], stop_of(children[0])
+    def first_step(self, children: list[Token]) -> Path:
+        token = children[0]
+        if token.type == "AT_NAME" and token not in AT_NAMES:
+            raise Refused(start_of(token), f"{token} is not known; there are {', '.join(AT_NAMES)}")
+        return Path(str(token), (), span_of(token))
 
-    def key(self, children: list[Any]) -> tuple[Token, list[Any], int]:
-        children[0][1].append(str(children[2]))
-        return children[0][0], children[0][1], stop_of(children[2])
+    def key(self, children: list[Any]) -> Path:
+        return _step(children[0], str(children[2]), children[2])
 
-    def place(self, children: list[Any]) -> tuple[Token, list[Any], int]:
+    def place(self, children: list[Any]) -> Path:
         step = children[2]
         if isinstance(step, Constant):
-            if isinstance(step.value, bool) or not isinstance(step.value, (int, str)):
-                raise Refused(step.span.start, "a place is a whole number or a key in quotes")
+            if isinstance(step.value, bool) or not isinstance(step.value, int | str):
+                raise Refused(step.span.start, "a place is a whole number, or a key in quotes")
             step = step.value
-        children[0][1].append(step)
-        return children[0][0], children[0][1], stop_of(children[3])
-
-    def whole_path(self, children: list[Any]) -> Path:
-        first, steps, stop = children[0]
-        return Path(str(first), tuple(steps), Span(start_of(first), stop))
+        return _step(children[0], step, children[3])
 
 
-def _never(_bodies: list[Body], _span: Span) -> Any:
-    raise AssertionError("a block of conditions makes its own segment")
+def _says_something(expression: Expression) -> bool:
+    """Is it a text, or does it name a value?"""
+    pending = [expression]
+    while pending:
+        match pending.pop():
+            case Path():
+                return True
+            case Constant(value):
+                if isinstance(value, str) and value:
+                    return True
+            case Not(operand):
+                pending.append(operand)
+            case Compare(_, left, right):
+                pending += [left, right]
+            case Logical(_, several) | ListOf(several):
+                pending += several
+    return False
+
+
+def _step(path: Path, step: str | int | Expression, last: Token) -> Path:
+    """One step further."""
+    if len(path.steps) >= MOST_DEPTH:
+        raise Refused(start_of(last), f"a path of more than {MOST_DEPTH} steps")
+    return Path(path.name, (*path.steps, step), Span(path.span.start, stop_of(last)))
 
 
 def _logical(operator: str, operands: list[Expression]) -> Logical:
@@ -389,20 +427,18 @@ def _helped(word: Token, operator: str, operands: list[Expression], span: Span) 
     return Compare(operator, left, right, span)
 
 
-def _slot_name(kind: Token, token: Token, name: str, offset: int) -> str:
-    """A name, or inside a geneach `this` or `this.field`."""
-    if kind in {"select", "gen", "beam"}:
-        first, dot, field = name.partition(".")
-        if first == "this" and (not dot or _NAME.fullmatch(field)):
-            return name
-    return _name(token, name, offset)
+def _slot_name(kind: Token, name: str, place: int) -> str:
+    """A name, or `this` or `this.field` of a geneach."""
+    first, dot, key = name.partition(".")
+    if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
+        return name
+    return _name(name, place)
 
 
-def _name(token: Token, name: str, offset: int) -> str:
+def _name(name: str, place: int) -> str:
     """What a value may be called."""
-    place = start_of(token) + offset
     if name in RESERVED:
-        raise Refused(place, f"{name} is a word of the language; choose another name")
+        raise Refused(place, f"{name!r} is a word of the language; choose another name")
     if not _NAME.fullmatch(name):
-        raise Refused(place, f"{clipped(name)} is no name; a name is a letter or _ and then letters, digits and _")
+        raise Refused(place, f"{clipped(name)} is no name: names are letters, digits and _, and begin with no digit")
     return name
