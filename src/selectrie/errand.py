@@ -46,6 +46,11 @@ class Errand:
         if self._scope is not None:
             self._scope.add(self)
 
+    @property
+    def late_s(self) -> float:
+        """Seconds since its deadline; 0 before it, or without one."""
+        return 0.0 if self._until is None else max(0.0, self.owner.now() - self._until)
+
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
         """Queue a task (`Owner.handle`)."""
         if len(self._handles) >= self._most_handles:  # a page begins thousands of tasks, one after the other

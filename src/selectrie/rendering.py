@@ -12,13 +12,13 @@ from typing import Any
 
 from selectrie import answering, selecting
 from selectrie.errand import Errand
-from selectrie.errors import of_slot
+from selectrie.errors import DeadlineError, of_slot
 from selectrie.filling import Filled, Place, fill
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.model import Model
 from selectrie.options import Rendering
 from selectrie.pages import GrowingPage, Mark
-from selectrie.results import Event, Page, SlotEvent, TextEvent
+from selectrie.results import BeamResult, Event, Generation, Page, SlotEvent, TextEvent
 from selectrie.selecting import Asked
 from selectrie.slots import SelectSlot, slot_of
 from selectrie.template import segments
@@ -64,25 +64,38 @@ def render_page(begun: Errand, model: Model, tau: float | None, request: PageReq
     return _Run(begun, model, tau, request, tell).page()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hidden:
+    """The page where a hidden stretch of it began."""
+
+    mark: Mark
+    n_written: int
+    early: list[Write] | None
+    is_chat: bool
+
+
 class _Run:
-    """One page under way."""
+    """One page under way.
+
+    written: its texts, hidden ones included while they count. unwritten: what the growing page has not got yet. early: white
+    space that may turn out to stand before the first role, where it is no part of the page; None once that is settled.
+    is_chat: a role was opened. named: where each named block that is open began among the texts.
+    """
 
     def __init__(self, begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None) -> None:
         self._begun, self._model, self._tau, self._request, self._tell = begun, model, tau, request, tell
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
         self._program = Program(request.template, request.values)
-        self._has_roles = has_roles(request.template)
         self._page = GrowingPage(
-            model.vocabulary,
-            template_args=rendering.template_args,
-            parse_special=rendering.parse_special,
-            has_roles=self._has_roles,
+            model.vocabulary, template_args=rendering.template_args, parse_special=rendering.parse_special
         )
+        self._is_chat, self._n_open = False, 0
+        self._early: list[Write] | None = [] if has_roles(request.template) else None
         self._unwritten: list[Write] = []
         self._written: list[str] = []
-        self._n_bytes = self._n_slots = self._n_open = 0
-        self._hidden: list[tuple[Mark, int]] = []
+        self._n_bytes = self._n_slots = 0
+        self._hidden: list[_Hidden] = []
         self._named: list[int] = []
         self._pieces: list[Event] = []
         self._cost = Cost()
@@ -91,6 +104,7 @@ class _Run:
         """Do every step, and say what came of them."""
         while (step := self._program.step()) is not None:
             self._do(step)
+        self._show_early()
         named = self._program.page
         return Page(
             text="".join(self._written),
@@ -107,29 +121,43 @@ class _Run:
     def _do(self, step: Step) -> None:
         if isinstance(step, Write):
             self._write(step)
+            return
+        if isinstance(step, Decide | Together | Continue):
+            self._show_early()
+        if isinstance(step, Turn):
+            self._turn(step)
         elif isinstance(step, Decide):
             self._decide(step)
         elif isinstance(step, Together):
             self._decide_together(step)
         elif isinstance(step, Continue):
             self._program.go_on(more=self._goes_on(step))
-        elif isinstance(step, Turn):
-            self._turn(step)
         elif isinstance(step, Hide):
             self._hide(step)
         else:
             self._name(step)
 
     def _write(self, step: Write) -> None:
-        """Text for the page. It becomes tokens where a slot needs them. Between turns white space is no part of the page."""
-        if self._has_roles and not self._n_open:
+        """Text for the page. It becomes tokens where a slot needs them. White space around turns is no part of the page."""
+        if self._is_chat and not self._n_open:
             if step.text.strip():
                 reason = "this stands outside of every role; on a page with roles only white space can"
-                raise error_at(step.document, step.span, reason)
+                raise error_at(step.document, _first_word(step), reason)
+            return
+        if self._early is not None:
+            self._early.append(step)
+            if step.text.strip():
+                self._show_early()
             return
         self._put(step.text, step)
         self._unwritten.append(step)
         self._show(TextEvent(step.text))
+
+    def _show_early(self) -> None:
+        """What a page with roles in its template begins with is told when it is no white space before the first of them."""
+        early, self._early = self._early or (), None
+        for step in early:
+            self._write(step)
 
     def _put(self, text: str, step: Write | Decide | Together | Turn) -> None:
         """Text on the page, whoever writes it there."""
@@ -193,6 +221,7 @@ class _Run:
             told: list[str] = []
             listen = None if self._tell is None or asked.hidden else self._listener(slot.name, told)
             filled = fill(self._begun, self._model, self._tau, asked, place, listen)
+            self._check_in_time(filled)
             if not asked.hidden:
                 self._grow(filled, step)
         self._cost += filled.record.cost
@@ -204,6 +233,13 @@ class _Run:
         path = self._program.path_of(slot.name)
         event = SlotEvent(slot.name, slot.kind, filled.value, text, hidden, filled.record, where, path)
         self._show(event, n_told=sum(map(len, told)))
+
+    def _check_in_time(self, filled: Filled) -> None:
+        """A text that the deadline broke off is none that the page goes on with."""
+        record = filled.record
+        is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
+        if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
+            raise DeadlineError(self._begun.late_s)
 
     def _listener(self, name: str, told: list[str]) -> Callable[[str], None]:
         """What takes the text of a gen as it comes."""
@@ -267,6 +303,9 @@ class _Run:
 
     def _turn(self, step: Turn) -> None:
         """What the model's chat template writes around a turn."""
+        if not self._is_chat:
+            self._named = [min(at, len(self._written)) for at in self._named]
+        self._early, self._is_chat = None, True
         self._flush()
         with of_slot(f"role {step.role!r} at {_where(step.document, step.span)}"):
             text = self._page.open_role(step.role) if step.begins else self._page.close_role()
@@ -278,18 +317,21 @@ class _Run:
         """From here on nothing is part of the page; or the page goes back to where that began."""
         self._flush()
         if step.begins:
-            self._hidden.append((self._page.mark(), len(self._written)))
+            early = None if self._early is None else list(self._early)
+            self._hidden.append(_Hidden(self._page.mark(), len(self._written), early, self._is_chat))
             return
-        mark, n_written = self._hidden.pop()
-        self._page.back_to(mark)
-        del self._written[n_written:]
+        before = self._hidden.pop()
+        self._page.back_to(before.mark)
+        del self._written[before.n_written :]
+        self._early, self._is_chat = before.early, before.is_chat
 
     def _name(self, step: Naming) -> None:
         """The text of a named block is a value."""
         if step.begins:
-            self._named.append(len(self._written))
-        else:
-            self._program.name(step.name, "".join(self._written[self._named.pop() :]))
+            self._named.append(len(self._written) + len(self._early or ()))
+            return
+        written = [*self._written, *(write.text for write in self._early or ())]
+        self._program.name(step.name, "".join(written[self._named.pop() :]))
 
 
 def _joint_request(step: Together, template: Template) -> JointRequest:
@@ -309,6 +351,12 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
             parts.append(text_at(part.value, scope, document))
     given: dict[str, Any] = {name: plain(evaluate(one, scope, document)) for name, one in step.joint.arguments}
     return JointRequest(tuple(parts), k=given.get("k", 1), budget=given.get("budget"))
+
+
+def _first_word(step: Write) -> Span:
+    """Where the text of a literal begins that is no white space."""
+    source = step.document.source[step.span.start : step.span.stop]
+    return Span(step.span.stop - len(source.lstrip()), step.span.stop) if step.is_literal else step.span
 
 
 def _span(step: Write | Decide | Together | Turn) -> Span:

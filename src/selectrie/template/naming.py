@@ -47,7 +47,7 @@ def names_in(body: Body, template: Template) -> Names:
 
 
 def has_roles(template: Template) -> bool:
-    """Does the page have turns of a chat?"""
+    """May the page have turns of a chat?"""
     pending: list[Segment] = [*template.document.body]
     while pending:
         segment = pending.pop()
