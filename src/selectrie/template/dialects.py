@@ -15,8 +15,8 @@ class Dialect:
 
     opens, closes: the delimiters, two equal characters each. partials: is `{{>file}}` read? lenient: does a backslash in a
     string stay where it makes no escape? helpers: what may stand first inside parentheses, and the operator it means. aliases:
-    arguments by another name. foreign: tags and arguments of programs written elsewhere that have no meaning here, and what
-    to do instead.
+    arguments by another name. commands, arguments: those of programs written elsewhere that have no meaning here, and what to
+    do instead.
     """
 
     name: str
@@ -26,7 +26,8 @@ class Dialect:
     lenient: bool = False
     helpers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     aliases: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    foreign: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    commands: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    arguments: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
 SELECTRIE = Dialect("selectrie", "<<", ">>")

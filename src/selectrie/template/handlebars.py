@@ -36,20 +36,16 @@ HANDLEBARS = Dialect(
     aliases=MappingProxyType(
         {"pattern": "regex", "num_iterations": "num", "min_iterations": "min", "max_iterations": "max"}
     ),
-    foreign=MappingProxyType(
+    commands=MappingProxyType(
         {
             "await": "a page is rendered in one go; make two templates of it, or give the value",
             "parse": "include the file of a template instead",
             "break": "say num=, or stop= with min= and max=, where the geneach begins",
             "shell": _NO_CALLS,
-            "function": _NO_CALLS,
-            "range": _NO_CALLS,
-            "len": _NO_CALLS,
-            "add": _NO_CALLS,
-            "subtract": _NO_CALLS,
-            "multiply": _NO_CALLS,
-            "strip": "write ~ beside a tag to trim the text there",
-            "append": _LISTS,
+        }
+    ),
+    arguments=MappingProxyType(
+        {
             "list_append": _LISTS,
             "save_prompt": "the page itself has the text that a slot follows",
             "save_stop_text": "the stop text is no part of a value; write it behind the slot",
@@ -58,8 +54,8 @@ HANDLEBARS = Dialect(
             "logprobs": "the record of the slot has them",
             "stream": "pages stream with llm.stream",
             "cache_seed": "write seed=",
-            "llm": "a page has one model",
             "filter": _NO_CALLS,
+            "parse": _NO_CALLS,
             "parallel": "slots are decided one after the other",
             "unique": "give a grammar, or check the page",
             "function_call": _NO_CALLS,

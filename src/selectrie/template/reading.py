@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -13,7 +12,7 @@ from selectrie.template.dialects import Dialect
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
 from selectrie.template.lexing import MOST_DEPTH
 from selectrie.template.nesting import Builder, Opening
-from selectrie.template.places import Refused, clipped
+from selectrie.template.places import Refused
 from selectrie.template.segments import (
     Arguments,
     Block,
@@ -28,60 +27,14 @@ from selectrie.template.segments import (
     Set,
     Slot,
 )
-from selectrie.template.tags import RESERVED, TAGS
+from selectrie.template.spelling import checked_name, edges_of, slot_name, span_of, start_of, stop_of, text_of
+from selectrie.template.tags import TAGS
 from selectrie.template.trimming import Edges
 
-_NAME = re.compile(r"[^\W\d]\w*")
-_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
 _WORDS = {"TRUE": True, "FALSE": False, "NONE": None}
 AT_NAMES = ("@index", "@first", "@last", "@key")
 _EXAMPLES = {"select": "answer", "gen": "answer", "beam": "answer", "geneach": "items"}
 Named = list[tuple[Token, Expression]]
-
-
-def start_of(token: Token) -> int:
-    """Where a symbol begins."""
-    return token.start_pos or 0
-
-
-def stop_of(token: Token) -> int:
-    """Where a symbol ends."""
-    return start_of(token) + len(token)
-
-
-def span_of(token: Token) -> Span:
-    """The characters of a symbol."""
-    return Span(start_of(token), stop_of(token))
-
-
-def text_of(token: Token, *, lenient: bool = False) -> str:
-    """What a string says: without its quotes, escapes read. lenient: a backslash that makes no escape stays."""
-    if "\\" not in token:
-        return str(token[1:-1])
-    return _ESCAPE.sub(lambda match: _escaped(token, match, lenient=lenient), token[1:-1])
-
-
-def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
-    place = start_of(token) + 1 + match.start()
-    if match[1]:
-        code = int(match[1], 16)
-        if 0xD800 <= code < 0xE000:
-            raise Refused(place, f"{match[0]} is half a character; write the character itself")
-        return chr(code)
-    if match[2] in _ESCAPES:
-        return _ESCAPES[match[2]]
-    if lenient:
-        return match[0]
-    if match[2] == "u":
-        raise Refused(place, r"\u wants four hexadecimal digits, as in \u00e9")
-    known = r"there are \n \t \\ \' \" and \uXXXX"
-    raise Refused(place, rf"\{match[2]} is no escape; for a backslash write \\{match[2]} ({known})")
-
-
-def edges_of(opening: Token, closing: Token) -> Edges:
-    """Where the tag between two delimiters stands, and what it trims."""
-    return Edges(start_of(opening), stop_of(closing), "~" in opening, closing.startswith("~"))
 
 
 class Reader(Transformer[Token, Any]):
@@ -138,6 +91,9 @@ class Reader(Transformer[Token, Any]):
     def output(self, children: list[Any]) -> Any:
         builder, opening, value, closing = children
         edges = edges_of(opening, closing)
+        if isinstance(value, Path) and value.name in self._dialect.commands and not value.steps:
+            reason = f"{value.name} has no meaning here: {self._dialect.commands[value.name]}"
+            raise Refused(value.span.start, reason)
         if not _says_something(value):
             opens = self._dialect.opens
             raise Refused(edges.start, f"this tag names no value; write \\{opens} for the characters {opens}")
@@ -152,7 +108,7 @@ class Reader(Transformer[Token, Any]):
     def set_text(self, children: list[Any]) -> Any:
         builder, opening, _, name, value, closing = children
         edges = edges_of(opening, closing)
-        return builder.leaf(Set(_name(self._text(name), start_of(name) + 1), value, edges.span), edges)
+        return builder.leaf(Set(checked_name(self._text(name), start_of(name) + 1), value, edges.span), edges)
 
     def set_name(self, children: list[Any]) -> Any:
         builder, opening, _, name, _, value, closing = children
@@ -266,7 +222,7 @@ class Reader(Transformer[Token, Any]):
     def _named(self, kind: Token, called: Token | None, named: Named, *, needed: bool = True) -> tuple[str, Arguments]:
         """The name of a slot or block, "" without one, and its other arguments."""
         others = [(argument, value) for argument, value in named if argument != "name"]
-        found = "" if called is None else _slot_name(kind, self._text(called), start_of(called) + 1)
+        found = "" if called is None else slot_name(kind, self._text(called), start_of(called) + 1)
         is_named = called is not None
         for argument, value in named:
             if argument == "name":
@@ -274,7 +230,7 @@ class Reader(Transformer[Token, Any]):
                     raise Refused(start_of(argument), f"the name of this {kind} is given twice")
                 if not isinstance(value, Constant) or not isinstance(value.value, str):
                     raise Refused(value.span.start, "a name is a text in quotes")
-                found, is_named = _slot_name(kind, value.value, value.span.start + 1), True
+                found, is_named = slot_name(kind, value.value, value.span.start + 1), True
         if needed and not is_named:
             example = f"{kind} '{_EXAMPLES[str(kind)]}'"
             raise Refused(stop_of(kind), f"{kind} wants a name in quotes first, as in {example}")
@@ -297,8 +253,8 @@ class Reader(Transformer[Token, Any]):
 
     def _instead(self, name: str, known: Mapping[str, str]) -> str:
         """What to do about an argument that a tag does not take."""
-        if name in self._dialect.foreign:
-            return self._dialect.foreign[name]
+        if name in self._dialect.arguments:
+            return self._dialect.arguments[name]
         near = get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"{hint}it takes {', '.join(known)}" if known else "it takes none"
@@ -360,6 +316,8 @@ class Reader(Transformer[Token, Any]):
     def next_item(self, children: list[Any]) -> list[Expression]:
         children[0].append(children[-1])
         return children[0]  # type: ignore[no-any-return]
+
+    one_more_operand = next_item
 
     def helper(self, children: list[Any]) -> Expression:
         span = Span(start_of(children[0]), stop_of(children[-1]))
@@ -425,20 +383,3 @@ def _helped(word: Token, operator: str, operands: list[Expression], span: Span) 
         raise Refused(start_of(word), f"{word} compares two values, not {len(operands)}")
     left, right = operands if operator != "in" else operands[::-1]
     return Compare(operator, left, right, span)
-
-
-def _slot_name(kind: Token, name: str, place: int) -> str:
-    """A name, or `this` or `this.field` of a geneach."""
-    first, dot, key = name.partition(".")
-    if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
-        return name
-    return _name(name, place)
-
-
-def _name(name: str, place: int) -> str:
-    """What a value may be called."""
-    if name in RESERVED:
-        raise Refused(place, f"{name!r} is a word of the language; choose another name")
-    if not _NAME.fullmatch(name):
-        raise Refused(place, f"{clipped(name)} is no name: names are letters, digits and _, and begin with no digit")
-    return name

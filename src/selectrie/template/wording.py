@@ -14,6 +14,7 @@ from selectrie.template.tags import MIDDLE, TAGS
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
 _OPERATORS = frozenset({"COMPARISON", "IN", "AND", "OR"})
+_NO_CALLS = "a template calls no functions: give the value under a name"
 _VALUE_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB", "RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"})
 _WORDS = frozenset({"RESERVED", "AS", "IN", "AND", "OR", "NOT", "THIS", "TRUE", "FALSE", "NONE"})
 _SIGNS = {"EQUALS": "=", "COMMA": "','", "RPAR": ")", "RSQB": "]", "AS": "as"}
@@ -132,8 +133,8 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
     if head is None or broken.opening.type != "OPEN" or head.type != "NAME" or len(broken.symbols) > 2:
         return None
     word = str(head)
-    if word in broken.dialect.foreign:
-        return Refused(head.start_pos or 0, f"{word} has no meaning here: {broken.dialect.foreign[word]}")
+    if word in broken.dialect.commands:
+        return Refused(head.start_pos or 0, f"{word} has no meaning here: {broken.dialect.commands[word]}")
     if token.type == "EQUALS":
         return Refused(broken.place, f"to name a value write {broken.tag(f'set {word}=…')}, to compare write ==")
     if token.type not in _VALUES | {"RESERVED"} or token.type == "LPAR":
@@ -213,13 +214,16 @@ def _about_names(broken: BrokenTag) -> str:
 def _about_operators(broken: BrokenTag) -> str:
     """Signs and words that other languages compare and combine with."""
     word, kind, last = str(broken.token), broken.token.type, broken.symbols[-1].type
+    escape = f"\\{broken.dialect.opens} for the characters {broken.dialect.opens}"
     chained = kind == "COMPARISON" and any(symbol.type == "COMPARISON" for symbol in broken.symbols)
     hints = (
         (kind == "EQUALS" or word == "is", "to compare write =="),
         (chained, "comparisons do not chain: join two with and"),
         (kind == "LIST" and last in _VALUE_ENDS, "a place in a list stands directly behind its name: items[0]"),
         (kind == "NUMBER" and last == "DOT", "a place in a list is written items[0]"),
-        (kind == "LPAR" and last == "NAME", "a template calls no functions: give the value under a name"),
+        (kind == "LPAR" and last == "NAME", _NO_CALLS),
+        (kind in _VALUES and last == "NAME" and broken.symbols[-2].type == "LPAR", _NO_CALLS),
+        (kind in _VALUES and len(broken.symbols) == 2 and broken.dialect.partials, f"{_NO_CALLS}, or write {escape}"),
         (word == ":", "an argument is written name=value"),
         (kind == "COMMA" and broken.word in TAGS, "parts of a tag are parted by blanks"),
     )
