@@ -18,8 +18,8 @@ from selectrie.errors import OptionError, of_request
 from selectrie.options import Rendering
 
 if TYPE_CHECKING:
+    from selectrie.render import PageStream
     from selectrie.results import Page
-    from selectrie.streaming import PageStream
     from selectrie.template.template import Template
 
 STDIN_NAME = "<stdin>"

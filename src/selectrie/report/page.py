@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.report.beam import beam_facts
-from selectrie.report.facts import cost_sentence, slot_facts, unnamed_model
+from selectrie.report.facts import cost_sentence, slot_facts, terminator_words, unnamed_model
 from selectrie.report.terminal import Ranking, bar, facts_table
 from selectrie.report.words import count, probability, quoted
 from selectrie.results import BeamResult, Generation, Page, Selection, SlotEvent
@@ -21,8 +21,8 @@ from selectrie.template.places import line_and_column
 from selectrie.template.segments import Block, Document, Each, GenEach, If, Joint, Role, Segment, Slot
 from selectrie.template.template import Template
 
-_BAR_CELLS = 24
-_TEXT_CELLS = 40
+_BAR_CELLS = 16
+_TEXT_CELLS = 60
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
@@ -52,7 +52,7 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
         yield facts_table(_joint_facts(record))
         yield _candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
         return
-    yield _heading(slot.name, slot.kind, slot)
+    yield _heading(slot.path or slot.name, slot.kind, slot)
     if isinstance(record, DrawnChoice):
         words = f"{quoted(record.text)} p {probability(record.probability)} at temperature {record.temperature:g}"
         yield facts_table(
@@ -88,7 +88,7 @@ def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
         ("chosen", f"{', '.join(map(quoted, record.best.texts))} p {probability(record.probability)}, {ahead}"),
         *tie,
         ("proof", f"{proof}; {count(certificate.nodes_evaluated, 'node')} evaluated"),
-        ("ended by", record.terminator),
+        ("ended by", terminator_words(record.terminator)),
         ("cost", cost_sentence(record.cost)),
     ]
 
@@ -115,15 +115,15 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
 
 def _candidates(rows: Sequence[tuple[str, float, float]]) -> Table:
     """Text, bar, probability and log-probability of each."""
+    cells = [(text, bar(p, _BAR_CELLS), probability(p), f"{logp:.3f}") for text, p, logp in rows]
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("#", justify="right")
     table.add_column("choice", max_width=_TEXT_CELLS, overflow="ellipsis", no_wrap=True)
     table.add_column("", width=_BAR_CELLS, no_wrap=True)
-    table.add_column("p", justify="right")
-    table.add_column("logp", justify="right")
-    for place, (text, p, logp) in enumerate(rows, start=1):
-        cells = (str(place), text, bar(p, _BAR_CELLS), probability(p), f"{logp:.3f}")
-        table.add_row(*map(Text, cells), style="bold green" if place == 1 else "")
+    for name, at in (("p", 2), ("logp", 3)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=max(len(row[at]) for row in cells))
+    for place, row in enumerate(cells, start=1):
+        table.add_row(*map(Text, (str(place), *row)), style="bold green" if place == 1 else "")
     return table
 
 
