@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,12 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
 import selectrie
 from selectrie import Engine, Rendering, inputs
 from selectrie.cli import app, requests
 from selectrie.errors import InputFileError, OptionError
+from selectrie.report import terminal
+from selectrie.report.page import page_report
 
 SHEET = """\
 Name: <<name>>
@@ -296,6 +300,18 @@ def test_explain_has_a_block_for_each_decision(opened):
         assert words in kind
     assert "… 1 more choice" in kind
     assert "embedded.gguf, which comes with selectrie" in blocks
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_an_explanation_fits_its_terminal(llm, width):
+    """No line is wider than the terminal, and no number is cut."""
+    page = llm.render(selectrie.Template(EVERYTHING), rendering=Rendering(seed=1))
+    file = io.StringIO()
+    terminal.show(page_report(page), file, width=width)
+    lines = file.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= width
+    best = page.selections["armor"].best
+    assert any(line.split()[-2:] == [f"{best.probability:.4f}", f"{best.logp:.3f}"] for line in lines)
 
 
 def test_explain_beside_json_goes_to_stderr(opened, sheet):

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +23,7 @@ from selectrie.template.segments import Block, Document, Each, GenEach, If, Join
 from selectrie.template.template import Template
 
 _BAR_CELLS = 16
-_TEXT_CELLS = 60
+_LEAST_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
@@ -50,7 +51,7 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
     if isinstance(record, JointSelection):
         yield _heading(" + ".join(record.names), "joint", slot)
         yield facts_table(_joint_facts(record))
-        yield _candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
+        yield _Candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
         return
     yield _heading(slot.path or slot.name, slot.kind, slot)
     if isinstance(record, DrawnChoice):
@@ -63,9 +64,10 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
         yield facts_table(slot_facts(record))
         yield Ranking(record, top)
     elif isinstance(record, BeamResult):
-        yield facts_table([("chosen", quoted(record.text)), *beam_facts(record)[1:]])
+        facts = dict(beam_facts(record, remedy="a select of the same texts can"))
+        yield facts_table([("chosen", facts.pop("best")), *facts.items()])
         shown = record.shown[:top]
-        yield _candidates([(quoted(one.text), math.exp(one.logp), one.logp) for one in shown])
+        yield _Candidates([(quoted(one.text), math.exp(one.logp), one.logp) for one in shown])
     elif isinstance(record, Generation):
         yield facts_table(_generation_facts(record))
     else:
@@ -113,18 +115,30 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
     return [*facts, ("ended by", ended), ("cost", cost_sentence(record.cost))]
 
 
-def _candidates(rows: Sequence[tuple[str, float, float]]) -> Table:
-    """Text, bar, probability and log-probability of each."""
-    cells = [(text, bar(p, _BAR_CELLS), probability(p), f"{logp:.3f}") for text, p, logp in rows]
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("#", justify="right")
-    table.add_column("choice", max_width=_TEXT_CELLS, overflow="ellipsis", no_wrap=True)
-    table.add_column("", width=_BAR_CELLS, no_wrap=True)
-    for name, at in (("p", 2), ("logp", 3)):
-        table.add_column(name, justify="right", no_wrap=True, min_width=max(len(row[at]) for row in cells))
-    for place, row in enumerate(cells, start=1):
-        table.add_row(*map(Text, (str(place), *row)), style="bold green" if place == 1 else "")
-    return table
+class _Candidates:
+    """Text, bar, probability and log-probability of each, laid out for the width there is."""
+
+    def __init__(self, rows: Sequence[tuple[str, float, float]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        numbers = [(str(at), probability(p), f"{logp:.3f}") for at, (_, p, logp) in enumerate(self._rows, start=1)]
+        widths = [max(len(row[at]) for row in numbers) for at in range(3)]
+        free = options.max_width - sum(widths) - 2 * 4  # for text and bar
+        cells = _BAR_CELLS if free >= 2 * _BAR_CELLS else 0
+        text = max(_LEAST_TEXT_CELLS, free - cells)
+        text = min(text, max(cell_len(row[0]) for row in self._rows))
+        table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("#", justify="right", width=widths[0])
+        table.add_column("choice", width=max(text, len("choice")), overflow="ellipsis", no_wrap=True)
+        if cells:
+            table.add_column("", width=cells, no_wrap=True)
+        table.add_column("p", justify="right", width=widths[1], no_wrap=True)
+        table.add_column("logp", justify="right", width=widths[2], no_wrap=True)
+        for (words, p, _), (place, share, logp) in zip(self._rows, numbers, strict=True):
+            line = [place, words, *([bar(p, cells)] if cells else []), share, logp]
+            table.add_row(*map(Text, line), style="bold green" if place == "1" else "")
+        yield table
 
 
 @dataclass(frozen=True, slots=True)
