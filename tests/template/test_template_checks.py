@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import mutations, names, sources
 
 from selectrie.errors import TemplateError
 from selectrie.options import Rule
@@ -193,6 +194,7 @@ def test_a_check_can_fail_to_find():
         ("text", (), ()),
         ("<<#if a>><<gen 'x'>><<elif b>><<gen 'x'>><<else>><<gen 'x'>><</if>><<x>>", ("x",), ("a", "b")),
         ("<<#if a>><<set x=1>><<else>><<gen 'x'>><</if>><<x>>", ("x",), ("a",)),
+        ("<<#if a>><<else>><<gen 'x'>><<set y=1>><</if>><<x>><<y>>", ("x",), ("a",)),
         ("<<set x=1>><<set x=x>><<x>>", (), ()),
         ("<<set x=x>><<x>>", (), ("x",)),
         ("<<#each a>><<set x=this>><</each>><<#each a>><<set x=this>><</each>><<x>>", (), ("a",)),
@@ -443,6 +445,19 @@ def test_a_check_raises_nothing_else(source, values):
     """Whatever the template and the values, making and checking end well or in a `TemplateError` with a place."""
     _, error = try_page(source, values)
     assert error is None or (error.line is not None and error.column is not None and error.reason)
+
+
+@given(
+    made=st.sampled_from(["selectrie", "handlebars"]).flatmap(
+        lambda dialect: st.tuples(sources(dialect) | mutations(sources(dialect)), st.just(dialect))
+    ),
+    values=st.dictionaries(names(), st.recursive(words | wrong_values, st.lists), max_size=8),
+)
+def test_any_template_is_made_and_checked_or_refused(made, values):
+    """Templates of any form and values of any kind: nothing but a `TemplateError`, always with a place."""
+    source, dialect = made
+    error = error_of(lambda: Template(source, dialect=dialect).check(values))
+    assert error is None or error.line is not None
 
 
 @given(all_pages, given_values, st.integers(0, 99))

@@ -132,10 +132,10 @@ def same(left: object, right: object) -> bool:
     Lists are compared place by place, mappings key by key. Raises `TemplateError` beyond `MOST_COMPARED` parts.
     """
     pending = [(left, right)]
-    for _ in range(MOST_COMPARED):
-        if not pending:
-            return True
+    room = MOST_COMPARED
+    while pending and room > 0:
         one, other = pending.pop()
+        room -= 1
         if one is other and not isinstance(one, float):
             continue
         if isinstance(one, Enum) and isinstance(other, Enum):
@@ -144,13 +144,17 @@ def same(left: object, right: object) -> bool:
         if is_list(one) and is_list(other):
             if len(one) != len(other):
                 return False
-            pending.extend(islice(zip(one, other, strict=False), MOST_COMPARED))
+            room -= len(one)
+            pending.extend(islice(zip(one, other, strict=False), max(room, 0)))
         elif isinstance(one, Mapping) and isinstance(other, Mapping):
             if len(one) != len(other) or any(key not in other for key in one):
                 return False
-            pending.extend((one[key], other[key]) for key in islice(one, MOST_COMPARED))
+            room -= len(one)
+            pending.extend((one[key], other[key]) for key in islice(one, max(room, 0)))
         elif not _same_plain(one, other):
             return False
+    if room > 0:
+        return True
     raise TemplateError("the two values are too large, or too deeply nested, to be compared")
 
 
