@@ -61,20 +61,20 @@ class Sources:
     def text(self, path: str) -> str:
         """The text of an included file."""
         if path not in self.texts:
-            self.texts[path] = self._read(self._found(path, "include"), path)
+            self.texts.setdefault(path, self._read(self._found(path, "include"), path))
         return self.texts[path]
 
     def grammar(self, name: str) -> Grammar:
         """A grammar: a file of the search path, else an installed one."""
         if name not in self.grammars:
-            self.grammars[name] = self._grammar(name)
+            self.grammars.setdefault(name, self._grammar(name))  # whichever of two threads is first
         return self.grammars[name]
 
     def regex(self, pattern: str) -> Grammar:
         """A regular expression as a grammar, the same object each time."""
         if pattern not in self.patterns:
             try:
-                self.patterns[pattern] = Grammar.from_regex(pattern)
+                self.patterns.setdefault(pattern, Grammar.from_regex(pattern))
             except (GrammarError, OptionError) as error:
                 reason = _inner(error, "")
                 raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error

@@ -89,7 +89,7 @@ class _Trial:
 
     def slot(self, segment: Slot, scope: Scope, document: Document) -> None:
         values = self.values(segment, scope, document)
-        options = options_of(values["options"]) if "options" in values else None
+        options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
         if segment.choices is not None:
             options = _choices(segment, segment.choices, scope, document)
         check_weights(segment, document, values.get("prior"), options)
