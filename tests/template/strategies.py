@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ TEXTS = (
 )
 
 
+@cache
 def names() -> st.SearchStrategy[str]:
     """What a value may be called."""
     free = st.from_regex(r"[^\W\d]\w{0,5}", fullmatch=True).filter(
@@ -62,18 +64,21 @@ def names() -> st.SearchStrategy[str]:
     return st.sampled_from(NAMES) | free
 
 
+@cache
 def texts(*, least: int = 0) -> st.SearchStrategy[str]:
     """Any text, most of delimiters, quotes and backslashes."""
     odd = st.lists(st.sampled_from(TEXTS), min_size=least, max_size=6).map("".join)
     return (odd | st.text(min_size=least, max_size=8)).filter(lambda text: len(text) >= least)
 
 
+@cache
 def constants() -> st.SearchStrategy[Constant]:
     """Values as written."""
     numbers = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
     return st.builds(Constant, texts() | numbers | st.booleans() | st.none())
 
 
+@cache
 def expressions(depth: int = 2) -> st.SearchStrategy[Expression]:
     """Expressions nested to a depth."""
     paths = st.builds(Path, names() | st.sampled_from(("this", "@index", "@first", "@last", "@key")))
@@ -97,6 +102,7 @@ def _is_no_constant(expression: Expression) -> bool:
     return not isinstance(expression, Constant)
 
 
+@cache
 def arguments(kind: str) -> st.SearchStrategy[tuple[tuple[str, Expression], ...]]:
     """Some of what a tag may be told."""
     known = sorted(TAGS[kind].arguments)
@@ -107,28 +113,33 @@ def arguments(kind: str) -> st.SearchStrategy[tuple[tuple[str, Expression], ...]
     )
 
 
+@cache
 def literals() -> st.SearchStrategy[Literal]:
     return st.builds(Literal, texts(least=1))
 
 
+@cache
 def comments() -> st.SearchStrategy[Comment]:
     """Comments that can be written in both dialects."""
     ends = ("-->>", "--~>>", "--}}", "--~}}")
     return st.builds(Comment, texts().filter(lambda text: not any(end in text for end in ends)))
 
 
+@cache
 def outputs() -> st.SearchStrategy[Output]:
     """Names and texts; never what names no value."""
     values = st.builds(Path, names(), st.lists(st.sampled_from(("a", 0, "b c")), max_size=2).map(tuple))
     return st.builds(Output, values | st.builds(Constant, texts(least=1)) | st.builds(Not, values))
 
 
+@cache
 def slots() -> st.SearchStrategy[Slot]:
     called = names() | st.sampled_from(("this", "this.name"))
     kinds = st.sampled_from(("select", "gen", "beam"))
     return kinds.flatmap(lambda kind: st.builds(Slot, st.just(kind), called, arguments(kind)))
 
 
+@cache
 def choosing() -> st.SearchStrategy[Slot]:
     """Selects, half of them with their choices."""
     choices = st.lists(bodies(literals() | outputs(), 2), min_size=1, max_size=3).map(tuple)
@@ -137,6 +148,7 @@ def choosing() -> st.SearchStrategy[Slot]:
     return inline | block
 
 
+@cache
 def joints() -> st.SearchStrategy[Joint]:
     parts = bodies(literals() | outputs() | choosing() | comments(), 4)
     return st.builds(Joint, parts.filter(lambda body: any(isinstance(one, Slot) for one in body)), arguments("joint"))
@@ -157,6 +169,7 @@ def _merged(segments: list[Segment]) -> Body:
     return tuple(body)
 
 
+@cache
 def segments(depth: int = 2, *, roles: bool = True) -> st.SearchStrategy[Segment]:
     """Segments nested to a depth. roles: may turns stand there?"""
     leaves: list[st.SearchStrategy[Segment]] = [
@@ -186,17 +199,20 @@ def segments(depth: int = 2, *, roles: bool = True) -> st.SearchStrategy[Segment
     return st.one_of(leaves + blocks)
 
 
+@cache
 def documents(dialect: str = "selectrie", *, depth: int = 2) -> st.SearchStrategy[Document]:
     """Whole templates as segments, without a source. Forms that only the static checks refuse are among them."""
     return bodies(segments(depth), 4).map(lambda body: Document("made", "", body, dialect))
 
 
+@cache
 def sources(dialect: str = "selectrie", *, depth: int = 2) -> st.SearchStrategy[str]:
     """Templates as people write them: blanks and `~` in tags, comments, raw blocks, escapes, `unless`. All of them parse."""
     opens, closes = DIALECTS[dialect].opens, DIALECTS[dialect].closes
     return st.deferred(lambda: _source(opens, closes, depth))
 
 
+@cache
 def _source(opens: str, closes: str, depth: int) -> st.SearchStrategy[str]:
     blank = st.sampled_from(("", "", " ", "\n"))
     trim = st.sampled_from(("", "", "~"))

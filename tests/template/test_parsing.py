@@ -31,6 +31,7 @@ from selectrie.template.segments import (
 )
 from selectrie.template.tags import TAGS
 
+TERMINALS = re.compile(r"\b([LR]PAR|[LR]SQB|__ANON\w*|[A-Z]+_NAME|OPEN\w*|CLOSE|BROKEN|LIST|INDEX|Token)\b")
 A, B, C = Path("a"), Path("b"), Path("c")
 
 
@@ -53,7 +54,7 @@ def condition(source: str) -> Expression:
 
 SEGMENTS = [
     ("<<name>>", Output(Path("name"))),
-    ("<< ~name >>".replace(" ~", "~ "), Output(Path("name"))),
+    ("<<~ name\n~>>", Output(Path("name"))),
     ("<<data.key>>", Output(Path("data", ("key",)))),
     ("<<data.user.if>>", Output(Path("data", ("user", "if")))),
     ('<<data["a b"]>>', Output(Path("data", ("a b",)))),
@@ -153,7 +154,6 @@ def test_operators_bind_as_written(source, expected):
     """`or` binds least, then `and`, `not`, comparisons; parentheses stand before all."""
     found = condition(source)
     assert found == expected
-    assert repr(found).replace("span=", "") != ""
     assert [type(one.value) for one in constants(found)] == [type(one.value) for one in constants(expected)]
 
 
@@ -258,7 +258,7 @@ def test_text_without_the_delimiter_is_itself(source):
 
 @pytest.mark.parametrize("dialect", ["selectrie", "handlebars"])
 @given(data=st.data())
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_spans_lie_in_the_source_in_order(dialect, data):
     """Each segment's span lies within the span of what it stands in, behind those before it; its text reads as that segment."""
     source = data.draw(sources(dialect))
@@ -298,29 +298,39 @@ def test_expressions_have_spans():
     ]
 
 
-@given(source=mutations(sources()), dialect=st.sampled_from(("selectrie", "handlebars")))
-@settings(max_examples=250)
+def check_error(error: TemplateError, source: str) -> None:
+    """Its place lies in the source, its line is shown, and none of the grammar's own names is."""
+    lines = source.split("\n")
+    assert error.name == "page.tmpl"
+    assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+    assert error.excerpt == lines[error.line - 1].rstrip("\r")
+    assert str(error).startswith(f"page.tmpl:{error.line}:{error.column}: ")
+    assert not TERMINALS.search(error.reason)
+
+
+@given(source=mutations(sources(depth=1)), dialect=st.sampled_from(("selectrie", "handlebars")))
+@settings(max_examples=150)
 def test_any_source_is_a_document_or_one_error(source, dialect):
     """Whatever was done to a template, it is read, or refused with a place in it and words that people use."""
     try:
         document = parse(source, name="page.tmpl", dialect=dialect)
     except TemplateError as error:
-        lines = source.split("\n")
-        assert error.name == "page.tmpl"
-        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
-        assert error.excerpt == lines[error.line - 1].rstrip("\r")
-        assert str(error).startswith(f"page.tmpl:{error.line}:{error.column}: ")
-        assert not re.search(
-            r"\b(LPAR|RPAR|LSQB|RSQB|__ANON|END_NAME|OPEN|CLOSE|BROKEN|Token|None)\b",
-            error.reason.replace(repr("None"), ""),
-        )
+        check_error(error, source)
     else:
         assert parse(unparse(document), dialect=dialect).body == document.body
 
 
-def test_the_law_of_mutations_sees_terminals():
-    """The pattern of the law above finds the grammar's own names in a message."""
-    assert re.search(r"\b(LPAR|RPAR)\b", "expected RPAR")
+def test_the_law_of_mutations_can_fail():
+    """An error that names a terminal, or another place, is found."""
+    with pytest.raises(AssertionError):
+        check_error(TemplateError("expected RPAR", name="page.tmpl", line=1, column=1, excerpt="x"), "x")
+    with pytest.raises(AssertionError):
+        check_error(TemplateError("expected )", name="page.tmpl", line=1, column=3, excerpt="x"), "x")
+
+
+def mixed(depth: int) -> str:
+    pairs = -(-depth // 2)
+    return "<<#if " + "(not " * pairs + "a" + ")" * pairs + ">>x<</if>>"
 
 
 def nested(depth: int) -> str:
@@ -333,14 +343,7 @@ def nested(depth: int) -> str:
         (nested, "blocks are nested more than 64 deep"),
         (lambda depth: "<<#if " + "(" * depth + "a" + ")" * depth + ">>x<</if>>", "nested more than 64 deep"),
         (lambda depth: "<<#if " + "not " * depth + "a>>x<</if>>", "nested more than 64 deep"),
-        (
-            lambda depth: (
-                "<<#if " + "(not " * (depth // 2) + "a" + ")" * (depth // 2) + ">>" + "x<</if>>"
-                if depth == 64
-                else "<<#if " + "(not " * 33 + "a"
-            ),
-            "nested more than 64 deep",
-        ),
+        (mixed, "nested more than 64 deep"),
         (lambda depth: "<<set x=" + "[" * depth + "]" * depth + ">>", "nested more than 64 deep"),
         (lambda depth: "<<a" + "[a" * depth + "]" * depth + ">>", "nested more than 64 deep"),
         (lambda depth: "<<a" + ".b" * depth + ">>", "a path of more than 64 steps"),
@@ -357,10 +360,10 @@ def test_depth_is_64(fits, reason):
 
 
 def test_what_is_beside_counts_for_no_depth():
-    """A thousand negations, brackets and blocks beside each other are no depth."""
-    many = " and ".join(["not (a) and not [b][0] == c".replace("[b][0]", "b[0]")] * 1000)
-    assert len(condition(many).operands) == 2000
-    assert len(parse("<<#if a>>x<</if>>" * 1000).body) == 1000
+    """Hundreds of negations, brackets and blocks beside each other are no depth."""
+    many = " and ".join(["not (a) and not b[0] == c"] * 100)
+    assert len(condition(many).operands) == 200
+    assert len(parse("<<#if a>>x<</if>>" * 200).body) == 200
 
 
 BOMBS = {
