@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
@@ -27,6 +30,7 @@ Class: <<#select 'class'>>ranger<<or>>knight<</select>>
 Armor: <<select 'armor' options=armors>>
 """
 ARMORS = '["leather", "plate"]'
+LEAVES = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = ("--var", "name=Aria", "--var", f"armors:={ARMORS}")
 
 
@@ -101,6 +105,13 @@ def test_the_page_is_that_of_the_library(opened, sheet, llm):
 def test_values_are_texts_or_json(items, values):
     """`=` takes the text as it is, `:=` reads JSON; the later one wins."""
     assert inputs.parse_values(items) == values
+
+
+@given(st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True), st.text(), st.recursive(LEAVES, st.lists, max_leaves=5))
+def test_every_text_and_every_json_value_can_be_given(name, text, value):
+    """What stands behind `=` comes back as it was, and what stands behind `:=` as JSON reads it."""
+    assert inputs.parse_values([f"{name}={text}"]) == {name: text}
+    assert inputs.parse_values([f"{name}:={json.dumps(value)}"]) == {name: value}
 
 
 @pytest.mark.parametrize("item", ["", "a", "=b", "1=b", "a b=c", "a.b=c", "a:=", "a:=x", "a:={", "a:=NaN", "a :=1"])
@@ -270,6 +281,18 @@ def test_what_does_not_go_together_is_refused(opened, sheet, args):
     """Before a file is read or a model is loaded."""
     assert run(sheet, *args, code=2).stderr.startswith("error[option]: ")
     assert opened == []
+
+
+def test_a_closed_pipe_ends_quietly(sheet):
+    """Nobody reads on: no traceback, exit code 0."""
+    command = (
+        f"{sys.executable} -m selectrie.cli render {sheet} --var name=A --var 'armors:={ARMORS}' --stream | head -0"
+    )
+    where = os.environ | {"PYTHONPATH": str(Path(selectrie.__file__).parents[1])}
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=where, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_missing_file_is_named(opened):

@@ -154,12 +154,13 @@ class SlotPlace:
 
 def template_report(template: Template) -> RenderableType:
     """What values the template needs, its slots with their places, the files it is made of."""
+    slots = slot_places(template)
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("slot", "kind", "place"):
-        table.add_column(name)
-    for slot in slot_places(template):
+        table.add_column(name, overflow="fold")
+    for slot in slots:
         table.add_row(*map(Text, (slot.name, slot.kind, f"{slot.file}:{slot.line}:{slot.column}")))
-    return Group(facts_table(_template_facts(template)), Text(), table)
+    return Group(facts_table(_template_facts(template)), Text(), table if slots else Text("no slots"))
 
 
 def _template_facts(template: Template) -> list[tuple[str, str]]:
