@@ -140,6 +140,13 @@ class Ending:
         return replace(signature, terminator="text", following_bytes=len(self.text.encode()))
 
 
+def needed(following: str) -> str:
+    """The text that follows; `OptionError` where the slot is to be ended by it and there is none."""
+    if not following:
+        raise OptionError("terminator", "text", "another: no text is known to follow this slot")
+    return following
+
+
 def ending_of(
     vocabulary: Vocabulary, grammar: Grammar, terminator: str | None, following: str, *, ends_turn: bool
 ) -> Ending:
@@ -148,9 +155,7 @@ def ending_of(
     terminator: as the slot names it; None: the text that follows where there is one and the grammar can be followed by it,
     else the end of the turn, else "auto". Raises `OptionError` for "text" where there is no such text, or it cannot be used.
     """
-    text = beginning_of(vocabulary, following)
-    if terminator == "text" and not text:
-        raise OptionError("terminator", "text", "another: no text is known to follow this slot")
+    text = beginning_of(vocabulary, needed(following) if terminator == "text" else following)
     if text and terminator in (None, "text"):
         try:
             return Ending(grammar.followed_by(text), grammar, text, "none")

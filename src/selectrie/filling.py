@@ -12,7 +12,7 @@ import numpy as np
 from selectrie import answering, beaming, drawing, generating, grammatical, selecting
 from selectrie.boundary import PromptText, reopen
 from selectrie.boundary.canonical import encode_inside
-from selectrie.endings import Ending, default_stop, ending_of
+from selectrie.endings import Ending, default_stop, ending_of, needed
 from selectrie.errand import Errand
 from selectrie.errors import InternalError, OptionError
 from selectrie.generating import Drawing, Generating, Wanted
@@ -96,8 +96,10 @@ def _fill_select(begun: Errand, model: Model, tau: float | None, slot: SelectSlo
 
 def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
     """Terminator and following text of a select among options."""
+    if slot.terminator == "text":
+        return "text", needed(place.following)
     if slot.terminator is not None:
-        return slot.terminator, place.following if slot.terminator == "text" else ""
+        return slot.terminator, ""
     if place.following or not place.ends_turn:
         return "auto", place.following
     return "eog", ""

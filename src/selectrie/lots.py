@@ -37,8 +37,9 @@ def chances_of(scores: FloatArray, temperature: float) -> FloatArray:
 
 
 def place_of(chances: FloatArray, u: float) -> int:
-    """The place whose share of [0, 1) holds u, the shares side by side in order; never one of probability 0."""
+    """The place whose share of [0, 1) holds u, the shares side by side in order; never one of probability 0.
+
+    u: below 1 by at least 2**-53, so that its share of the sum is below the sum, whatever it is rounded to.
+    """
     ends = np.cumsum(chances)
-    at = int(np.searchsorted(ends, u * ends[-1], side="right"))
-    last = int(np.flatnonzero(chances)[-1])
-    return min(at, last)
+    return int(np.searchsorted(ends, u * ends[-1], side="right"))
