@@ -103,7 +103,10 @@ class Scanner(Lexer):
             elif kind == "NAME":
                 kind = self._word(value, tag)
             if kind == "STRING" and "\n" in value and self._dialect.closes in value:
-                raise Refused(place, self._open_string(value[0]))
+                reason = (
+                    f"this string runs over a line end and over {self._dialect.closes}, as one does that is not closed"
+                )
+                raise Refused(place, reason + f"; end it with {value[0]}, or write \\n for its line ends")
             elif kind == "RAW" and tag.last == "OPEN_BLOCK":
                 opens, closes = self._dialect.opens, self._dialect.closes
                 raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
@@ -138,7 +141,7 @@ class Scanner(Lexer):
             long = text.startswith("!--", place)
             raise Refused(tag.start, f"this comment is not closed; end it with {'--' * long}{self._dialect.closes}")
         if character in "'\"":
-            raise Refused(place, self._open_string(character))
+            raise Refused(place, f"this string is not closed; end it with {character}")
         return "BROKEN"
 
     def _is_helper(self, text: str, word: str, place: int) -> bool:
@@ -147,13 +150,6 @@ class Scanner(Lexer):
             return False
         behind = _OPERATOR.match(text, place + len(word))
         return behind is None
-
-    def _open_string(self, quote: str) -> str:
-        closes = self._dialect.closes
-        return (
-            f"this string is not closed; end it with {quote}"
-            f" (one that holds both a line end and {closes} needs \\n for the line end)"
-        )
 
     def _unclosed(self) -> str:
         opens, closes = self._dialect.opens, self._dialect.closes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -35,8 +36,28 @@ _INSTEAD = {
     "`": "write straight quotes, ' or \"",
     ";": "parts of a tag are parted by blanks",
     "$": "write the name alone",
+    "\\": "a text stands in quotes",
     ".": "a path begins with a name",
 }
+_SYNONYMS = {
+    "for": "each",
+    "foreach": "each",
+    "while": "geneach",
+    "repeat": "geneach",
+    "let": "set",
+    "assign": "set",
+    "import": "include",
+    "choose": "select",
+    "choice": "select",
+    "generate": "gen",
+    "switch": "if",
+    "bot": "assistant",
+    "verbatim": "raw",
+    "literal": "raw",
+}
+"""What other languages call a tag."""
+_NAMED = frozenset({"select", "gen", "beam", "geneach", "block", "role"})
+_FILE = re.compile(r"[\w./~-]+")
 _BLOCKS = tuple(kind for kind, tag in TAGS.items() if tag.block)
 _INLINE = tuple(kind for kind, tag in TAGS.items() if not tag.block or kind == "select")
 
@@ -82,7 +103,7 @@ class BrokenTag:
 
 def refusal(broken: BrokenTag) -> Refused:
     """The error for a symbol that cannot stand where it does."""
-    return _unclosed(broken) or _headless(broken) or _wrong_head(broken) or _at(broken)
+    return _unclosed(broken) or _headless(broken) or _wrong_head(broken) or _bare(broken) or _at(broken)
 
 
 def _unclosed(broken: BrokenTag) -> Refused | None:
@@ -91,7 +112,8 @@ def _unclosed(broken: BrokenTag) -> Refused | None:
     start = broken.opening.start_pos or 0
     behind = start + len(broken.opening)
     close, other = broken.source.find(closes, behind), broken.source.find(opens, behind)
-    if close >= 0 and not (0 <= other < close and other <= broken.place):
+    begins_anew = 0 <= other < close and (other <= broken.place or "\n" in broken.source[start:other])
+    if close >= 0 and not begins_anew:
         return None
     escape = f"write \\{opens} for the characters {opens}"
     return Refused(start, f"this tag is not closed; end it with {closes}, or {escape}")
@@ -139,11 +161,36 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
         return Refused(broken.place, f"to name a value write {broken.tag(f'set {word}=…')}, to compare write ==")
     if token.type not in _VALUES | {"RESERVED"} or token.type == "LPAR":
         return None
+    return _misnamed(broken, head)
+
+
+def _misnamed(broken: BrokenTag, head: Token) -> Refused | None:
+    """A tag by a word that is none, or without its `#`."""
+    word, place = str(head), head.start_pos or 0
+    block = near_tag(word, _BLOCKS)
     known = f"the tags are {', '.join(_INLINE)}; functions cannot be called"
-    near = get_close_matches(word, _INLINE, n=1)
-    if token.type == "STRING" or near:
-        return Refused(head.start_pos or 0, f"no tag is called {clipped(word)}{_nearest(word, _INLINE, known)}")
-    return None
+    if broken.token.type == "STRING" or near_tag(word, _INLINE):
+        return Refused(place, f"no tag is called {clipped(word)}{_nearest(word, _INLINE, known)}")
+    return (
+        Refused(place, f"no tag is called {clipped(word)}; did you mean {broken.tag(f'#{block} …')}?")
+        if block
+        else None
+    )
+
+
+def _bare(broken: BrokenTag) -> Refused | None:
+    """A name, or the name of a file, without its quotes."""
+    head, last = broken.word, broken.symbols[-1]
+    if head == "include" and len(broken.symbols) == 2:
+        match = _FILE.match(broken.source, broken.place)
+        path = match[0].rstrip(broken.dialect.closes[0] + "~") if match else ""
+        if path:
+            return Refused(broken.place, f"expected a file name in quotes; write include '{path}'")
+    if head not in _NAMED or len(broken.symbols) != 3:
+        return None
+    if last.type != "NAME" or broken.accepted != {"EQUALS"} or broken.token.type == "COMPARISON":
+        return None
+    return Refused(last.start_pos or 0, f"expected a name in quotes; write {head} '{last}'")
 
 
 def _at(broken: BrokenTag) -> Refused:
@@ -197,13 +244,11 @@ def _about_names(broken: BrokenTag) -> str:
     word, kind, head = str(broken.token), broken.token.type, broken.word
     last, accepted = broken.symbols[-1], broken.accepted
     quoted = f"'{last}'"
-    is_bare = head in TAGS and last.type == "NAME" and accepted == {"EQUALS"} and len(broken.symbols) == 3
+    is_bare = head == "set" and last.type == "NAME" and accepted == {"EQUALS"}
     is_word = kind in _WORDS and "NAME" in accepted
     hints = (
         (head == "else" and word == "if", f"write {broken.tag('elif …')}"),
-        (is_bare and head == "set", f"write {broken.tag(f'set {last}=value')} or {broken.tag(f'set {quoted} value')}"),
-        (is_bare, f"a name goes in quotes: {head} {quoted}"),
-        (head == "include" and kind == "NAME", f"write include 'folder/{word}.tmpl'"),
+        (is_bare, f"write {broken.tag(f'set {last}=value')} or {broken.tag(f'set {quoted} value')}"),
         (is_word and (last.type == "AS" or head == "set"), "choose another name"),
         (is_word and "NUMBER" in accepted, "no value is called so; of a mapping it may be a key: data.key"),
         (kind in {"CLOSE", "COMPARISON"} and "EQUALS" in accepted, "an argument is written name=value"),
@@ -231,5 +276,13 @@ def _about_operators(broken: BrokenTag) -> str:
 
 
 def _nearest(word: str, known: tuple[str, ...], otherwise: str) -> str:
-    near = get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; {otherwise}"
+    near = near_tag(word, known)
+    return f"; did you mean {near!r}?" if near else f"; {otherwise}"
+
+
+def near_tag(word: str, known: tuple[str, ...]) -> str:
+    """The tag that is most like a word, or that the word means elsewhere, or nothing."""
+    meant = _SYNONYMS.get(word.lower(), "")
+    if meant in known or len(word) < 3:
+        return meant if meant in known else ""
+    return next(iter(get_close_matches(word.lower(), known, n=1)), "")
