@@ -16,7 +16,7 @@ from selectrie import filling, lots
 from selectrie.endings import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine import Engine
 from selectrie.errand import errand
-from selectrie.errors import ChoiceError, NonFiniteLogitsError, OptionError
+from selectrie.errors import ChoiceError, NonFiniteLogitsError, OptionError, PromptTooLongError
 from selectrie.filling import Place, fill
 from selectrie.generating import Generating
 from selectrie.grammar import Grammar
@@ -26,7 +26,7 @@ from selectrie.selfcheck import SelfCheck
 from selectrie.slots import BeamSlot, GenSlot, SelectSlot
 from selectrie.template.scope import Option
 from selectrie.testing import HashModel, TableModel, make_vocabulary
-from selectrie.types import Cost
+from selectrie.types import Cost, Limits, ModelKind
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
 TINY = make_vocabulary()
@@ -310,6 +310,16 @@ def test_a_grammar_that_llguidance_reads_is_followed_by_nothing():
     found = filled(HashModel(4, sharpness=3.0), SelectSlot("x", None, grammar), place_of("a", "."))
     expected = asked(HashModel(4, sharpness=3.0), "select", "a", grammar=grammar)
     assert costless(found.record) == costless(expected)
+
+
+def test_texts_of_a_grammar_may_be_as_long_as_fits():
+    """A select has no argument that says it; a page that fills the context is refused."""
+    limits = Limits(nodes=8, branches=64, rows_per_call=64, kind=ModelKind.ATTENTION, idle_rows=64)
+    for prompt, most in [("aa", 5), ("a" * 5, 2)]:
+        found = filled(HashModel(1, limits=limits), SelectSlot("x", None, MANY), place_of(prompt))
+        assert found.record.grammar.max_tokens == most
+    with pytest.raises(PromptTooLongError):
+        filled(HashModel(1, limits=limits), SelectSlot("x", None, MANY), place_of("a" * 8))
 
 
 def test_a_draw_from_a_grammar_is_the_engines_sample():

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie import answering, beaming, drawing, generating, grammatical, selecting
-from selectrie.boundary import PromptText, reopen
+from selectrie.boundary import PromptText, encode_prompt, reopen
 from selectrie.boundary.canonical import encode_inside
 from selectrie.endings import Ending, default_stop, ending_of, needed
 from selectrie.errand import Errand
@@ -18,7 +18,7 @@ from selectrie.errors import InternalError, OptionError
 from selectrie.generating import Drawing, Generating, Wanted
 from selectrie.lots import drawn_choice
 from selectrie.model import Model
-from selectrie.options import DEFAULT_PROMPTING, Stopping
+from selectrie.options import DEFAULT_PROMPTING, Search, Stopping
 from selectrie.results import BeamResult, Completion, Draws, Generation, Selection
 from selectrie.results.drawn import DrawnChoice
 from selectrie.selecting import Asked
@@ -110,7 +110,7 @@ def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectS
     if slot.grammar is None:
         raise InternalError("a select without options has a grammar")
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
-    asked = Asked(slot.rule, ending.terminator, search=slot.search)
+    asked = Asked(slot.rule, ending.terminator, search=_fitting(model, slot.search, place))
     if slot.temperature is not None:
         wanted = (1, place.seed if slot.seed is None else slot.seed, True)
         lottery = drawing.prepare(model, place.prompt, ending.grammar, asked, wanted)
@@ -120,6 +120,13 @@ def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectS
     hunt = grammatical.prepare(model, place.prompt, ending.grammar, asked)
     selection = ending.of_selection(grammatical.answer(begun, hunt, tau))
     return Filled(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
+
+
+def _fitting(model: Model, search: Search, place: Place) -> Search:
+    """With as many tokens a text as fit behind the page: a select has no argument for them, and its certificate says whether
+    a longer one could be better."""
+    n_left = model.limits.nodes - len(encode_prompt(model.vocabulary, place.prompt))
+    return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
 
 
 def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None:
