@@ -2,9 +2,9 @@
 
     python examples/render_character.py [model.gguf]
 
-The template (`templates/character.tmpl`) decides class, armor and mantra jointly, then a weapon out of a grammar, and writes a
-level and three items. The same template without its joint block decides class before armor, and armor before mantra: each is
-the best when it is chosen, and together they need not fit.
+The template (`templates/character.tmpl`) decides class, armor and mantra jointly, then a weapon out of a grammar, and
+writes two items. The same template without its joint block decides class before armor, and armor before mantra: each is the
+best when it is chosen, and together they need not fit.
 """
 
 from __future__ import annotations

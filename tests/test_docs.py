@@ -205,6 +205,8 @@ def test_every_field_is_documented():
     ]
     records += [options.Sampling, options.Stopping, generating.Generating]
     records += [results.Generation, results.Completion, results.Chunk]
+    records += [options.Rendering, results.Page, results.SlotEvent, results.TextEvent]
+    records += [results.JointSelection, results.Assignment, results.DrawnChoice]
     records += [results.TokenPlan, results.TokenScore, results.Certificate, results.Signature, types.Cost]
     missing = [
         f"{kind.__name__}.{field.name}" for kind in records for field in fields(kind) if f"`{field.name}`" not in text

@@ -15,9 +15,7 @@ from selectrie.report.beam import beam_facts
 from selectrie.report.facts import cost_sentence, slot_facts, terminator_words, unnamed_model
 from selectrie.report.terminal import Ranking, bar, facts_table
 from selectrie.report.words import count, probability, quoted
-from selectrie.results import BeamResult, Generation, Page, Selection, SlotEvent
-from selectrie.results.drawn import DrawnChoice
-from selectrie.results.joint import JointSelection
+from selectrie.results import BeamResult, DrawnChoice, Generation, JointSelection, Page, Selection, SlotEvent
 from selectrie.template.places import line_and_column
 from selectrie.template.segments import Block, Document, Each, GenEach, If, Joint, Role, Segment, Slot
 from selectrie.template.template import Template

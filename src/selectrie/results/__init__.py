@@ -7,8 +7,10 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 from __future__ import annotations
 
 from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
+from selectrie.results.drawn import DrawnChoice
 from selectrie.results.draws import Draws
 from selectrie.results.generation import Chunk, Completion, Generation
+from selectrie.results.joint import Assignment, JointSelection
 from selectrie.results.models import ModelRecord
 from selectrie.results.page import Event, Page, SlotEvent, TextEvent
 from selectrie.results.records import (
@@ -26,6 +28,7 @@ from selectrie.results.view import TrieView, view_of
 
 __all__ = [
     "FORMAT_VERSION",
+    "Assignment",
     "BeamCertificate",
     "BeamResult",
     "Certificate",
@@ -33,11 +36,13 @@ __all__ = [
     "ChoiceTable",
     "Chunk",
     "Completion",
+    "DrawnChoice",
     "Draws",
     "Event",
     "Generation",
     "GrammarFacts",
     "Hypothesis",
+    "JointSelection",
     "ModelRecord",
     "Page",
     "Selection",
