@@ -169,12 +169,12 @@ def test_a_token_that_only_what_follows_completes_is_seen():
 
 
 def test_the_line_end_put_before_a_text_joins_nothing():
-    """A SentencePiece vocabulary with a token of a line end and twenty spaces, which what follows completes."""
-    pieces = [b"\n" + b" " * 20, *(bytes([byte]) for byte in range(256))]
+    """A SentencePiece vocabulary with a token of a line end and seventy letters, which what follows completes."""
+    pieces = [b"\n" + b"y" * 70, *(bytes([byte]) for byte in range(256))]
     plain = make_vocabulary(pieces)
     vocabulary = replace(plain, space_prefix=True, tokenize=lambda text: plain.tokenize(b" " + text))
-    whole = PromptText(start_of(vocabulary), b"a cat" + b" " * 17)
-    assert rests_that_differ(vocabulary, whole, [b"   .", b" " * 9, b"."])[0] == []
+    whole = PromptText(start_of(vocabulary), b"ab" + b"y" * 80)
+    assert rests_that_differ(vocabulary, whole, [b"y" * n + b"." for n in range(8)])[0] == []
 
 
 @pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
