@@ -103,7 +103,24 @@ class BrokenTag:
 
 def refusal(broken: BrokenTag) -> Refused:
     """The error for a symbol that cannot stand where it does."""
-    return _unclosed(broken) or _headless(broken) or _wrong_head(broken) or _bare(broken) or _at(broken)
+    return (
+        _runaway(broken)
+        or _unclosed(broken)
+        or _headless(broken)
+        or _wrong_head(broken)
+        or _bare(broken)
+        or _at(broken)
+    )
+
+
+def _runaway(broken: BrokenTag) -> Refused | None:
+    """A string that swallowed the end of the tag, and ends at the next quote of the text."""
+    closes = broken.dialect.closes
+    for symbol in (*broken.symbols, broken.token):
+        if symbol.type == "STRING" and closes in symbol:
+            reason = f"this string goes on over {closes}, and behind it the tag cannot be read; is its closing {symbol[0]} missing?"
+            return Refused(symbol.start_pos or 0, reason)
+    return None
 
 
 def _unclosed(broken: BrokenTag) -> Refused | None:
