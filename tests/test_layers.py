@@ -57,6 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "beaming",
         "grammatical",
         "drawing",
+        "joint_net",
         "joint_search",
         "jointly",
         "generating",

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie import answering, selecting
+from selectrie.boundary.products import Part, spellings
 from selectrie.errand import Errand
 from selectrie.errors import OptionError
 from selectrie.filling import Place
@@ -60,7 +61,7 @@ class JointSlot:
 class JointRequest:
     """A joint block. parts: its literals and slots, in page order. k: how many of the best must be certain.
 
-    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `joint_search.MOST_NODES` where
+    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `joint_net.MOST_NODES` where
     they are searched. method: "auto", "exhaustive" (listed assignments alone), "best_first". width: nodes a model call of a
     search. most_listed: assignments up to which they are listed.
     """
@@ -134,17 +135,14 @@ def decide_jointly(
 
 def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
     """The same for more assignments than are listed."""
-    from selectrie import joint_search  # what only large blocks need is imported with the first of them
+    from selectrie import joint_net, joint_search  # what only large blocks need is imported with the first of them
 
-    hunt = joint_search.Hunt(
+    hunt = joint_net.Hunt(
         prompt=place.prompt,
-        parts=tuple(
-            part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
-            for part in request.parts
-        ),
+        parts=_parts(request),
         following=place.following.encode(),
         terminator=_terminator(place),
-        k=_places(request),
+        k=request.k,
         budget=request.budget,
         width=request.width,
     )
@@ -175,38 +173,28 @@ def _by_bytes(slot: JointSlot) -> list[int]:
     return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
 
 
-def _readings(request: JointRequest, text: str, most: int = MOST_GIVEN) -> list[Picked]:
+def _readings(request: JointRequest, text: str) -> list[Picked]:
     """Assignments that spell a text, by the bytes of their options, as many as are given at most."""
-    rests = [{len(text)}]  # from where the parts that come after can spell what is left, last part first
-    for part in reversed(request.parts):
-        spelled = [part] if isinstance(part, str) else [option.text for option in part.options]
-        rests.append({end - len(one) for end in rests[-1] for one in spelled if text.endswith(one, 0, end)})
-    rests.reverse()
-    found: list[Picked] = []
-    waiting: list[tuple[int, int, Picked]] = [(0, 0, ())] if 0 in rests[0] else []
-    while waiting and len(found) < most:
-        n, at, picked = waiting.pop()
-        if n == len(request.parts):
-            found.append(picked)
-            continue
-        part = request.parts[n]
-        if isinstance(part, str):
-            waiting.append((n + 1, at + len(part), picked))
-            continue
-        for index in reversed(_by_bytes(part)):
-            end = at + len(part.options[index].text)
-            if end in rests[n + 1] and text.startswith(part.options[index].text, at):
-                waiting.append((n + 1, end, (*picked, index)))
-    return found
+    orders = [_by_bytes(slot) for slot in request.slots]
+    found = spellings(_parts(request), text.encode(), MOST_GIVEN)
+    return [tuple(order[place] for order, place in zip(orders, places, strict=True)) for places in found]
+
+
+def _parts(request: JointRequest) -> tuple[Part, ...]:
+    """The block as bytes, the options of each slot sorted."""
+    return tuple(
+        part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
+        for part in request.parts
+    )
 
 
 def _joint(
     request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, marginals: Marginals | None
 ) -> JointSelection:
     """The answer from that of a selection among the texts. readings: the assignments that spell a text."""
-    certificate, best_open = _certificate(request, selection)
-    if selection.certificate.nodes_inner is None:  # a search forgets what is below the places looked for
-        best_open = np.inf
+    certificate, best_open = selection.certificate, np.inf
+    if certificate.nodes_inner is not None:  # else a search has forgotten what is below the first k
+        certificate, best_open = _certificate(request, selection)
     assignments = tuple(_assignments(request, readings, selection, best_open))
     second = assignments[1] if len(assignments) > 1 else None
     same = second is not None and second.text == assignments[0].text

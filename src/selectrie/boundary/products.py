@@ -19,7 +19,7 @@ from selectrie.vocabulary import Vocabulary
 Part: TypeAlias = bytes | tuple[bytes, ...]
 """A literal, or the texts of which one stands there: distinct, at least one, UTF-8 each."""
 
-MOST_IN_CHUNK = 2_500
+MOST_IN_CHUNK = 20_000
 """Texts of a chunk; where more belong together the product is not cut up."""
 MOST_ROUNDS = 16
 """Attempts to cut; each joins chunks that turned out not to be apart."""
@@ -120,6 +120,45 @@ def _n_texts(chunk: list[Part]) -> int:
 def one_varied(parts: Sequence[Part]) -> list[bytes]:
     """The texts of a product with at most one part that is not the first of its alternatives."""
     return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
+
+
+def spellings(parts: Sequence[Part], text: bytes, most: int) -> list[tuple[int, ...]]:
+    """Which alternatives spell a text, one index for each part that has any; in the order of the indices, `most` of them at most."""
+    rests = [{len(text)}]  # from where the parts that come after can spell what is left, the last part's first
+    for part in reversed(parts):
+        spelled = [part] if isinstance(part, bytes) else part
+        rests.append({end - len(one) for end in rests[-1] for one in spelled if text.endswith(one, 0, end)})
+    rests.reverse()
+    found: list[tuple[int, ...]] = []
+    waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())] if 0 in rests[0] else []
+    while waiting and len(found) < most:
+        n, at, picked = waiting.pop()
+        if n == len(parts):
+            found.append(picked)
+            continue
+        part = parts[n]
+        if isinstance(part, bytes):
+            waiting.append((n + 1, at + len(part), picked))
+            continue
+        for index in range(len(part) - 1, -1, -1):
+            end = at + len(part[index])
+            if end in rests[n + 1] and text.startswith(part[index], at):
+                waiting.append((n + 1, end, (*picked, index)))
+    return found
+
+
+def neighbours(parts: Sequence[Part], text: bytes) -> list[bytes]:
+    """Texts of a product that differ from this one, read in the first way, in one alternative."""
+    [picked] = spellings(parts, text, 1)
+    which = iter(picked)
+    now = [part if isinstance(part, bytes) else part[next(which)] for part in parts]
+    others = (
+        b"".join([*now[:place], one, *now[place + 1 :]])
+        for place, part in enumerate(parts)
+        if isinstance(part, tuple)
+        for one in part
+    )
+    return [other for other in dict.fromkeys(others) if other != text]
 
 
 def _texts(chunk: list[Part]) -> list[bytes]:

@@ -48,8 +48,8 @@ class JointSelection:
     """The slots of a joint block, decided together: the block's whole text counts. Frozen; equal but for timing.
 
     names: of the slots, in page order. assignments: the best ones, best first; equal log-probabilities by the bytes of the
-    text, then of the options' texts. At least the first k and the second, as far as a budget let them be found; more where
-    nothing left open can stand between. n_assignments: how many there are.
+    text, then of the options' texts. At least k and two, where there are so many and they were found; the first k are
+    certain where the certificate says so, and those after the second where nothing left open can stand between. n_assignments: how many there are.
     margin: log-probability of the best less that of the second assignment (0 where both spell one text, inf where there is
     one; a lower bound where a search left some open); is_tie: it is 0.
     coverage: probability mass of all texts of the block (a lower bound where a search left some open).

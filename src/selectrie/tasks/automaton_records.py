@@ -29,7 +29,7 @@ class AutomatonSpec:
     of the text that these tokens spell, empty for none. viable: may these two tokens be
     neighbours in such an encoding? last: the token before the first, None: not known.
     merge_equal_text: finished paths of one text are one, and the k best texts are looked for. tolerance: nats below the k-th
-    best score within which all texts are found too.
+    best score within which all texts are found too. least_score: below which no text is looked for, known from elsewhere.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -45,6 +45,7 @@ class AutomatonSpec:
     last: int | None = None
     merge_equal_text: bool = True
     tolerance: float = 0.0
+    least_score: float = -np.inf
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)

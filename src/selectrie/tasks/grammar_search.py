@@ -156,8 +156,9 @@ class AutomatonSearch:
 
     def _at_least(self) -> float:
         """Bounds below this do not matter any more."""
-        slack = ROUNDING + self._spec.tolerance
-        return self._found.kth() - slack if self._spec.search.stop == "best" else -np.inf
+        if self._spec.search.stop != "best":
+            return -np.inf
+        return max(self._found.kth(), self._spec.least_score) - ROUNDING - self._spec.tolerance
 
     def _targets(self, most: int, left: int | None) -> tuple[list[int], dict[int, float]]:
         """Nodes to evaluate, the next one of the first path first, and the bounds of those taken off the queue.
