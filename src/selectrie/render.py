@@ -41,7 +41,8 @@ def request_of(
 
 def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: Rendering) -> list[PageRequest]:
     """A request for each row of values. One that is refused refuses all; the error's `request` is its index."""
-    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | bytearray | Mapping):
+    several: object = rows
+    if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
         raise OptionError("rows", rows, "mappings from names to values, one for each page")
     made = []
     for at, row in enumerate(rows):

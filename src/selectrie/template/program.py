@@ -49,7 +49,7 @@ from selectrie.template.steps import (
 from selectrie.template.template import Template
 from selectrie.template.values import plain, shown
 
-MOST_STEPS = 5_000_000
+MOST_STEPS = 2_000_000
 """Segments that one page may pass, repeated ones each time."""
 MOST_ITEMS = 100_000
 """Items that one loop goes through."""
