@@ -396,16 +396,18 @@ def test_fields_of_this():
 
 
 def test_a_snapshot_is_restored():
-    """Names given since are gone, others have the values they had."""
+    """Names given since are gone, others have the values they had; what is not among the names asked for stays."""
     page = Scope({"a": 1})
     turn = page.child({"this": 1})
     page.set("kept", 1)
-    held = turn.snapshot()
+    names = ("this", "kept", "new")
+    held = turn.snapshot(names)
     turn.set("this", 2)
     turn.assign("kept", 2)
     turn.assign("new", 3)
-    turn.restore(held)
-    assert (turn.get("this"), turn.get("kept"), turn.names()) == (1, 1, ("this", "kept", "a"))
+    turn.assign("other", 4)
+    turn.restore(names, held)
+    assert (turn.get("this"), turn.get("kept"), turn.names()) == (1, 1, ("this", "other", "kept", "a"))
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,11 @@ NAMES = [
     ("<<#geneach 'x' num=2>><<gen 'this.a'>>¦<<gen 'this.a'>><</geneach>>", "a gen is called 'this.a'"),
     (
         "<<#geneach 'x' num=2>><<gen 'this.a'>>¦<<gen 'this'>><</geneach>>",
-        "'this' and 'this.a' cannot both be the item",
+        "the item of a geneach is `this`, or has fields `this.name`, not both",
     ),
     (
         "<<#geneach 'x' num=2>><<gen 'this'>>¦<<gen 'this.a'>><</geneach>>",
-        "'this.a' and 'this' cannot both be the item",
+        "the item of a geneach is `this`, or has fields `this.name`, not both",
     ),
     ("<<#geneach 'x' num=2>><<#each a as b>>¦<<gen 'this'>><</each>><<gen 'this'>><</geneach>>", "directly in one"),
 ]

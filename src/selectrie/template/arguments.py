@@ -48,20 +48,19 @@ def _check_language(name: str, value: object, sources: Sources) -> None:
     """grammar: a `Grammar`, or the name of one that can be read. regex: a text that is one."""
     if name == "grammar" and isinstance(value, Grammar):
         return
-    inner = plain(value)
-    if not isinstance(inner, str):
+    if not isinstance(value, str):
         allowed = "a Grammar, or the name of a file or of an installed one" if name == "grammar" else "a text"
         raise TemplateError(f"{name}={shown(value)}: expected {allowed}")
-    (sources.grammar if name == "grammar" else sources.regex)(inner)
+    (sources.grammar if name == "grammar" else sources.regex)(value)
 
 
 def _whole(name: str, value: object, *, least: int) -> None:
-    at_least(name, plain(value), least, optional=False)
+    at_least(name, value, least, optional=False)
 
 
 def _number(name: str, value: object, *, most: float = float("inf")) -> None:
     remedy = "a number of at least 0" if most == float("inf") else f"a number from 0 to {most:g}"
-    number(name, plain(value), least=0, most=most, remedy=remedy)
+    number(name, value, least=0, most=most, remedy=remedy)
 
 
 def _text(_name: str, value: object) -> None:
@@ -110,7 +109,7 @@ def _prior(name: str, value: object) -> None:
     if not is_list(weights):
         raise OptionError(name, value, "a list of weights, or a mapping from the texts to weights")
     for place, weight in enumerate(weights):
-        number(f"{name}[{place}]", plain(weight), least=0, remedy="finite weights of at least 0")
+        number(f"{name}[{place}]", weight, least=0, remedy="finite weights of at least 0")
 
 
 _COUNT = partial(_whole, least=1)
@@ -187,5 +186,5 @@ def check_prior(options: tuple[Option, ...], prior: object) -> None:
         weights = list(prior) if is_list(prior) else []
         if len(weights) != len(options):
             raise TemplateError(f"the prior has {len(weights)} weights for {len(options)} options; give one for each")
-    if not any(plain(weight) for weight in weights):
+    if not any(weights):
         raise TemplateError("every prior is 0, which leaves nothing to choose from")

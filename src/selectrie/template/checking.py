@@ -6,7 +6,7 @@ with what was named before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,20 +62,52 @@ class _Named:
 
     @property
     def place(self) -> str:
+        """Where it stands, in a message."""
         line, column = line_and_column(self.document.source, self.span.start)
         return f"{self.document.name}:{line}:{column}"
 
 
+class _Names:
+    """What is named so far, with a way back: an `if` and a loop cost what they name themselves."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Named] = {}
+        self._changes: list[tuple[str, _Named | None]] = []
+
+    def get(self, name: str) -> _Named | None:
+        return self._held.get(name)
+
+    def put(self, name: str, named: _Named) -> None:
+        self._changes.append((name, self._held.get(name)))
+        self._held[name] = named
+
+    def mark(self) -> int:
+        return len(self._changes)
+
+    def back(self, mark: int) -> dict[str, _Named]:
+        """Forget what was named since a mark, and say what it was."""
+        since: dict[str, _Named] = {}
+        while len(self._changes) > mark:
+            name, before = self._changes.pop()
+            since.setdefault(name, self._held[name])
+            if before is None:
+                del self._held[name]
+            else:
+                self._held[name] = before
+        return dict(reversed(since.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What a segment stands in. variables: of the loops; of: "each", "geneach" or "" for the innermost loop.
-
-    joint: names of the slots of the joint around. role: is it in a turn? include: the innermost include and its document.
+    """What a segment stands in. variables: of the loops; of: "each", "geneach" or "" for the innermost loop. level: how many
+    `geneach`es. joint: names of the slots of the joint around. role: is it in a turn? include: the innermost include and its
+    document.
     """
 
     document: Document
     variables: frozenset[str] = frozenset()
     of: str = ""
+    level: int = 0
     joint: frozenset[str] = frozenset()
     role: bool = False
     include: tuple[Document, Span] | None = None
@@ -86,7 +118,7 @@ def examine(document: Document, documents: Mapping[str, Document], sources: Sour
     run = _Examination(documents, sources)
     run.body(document.body, _Around(document))
     for name, (where, span) in run.needed.items():
-        if name in run.decided:
+        if name in run.decided and where.dialect != "handlebars":  # where a given name may be decided anew
             reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
             raise error_at(where, span, f"{reason}; move that before this, or call it otherwise")
     return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), tuple(sorted(run.grammars)))
@@ -96,7 +128,7 @@ def examine(document: Document, documents: Mapping[str, Document], sources: Sour
 class _Examination:
     documents: Mapping[str, Document]
     sources: Sources
-    known: dict[str, _Named] = field(default_factory=dict)
+    known: _Names = field(default_factory=_Names)
     decided: dict[str, _Named] = field(default_factory=dict)
     needed: dict[str, tuple[Document, Span]] = field(default_factory=dict)
     slots: dict[str, None] = field(default_factory=dict)
@@ -145,10 +177,10 @@ class _Examination:
         if name in around.variables:
             return
         if name == "this" and around.of == "geneach":
-            fields = [known for known in self.known if known.partition(".")[0] == "this"]
-            wanted = f"this.{path.steps[0]}" if path.steps else "this"
-            if "this" in fields or wanted in fields or (wanted == "this" and fields):
+            wanted = f"this.{path.steps[0]}" if path.steps else _ANY_FIELD
+            if self.known.get(_key("this", around)) or self.known.get(_key(wanted, around)):
                 return
+            wanted = "this" if not path.steps else wanted
             raise error_at(around.document, path.span, f"{wanted} is not decided before this place of the geneach")
         if not around.of:
             raise error_at(around.document, path.span, f"{name} is known in the body of a loop alone")
@@ -160,23 +192,16 @@ class _Examination:
     def declare(self, name: str, what: str, around: _Around, span: Span) -> None:
         """A name gets its value here, by a slot or the like."""
         self._check_name(name, what, around, span)
-        if name in self.known:
-            raise error_at(*self._at(around, span, self.known[name]), self._twice(name, what, around, span))
-        self.known[name] = _Named(what, around.document, span)
-        if name.partition(".")[0] != "this":
-            self.decided.setdefault(name, self.known[name])
-
-    def _at(self, around: _Around, span: Span, known: _Named) -> tuple[Document, Span]:
-        """The second of two places; where a file is included twice they are one, and the include is shown."""
-        if known.document is around.document and known.span == span and around.include is not None:
-            return around.include
-        return around.document, span
-
-    def _twice(self, name: str, what: str, around: _Around, span: Span) -> str:
-        known = self.known[name]
-        if known.document is around.document and known.span == span:
-            return f"{shown(name)} is named at {known.place}, and that file is included twice; include it in a loop, or once"
-        return f"{what} is called {shown(name)}, as {known.what} at {known.place} is; give it a name of its own"
+        key = _key(name, around)
+        known = self.known.get(key)
+        if known is not None:
+            raise error_at(*_second(around, span, known), _twice(name, what, around, span, known))
+        named = _Named(what, around.document, span)
+        self.known.put(key, named)
+        if key == name:
+            self.decided.setdefault(name, named)
+        elif name != "this":
+            self.known.put(_key(_ANY_FIELD, around), named)
 
     def _check_name(self, name: str, what: str, around: _Around, span: Span) -> None:
         base = name.partition(".")[0]
@@ -187,9 +212,9 @@ class _Examination:
             if around.of != "geneach":
                 reason = f"{what} is called {shown(name)}, which names the item of a geneach, and it does not stand directly in one"
                 raise error_at(around.document, span, reason)
-            both = [known for known in self.known if known.partition(".")[0] == "this" and "." in known + name]
-            if both and ("this" in both or name == "this"):
-                raise error_at(around.document, span, f"{shown(name)} and {shown(both[0])} cannot both be the item")
+            if self.known.get(_key(_ANY_FIELD if name == "this" else "this", around)):
+                reason = f"{what} is called {shown(name)}; the item of a geneach is `this`, or has fields `this.name`, not both"
+                raise error_at(around.document, span, reason)
         elif base in RESERVED or base != name or base.startswith("@"):
             raise error_at(around.document, span, f"{what} cannot be called {shown(name)}; choose another word")
 
@@ -198,12 +223,10 @@ class _Examination:
     def set(self, segment: Set, around: _Around) -> None:
         self._check_name(segment.name, "the set", around, segment.span)
         known = self.known.get(segment.name)
-        if segment.name == "this":
-            raise error_at(around.document, segment.span, "`this` cannot be set: it is the item of a loop")
         if known is not None and known.what != "a set":
             reason = f"{shown(segment.name)} is given by {known.what} at {known.place}, and a set cannot change it"
             raise error_at(around.document, segment.span, f"{reason}; choose another name")
-        self.known[segment.name] = _Named("a set", around.document, segment.span)
+        self.known.put(segment.name, _Named("a set", around.document, segment.span))
 
     def slot(self, segment: Slot, around: _Around) -> None:
         for choice in segment.choices or ():
@@ -236,17 +259,19 @@ class _Examination:
         self.body(segment.body, replace(around, joint=names))
 
     def branches(self, segment: If, around: _Around) -> None:
-        before = dict(self.known)
+        mark = self.known.mark()
         ends: list[dict[str, _Named]] = []
         for condition, body in segment.branches:
-            self.known = dict(before)
             self.uses(condition, around)
             self.body(body, around)
-            ends.append(self.known)
-        self.known = dict(before)
+            ends.append(self.known.back(mark))
         self.body(segment.otherwise, around)
-        ends.append(self.known)
-        self.known = _merged(ends)
+        ends.append(self.known.back(mark))
+        for name in dict.fromkeys(name for end in ends for name in end):
+            ways = [end.get(name) or self.known.get(name) for end in ends]
+            first = next(way for way in ways if way is not None)
+            certain = all(way is not None and way.certain for way in ways)
+            self.known.put(name, replace(first, certain=certain))
 
     def each(self, segment: Each, around: _Around) -> None:
         variable = segment.variable
@@ -262,41 +287,49 @@ class _Examination:
     def geneach(self, segment: GenEach, around: _Around) -> None:
         self._check_name(segment.name, "a geneach", around, segment.span)
         turn = set(LOOP) if "num" in dict(segment.arguments) else set(LOOP) - {"@last"}
-        inner = replace(around, variables=around.variables - {"this", "@key", "@last"} | turn, of="geneach")
-        kept = {name: self.known.pop(name) for name in [*self.known] if name.partition(".")[0] == "this"}
-        # Its own name is taken while its items are made, and has no value yet.
+        variables = around.variables - {"this", "@key", "@last"} | turn
         self.slots[segment.name] = None
-        if not self._loop(segment.body, inner):
+        # Its own name has no value yet while its items are made.
+        if not self._loop(segment.body, replace(around, variables=variables, of="geneach", level=around.level + 1)):
             reason = "no slot of the geneach is called this (or this.field), so it has no items; name one so"
             raise error_at(around.document, segment.span, reason)
-        self.known.update(kept)
         self.declare(segment.name, "a geneach", around, segment.span)
 
     def _loop(self, body: Body, around: _Around) -> bool:
         """One turn of a loop. What its slots are called is a list behind it. Has it items of its own?"""
-        before = dict(self.known)
+        mark = self.known.mark()
         self.body(body, around)
-        after, self.known = self.known, before
-        has_items = False
+        own = {_key("this", around), _key(_ANY_FIELD, around)} if around.of == "geneach" else set()
+        after = self.known.back(mark)
         for name, named in after.items():
-            if name.partition(".")[0] == "this" and around.of == "geneach":
-                has_items = True
-            elif name not in before:
-                self.known[name] = replace(named, certain=named.what != "a set")
-        return has_items
+            if not name.startswith(_ITEM) and self.known.get(name) is None:
+                self.known.put(name, replace(named, certain=named.what != "a set"))
+        return not own.isdisjoint(after)
 
 
-def _merged(ends: Iterable[dict[str, _Named]]) -> dict[str, _Named]:
-    """What is named behind an `if`: all that a branch names, certain where each does."""
-    ends = list(ends)
-    merged: dict[str, _Named] = {}
-    for end in ends:
-        for name, named in end.items():
-            merged.setdefault(name, named)
-    return {
-        name: replace(named, certain=all(name in end and end[name].certain for end in ends))
-        for name, named in merged.items()
-    }
+_ITEM = "\0"
+"""Begins the keys of `this` and its fields, once for each `geneach` around."""
+_ANY_FIELD = "this."
+
+
+def _key(name: str, around: _Around) -> str:
+    """What a name is kept under."""
+    return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
+
+
+def _second(around: _Around, span: Span, known: _Named) -> tuple[Document, Span]:
+    """The second of two places; where a file is included twice they are one, and the include is shown."""
+    if known.document is around.document and known.span == span and around.include is not None:
+        return around.include
+    return around.document, span
+
+
+def _twice(name: str, what: str, around: _Around, span: Span, known: _Named) -> str:
+    if known.document is around.document and known.span == span:
+        return (
+            f"{shown(name)} is named at {known.place}, and that file is included twice; include it in a loop, or once"
+        )
+    return f"{what} is called {shown(name)}, as {known.what} at {known.place} is; give it a name of its own"
 
 
 _HANDLERS: Mapping[type[Segment], Callable[[_Examination, Any, _Around], None]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar, final
 
@@ -129,15 +129,17 @@ class Scope:
         """What this scope itself names: of a page its slots and sets, of a turn of a loop its variables and slots."""
         return MappingProxyType(self._own)
 
-    def snapshot(self) -> Snapshot:
-        """What the page and this scope name now."""
-        return dict(self._page._own), dict(self._own)
+    def snapshot(self, names: Iterable[str]) -> Snapshot:
+        """What the page and this scope hold under these names now; names that they do not hold are left out."""
+        levels = [{name: own[name] for name in names if name in own} for own in (self._page._own, self._own)]
+        return levels[0], levels[1]
 
-    def restore(self, held: Snapshot) -> None:
-        """Name again what a snapshot of this scope says, and nothing else."""
-        self._page._own = dict(held[0])
-        if self._page is not self:
-            self._own = dict(held[1])
+    def restore(self, names: Iterable[str], held: Snapshot) -> None:
+        """Hold under these names what a snapshot of this scope says, and nothing else."""
+        for own, kept in zip((self._page._own, self._own), held, strict=True):
+            for name in names:
+                own.pop(name, None)
+            own.update(kept)
 
     def _names(self) -> Iterator[str]:
         level: Scope | None = self

@@ -132,13 +132,15 @@ class _Trial:
         if len(possible) == 1:
             self.body(possible[0], scope, document)
             return
-        before = scope.snapshot()
+        given = [name for body in possible for kind in names_given(body, self.documents) for name in kind]
+        names = tuple(dict.fromkeys(("this", *given)))
+        before = scope.snapshot(names)
         ends: list[Snapshot] = []
         for body in possible:
-            scope.restore(before)
+            scope.restore(names, before)
             self.body(body, scope, document)
-            ends.append(scope.snapshot())
-        scope.restore((_merged(page for page, _ in ends), _merged(own for _, own in ends)))
+            ends.append(scope.snapshot(names))
+        scope.restore(names, (_merged(page for page, _ in ends), _merged(own for _, own in ends)))
 
     def each(self, segment: Each, scope: Scope, document: Document) -> None:
         values = self.values(segment, scope, document)
