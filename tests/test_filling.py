@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -543,11 +544,23 @@ def test_what_of_the_following_text_ends_a_text(following, ending):
     assert beginning_of(TINY, following) == ending
 
 
+def test_the_tokens_are_those_of_what_follows_as_it_goes_on():
+    """A line end that is one token with the next only at the end of a text is one of its own before a word."""
+
+    def tokenize(text):
+        words = [word for word in re.split(r"(\n\n$|\n|b)", text.decode()) if word]
+        return [["", "", "\n", "\n\n", "b"].index(word) for word in words]
+
+    vocabulary = replace(make_vocabulary([b"\n", b"\n\n", b"b"]), tokenize=tokenize)
+    assert beginning_of(vocabulary, "\n\nb") == "\n"
+    assert beginning_of(vocabulary, "\n\n") == "\n\n"
+
+
 def test_not_more_than_the_first_line_ends_and_some_characters():
     """Whatever the tokens are."""
     whole = make_vocabulary([b"a", b"b", b"\n", b" ", b"b" * 32, b"\n\nb"])
     assert beginning_of(whole, "b" * 40) == "b" * 32
-    assert beginning_of(whole, " \n\nb") == " \n"
+    assert beginning_of(whole, " \n\nb") == " \n\n"
     assert beginning_of(whole, " " * 40) == " " * 32
 
 

@@ -41,14 +41,18 @@ def beginning_of(vocabulary: Vocabulary, following: str) -> str:
     of the following text at which there is a boundary: each more would be evaluated behind every text.
     """
     found = _BEGINNING.match(following)
-    whole = found[0][:MOST_FOLLOWING] if found else ""
-    data, stop = whole.encode(), 0
+    whole = (found[0][:MOST_FOLLOWING] if found else "").encode()
+    data, stop = (
+        following[: 2 * MOST_FOLLOWING].encode(),
+        0,
+    )  # tokens of what goes on: "\n\n" is one only at the end of a text
     for token in encode_inside(vocabulary, data):
         stop += int(vocabulary.lengths[token])
-        ends_character = stop < len(data) and data[stop] & 0xC0 != 0x80
-        if ends_character and data[:stop].strip(b" \t"):
+        if stop >= len(whole):
+            break
+        if data[stop] & 0xC0 != 0x80 and data[:stop].strip(b" \t"):
             return data[:stop].decode()
-    return whole
+    return whole.decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
