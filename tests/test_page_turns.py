@@ -61,6 +61,12 @@ def forced_thoughts(messages, *, add_generation_prompt=True):
     return turns + ("<bos>assistant\n<think>\n" if add_generation_prompt else "")
 
 
+def ended_chat(messages, *, add_generation_prompt=True):
+    """A chat that nobody is to go on with has one more end after its last turn."""
+    turns = "".join(f"<bos>{m['role']}\n{m['content']}<eos>\n" for m in messages)
+    return turns + ("<bos>assistant\n" if add_generation_prompt else "<eos>")
+
+
 def late_system(messages, *, add_generation_prompt=True):
     """The system message stands in the last user turn, wherever that is."""
     del add_generation_prompt
@@ -128,11 +134,11 @@ def test_bos_stands_once_before_a_template_that_writes_it():
 @given(
     contents=st.lists(CONTENT, min_size=1, max_size=5),
     system=st.none() | CONTENT,
-    template=st.sampled_from([chat_ml, forced_thoughts]),
+    template=st.sampled_from([chat_ml, ended_chat, forced_thoughts]),
 )
 def test_a_page_of_turns_is_the_chat(contents, system, template):
     """Its tokens and its text are those of the messages, rendered at once for the assistant to go on from."""
-    contents = contents if template is chat_ml else contents[:1]
+    contents = contents[:1] if template is forced_thoughts else contents
     turns = [] if system is None else [("system", system)]
     turns += [("user" if place % 2 == 0 else "assistant", said) for place, said in enumerate(contents)]
     turns += [("user", "more")] if turns[-1][0] == "assistant" else []
@@ -337,6 +343,16 @@ def test_going_back_forgets_turns():
     page.back_to(mark)
     assert page.text == text
     assert page.open_role("assistant") == " "
+
+
+def test_the_end_of_a_chat_is_not_the_end_of_a_turn():
+    """What a template puts after the last turn of all stands after none on the page."""
+    page = GrowingPage(with_template(ended_chat))
+    page.open_role("user")
+    assert page.close_role() == "<eos>\n"
+    assert page.open_role("assistant") == "<bos>assistant\n"
+    assert page.ends_turn
+    assert page.close_role() == "<eos>\n"
 
 
 def test_empty_turns_are_turns():

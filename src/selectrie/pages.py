@@ -76,7 +76,8 @@ class GrowingPage:
         self._vocabulary, self._parse_special, self._has_roles = vocabulary, parse_special, has_roles
         start = () if vocabulary.bos is None else (vocabulary.bos,)
         tokens = np.array(start, dtype=np.int32)
-        turns = turns_of(vocabulary.chat_template, template_args or {})
+        ends = [vocabulary.texts[token] for token in vocabulary.eog.tolist()]
+        turns = turns_of(vocabulary.chat_template, template_args or {}, ends)
         self._at = self._start = Mark(tokens, b"", None, _KEEP_FROM_BYTES, _Text(), turns)
 
     @property

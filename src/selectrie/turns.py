@@ -30,11 +30,13 @@ class Turn:
 class Turns:
     """The turns of a chat so far, the last of them open or not. Opening and closing give new records.
 
-    template: the model's own, None where it has none. args: what it is given besides.
+    template: the model's own, None where it has none. args: what it is given besides. ends: spellings of the tokens that end a
+    generation.
     """
 
     template: ChatTemplate | None
     args: Mapping[str, Any]
+    ends: tuple[str, ...] = ()
     all: tuple[Turn, ...] = ()
 
     @property
@@ -60,7 +62,7 @@ class Turns:
             if start and not (before.startswith(start) and not before[len(start) :].strip()):
                 before = start
         self._check_said(role, rendered)
-        return replace(self, all=(*self.all, Turn(role, before, after)))
+        return replace(self, all=(*self.all, Turn(role, before, self._between(role, after))))
 
     def closed(self, said: str) -> Turns:
         """With the open turn closed. Raises `PromptError` where none is open."""
@@ -132,6 +134,22 @@ class Turns:
             raise self._rewritten("assistant")
         return rendered[len(self._written) :]
 
+    def _between(self, role: str, after: str) -> str:
+        """What stands after a turn that others follow: some templates put one more end after the last of all."""
+        end = next((end for end in self.ends if end and after.endswith(end)), "")
+        if not end:
+            return after
+        new = _mark(len(self.all))
+        next_one = {"role": "assistant" if role == "user" else "user", "content": _mark(len(self.all) + 1)}
+        try:
+            _, _, followed = self._render(
+                role, [*self._messages(marked=True), {"role": role, "content": new}, next_one]
+            ).partition(new)
+        except PromptError:
+            return after
+        ends_chat = followed.startswith(after.removesuffix(end)) and not followed.startswith(after)
+        return after.removesuffix(end) if ends_chat else after
+
     def _check_said(self, role: str, rendered: str) -> None:
         """Does the template write what earlier turns really said as they said it? `rendered`: with marks."""
         if not self.all:
@@ -153,8 +171,8 @@ class Turns:
     def _rewritten(self, role: str) -> PromptError:
         return PromptError(
             f"with a turn of {role!r} the model's chat template rewrites the turns before it ({self._roles}), which stand on "
-            "the page already (templates that strip reasoning from earlier answers do); render such a chat in pages of one "
-            "answer each, or write the turns as text with parse_special"
+            "the page already (templates do that which move the system message, or strip reasoning from earlier answers); "
+            "render such a chat in pages of one answer each, or write the turns as text with parse_special"
         )
 
 
@@ -163,9 +181,9 @@ def _mark(place: int) -> str:
     return f"m{_KEY}n{place}m"
 
 
-def turns_of(template: ChatTemplate | None, args: Mapping[str, Any]) -> Turns:
+def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> Turns:
     """No turns yet. Raises `OptionError` for a template argument that opening a turn decides."""
     if "add_generation_prompt" in args:
         value = args["add_generation_prompt"]
         raise OptionError("template_args['add_generation_prompt']", value, "nothing: the page opens its turns itself")
-    return Turns(template, dict(args))
+    return Turns(template, dict(args), tuple(ends))
