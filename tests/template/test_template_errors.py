@@ -218,11 +218,20 @@ MISTAKES = [
     ),
     # texts
     ("<<gen 'x", "1:7", "this string is not closed; end it with '"),
-    ("<<gen 'x>> isn't", "1:1", "this tag is not closed; end it with >>, or write \\<< for the characters <<"),
+    (
+        "<<gen 'x>> isn't",
+        "1:7",
+        "this string goes on over >>, and behind it the tag cannot be read; is its closing ' missing?",
+    ),
+    (
+        "<<gen 'x>>, it's <<y>>",
+        "1:7",
+        "this string goes on over >>, and behind it the tag cannot be read; is its closing ' missing?",
+    ),
     (
         "<<#if 'a>>\nI'm>>",
         "1:7",
-        "this string runs over a line end and over >>, as one does that is not closed; end it with ', or write \\n for its line ends",
+        "this string goes on over >> and a line end; end it with ', or write \\n for the line ends that it has",
     ),
     (
         "<<gen 'x' regex='\\d+'>>",

@@ -43,13 +43,15 @@ _VALUE_ENDS = _PATH_ENDS | {"RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"}
 
 @dataclass(slots=True)
 class _Tag:
-    """A tag under way. last: the symbol before; stop: where that ended; held: the depth inside each open bracket."""
+    """A tag under way. last: the symbol before; stop: where that ended; held: the depth inside each open bracket; runaway: a
+    string that holds the end of a tag."""
 
     start: int
     last: str
     stop: int
     depth: int = 0
     held: list[int] = field(default_factory=list)
+    runaway: Token | None = None
 
 
 class Scanner(Lexer):
@@ -91,7 +93,7 @@ class Scanner(Lexer):
             match = self._inside.match(text, place)
             if match is None:
                 if place >= len(text):
-                    raise Refused(tag.start, self._unclosed())
+                    raise self._unclosed(tag)
                 kind, value = self._bracket(text, place, tag), text[place]
             else:
                 kind, value = match.lastgroup or "", match[0]
@@ -102,14 +104,7 @@ class Scanner(Lexer):
                 kind = "HELPER"
             elif kind == "NAME":
                 kind = self._word(value, tag)
-            if kind == "STRING" and "\n" in value and self._dialect.closes in value:
-                reason = (
-                    f"this string runs over a line end and over {self._dialect.closes}, as one does that is not closed"
-                )
-                raise Refused(place, reason + f"; end it with {value[0]}, or write \\n for its line ends")
-            elif kind == "RAW" and tag.last == "OPEN_BLOCK":
-                opens, closes = self._dialect.opens, self._dialect.closes
-                raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
+            self._check(tag, kind, value, place)
             _deepen(tag, kind, place)
             tag.last, tag.stop = kind, place + len(value)
             yield Token(kind, value, place)
@@ -148,12 +143,32 @@ class Scanner(Lexer):
         """Does a word or sign inside a parenthesis say what is done with what follows, instead of being a value itself?"""
         if word not in self._dialect.helpers:
             return False
-        behind = _OPERATOR.match(text, place + len(word))
-        return behind is None
+        return _OPERATOR.match(text, place + len(word)) is None
 
-    def _unclosed(self) -> str:
+    def _check(self, tag: _Tag, kind: str, value: str, place: int) -> None:
+        """Raise where a symbol shows that something before it was not closed."""
         opens, closes = self._dialect.opens, self._dialect.closes
-        return f"this tag is not closed; end it with {closes}, or write \\{opens} for the characters {opens}"
+        if kind == "STRING" and closes in value:
+            if "\n" in value:
+                reason = f"this string goes on over {closes} and a line end; end it with {value[0]}"
+                raise Refused(place, f"{reason}, or write \\n for the line ends that it has")
+            tag.runaway = tag.runaway or Token(kind, value, place)
+        elif kind == "RAW" and tag.last == "OPEN_BLOCK":
+            raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
+
+    def _unclosed(self, tag: _Tag) -> Refused:
+        """The error for a tag that the source ends in."""
+        opens, closes = self._dialect.opens, self._dialect.closes
+        if tag.runaway is not None:
+            return runaway(tag.runaway, closes)
+        escape = f"write \\{opens} for the characters {opens}"
+        return Refused(tag.start, f"this tag is not closed; end it with {closes}, or {escape}")
+
+
+def runaway(string: Token, closes: str) -> Refused:
+    """The error for a string that has swallowed the end of its tag, and was ended by the next quote of the text."""
+    reason = f"this string goes on over {closes}, and behind it the tag cannot be read"
+    return Refused(string.start_pos or 0, f"{reason}; is its closing {string[0]} missing?")
 
 
 def _deepen(tag: _Tag, kind: str, place: int) -> None:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from lark import Token
 
 from selectrie.template.dialects import Dialect
+from selectrie.template.lexing import runaway
 from selectrie.template.places import Refused, clipped
 from selectrie.template.tags import MIDDLE, TAGS
 
@@ -114,13 +115,11 @@ def refusal(broken: BrokenTag) -> Refused:
 
 
 def _runaway(broken: BrokenTag) -> Refused | None:
-    """A string that swallowed the end of the tag, and ends at the next quote of the text."""
+    """A string before the place holds the end of a tag."""
     closes = broken.dialect.closes
-    for symbol in (*broken.symbols, broken.token):
-        if symbol.type == "STRING" and closes in symbol:
-            reason = f"this string goes on over {closes}, and behind it the tag cannot be read; is its closing {symbol[0]} missing?"
-            return Refused(symbol.start_pos or 0, reason)
-    return None
+    strings = (symbol for symbol in (*broken.symbols, broken.token) if symbol.type == "STRING" and closes in symbol)
+    first = next(strings, None)
+    return None if first is None else runaway(first, closes)
 
 
 def _unclosed(broken: BrokenTag) -> Refused | None:
