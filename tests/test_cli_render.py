@@ -325,6 +325,16 @@ def test_explain_has_a_block_for_each_decision(opened):
     assert "embedded.gguf, which comes with selectrie" in blocks
 
 
+def test_text_that_the_model_does_not_expect_is_told(opened):
+    """Low coverage names what the model wanted, and that the text behind the choices counts too."""
+    source = "Q: What is the capital of France? A: <<select 'city' options=['Paris', 'Rome']>> qqqq zzzz"
+    told = " ".join(run("-", "--explain", stdin=source).stdout.split())
+    assert (
+        "! coverage the model expects something else than these choices with the text behind them. It expects" in told
+    )
+    assert "! coverage" not in run("-", "--explain", stdin=source.replace(" qqqq zzzz", "\n")).stdout
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_an_explanation_fits_its_terminal(llm, width):
     """No line is wider than the terminal, and no number is cut."""

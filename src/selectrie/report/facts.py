@@ -20,6 +20,8 @@ CAUSES = (
     "(--system, --chat); a model that thinks before it answers."
 )
 
+PAGE_CAUSE = "Look at the text before the slot and behind it: it may not be what the model has seen there."
+
 
 def selection_facts(selection: Selection) -> list[tuple[str, str]]:
     """Winner, warnings, coverage, masked greedy, proof, cost, what the numbers are."""
@@ -39,7 +41,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
     """Of a select on a page: winner (by what name), warnings, masked greedy, what ended it, cost."""
     return [
         (winner, _winner(selection)),
-        *_warnings(selection),
+        *_warnings(selection, on_page=True),
         ("greedy", _greedy(selection)),
         ("ended by", terminator_words(selection.terminator)),
         ("cost", cost_sentence(selection.cost)),
@@ -127,7 +129,8 @@ def _winner(selection: Selection) -> str:
     return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
 
 
-def _warnings(selection: Selection) -> list[tuple[str, str]]:
+def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str, str]]:
+    """Ties, lacking proof, low coverage. on_page: the choices stand in a template, where a slot is healed."""
     warnings = []
     if selection.is_tie:
         warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
@@ -138,8 +141,11 @@ def _warnings(selection: Selection) -> list[tuple[str, str]]:
             f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.wanted[:5]
         )
         instead = f"It expects {wanted}. " if wanted else ""
-        cause = SPACE_CAUSE if _lacks_space(selection) else CAUSES
-        warnings.append(("! coverage", f"the model expects something else than these choices. {instead}{cause}"))
+        cause = PAGE_CAUSE if on_page else SPACE_CAUSE if _lacks_space(selection) else CAUSES
+        behind = " with the text behind them" if on_page and selection.terminator == "text" else ""
+        warnings.append(
+            ("! coverage", f"the model expects something else than these choices{behind}. {instead}{cause}")
+        )
     return warnings
 
 
