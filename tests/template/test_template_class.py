@@ -337,6 +337,7 @@ def test_grammars(folder):
     ("argument", "message"),
     [
         ("grammar='bad.gbnf'", "the grammar 'bad.gbnf' cannot be read at line 2, column"),
+        ("grammar='empty.gbnf'", "the grammar 'empty.gbnf' cannot be read at line 1, column 1: no text matches 'root'"),
         ("grammar='jason'", "no grammar is called 'jason': .* did you mean 'json'?"),
         ("grammar='gone.gbnf'", "the file 'gone.gbnf' cannot be read: no such file"),
         ("grammar='latin.gbnf'", "the file 'latin.gbnf' cannot be read, line 1: byte 0xe9"),
@@ -348,6 +349,7 @@ def test_grammars(folder):
 def test_grammars_that_cannot_be_read(folder, argument, message):
     """Told at the argument, with the place in the grammar, as soon as the template is made."""
     (folder / "bad.gbnf").write_text('root ::= "a"\nx ::= (')
+    (folder / "empty.gbnf").write_text('root ::= root "a"')
     (folder / "latin.gbnf").write_bytes(b'root ::= "\xe9"')
     with pytest.raises(TemplateError, match=message) as caught:
         Template(f"<<gen 'x' {argument}>>", search_path=folder)

@@ -172,7 +172,8 @@ def check_prior(options: tuple[Option, ...], prior: object) -> None:
         return
     texts = [option.text for option in options]
     if isinstance(prior, Mapping):
-        unknown = next((key for key in prior if key not in texts), None)
+        known = set(texts)
+        unknown = next((key for key in prior if key not in known), None)
         missing = next((text for text in texts if text not in prior), None)
         if unknown is not None or missing is not None:
             what = (

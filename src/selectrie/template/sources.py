@@ -74,7 +74,7 @@ class Sources:
         """A regular expression as a grammar, the same object each time."""
         if pattern not in self.patterns:
             try:
-                self.patterns.setdefault(pattern, Grammar.from_regex(pattern))
+                self.patterns.setdefault(pattern, _compiled(Grammar.from_regex(pattern)))
             except (GrammarError, OptionError) as error:
                 reason = _inner(error, "")
                 raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
@@ -92,7 +92,7 @@ class Sources:
         path = self._found(name, "grammar")
         self._read(path, name)  # within bounds; what it says is read by its ending
         try:
-            return Grammar.from_file(path)
+            return _compiled(Grammar.from_file(path))
         except (GrammarError, InputFileError, OptionError) as error:
             reason = _inner(error, f"{path}: ")
             raise TemplateError(f"the grammar {shown(name)} cannot be read{reason}") from error
@@ -126,6 +126,12 @@ class Sources:
                 f"{shown(name)} is a link that leads out of the search path; {what} only files within it"
             )
         return path
+
+
+def _compiled(grammar: Grammar) -> Grammar:
+    """The grammar, tried on a text, for a mistake may show only where it is compiled. What it was compiled to is kept."""
+    grammar.accepts("")
+    return grammar
 
 
 def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
