@@ -101,9 +101,7 @@ def test_every_option_reaches_the_engine(engine: Remembering):
     words = "--temperature 0.5 --top-k 7 --top-p 0.9 --min-p 0.1 --typical-p 0.8 --repeat-penalty 1.1"
     words += " --presence-penalty 0.2 --frequency-penalty 0.3 --penalty-last-n 9 --logit-bias 3=-inf --logit-bias 4=1.5"
     words += r" --max-tokens 5 --stop \n\n --stop END --stop-token 6 --stop-token 7 --ignore-eog"
-    words += (
-        " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --heal --truncate left -c a -c b --delimiter t --logprobs 2"
-    )
+    words += " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --heal --truncate left -c a -c b --delimiter t --logprobs 2"
     result = run("-p", "a", *words.split(), "--json", "--precision", "exact")
     assert (result.exit_code, result.stderr) == (0, "")
     options = engine.asked[0][2]
