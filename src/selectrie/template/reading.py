@@ -377,7 +377,9 @@ def _compare(operator: str, left: Expression, right: Expression) -> Compare:
 
 def _helped(word: Token, operator: str, operands: list[Expression], span: Span) -> Expression:
     """`(equal a b)` and its like."""
-    if operator in {"and", "or"} and len(operands) > 1:
+    if operator in {"and", "or"}:
+        if len(operands) < 2:
+            raise Refused(start_of(word), f"{word} wants two values or more, not {len(operands)}")
         return Logical(operator, tuple(operands), span)
     if len(operands) != 2:
         raise Refused(start_of(word), f"{word} compares two values, not {len(operands)}")

@@ -18,6 +18,7 @@ _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPA
 _OPERATORS = frozenset({"COMPARISON", "IN", "AND", "OR"})
 _NO_CALLS = "a template calls no functions: give the value under a name"
 _VALUE_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB", "RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"})
+_ENDS = frozenset({"CLOSE", "RPAR", "RSQB"})
 _WORDS = frozenset({"RESERVED", "AS", "IN", "AND", "OR", "NOT", "THIS", "TRUE", "FALSE", "NONE"})
 _SIGNS = {"EQUALS": "=", "COMMA": "','", "RPAR": ")", "RSQB": "]", "AS": "as"}
 _INSTEAD = {
@@ -235,7 +236,8 @@ def _expected(broken: BrokenTag) -> str:
         parts.append("a value")
     elif "NAME" in accepted:
         parts.append("a name" if last in {"DOT", "AS"} or head == "set" else "an argument (name=value)")
-    if accepted & _OPERATORS or ("CLOSE" in accepted and last in _VALUE_ENDS and not broken.is_named):
+    goes_on = accepted & _ENDS and last in _VALUE_ENDS and not broken.is_named
+    if accepted & _OPERATORS or (goes_on and broken.token.type != "CLOSE"):
         parts.append("an operator")
     parts += [word for kind, word in _SIGNS.items() if kind in accepted]
     if "CLOSE" in accepted:
@@ -301,4 +303,4 @@ def near_tag(word: str, known: tuple[str, ...]) -> str:
     meant = _SYNONYMS.get(word.lower(), "")
     if meant in known or len(word) < 3:
         return meant if meant in known else ""
-    return next(iter(get_close_matches(word.lower(), known, n=1)), "")
+    return next(iter(get_close_matches(word.lower(), known, n=1, cutoff=0.75)), "")
