@@ -131,6 +131,22 @@ def test_a_loop_without_a_fixed_beginning_ends_where_its_stop_text_is_probable()
     assert (page.text, page["xs"]) == ("a.", ["a"])
 
 
+def test_an_item_of_a_loop_ends_before_the_join_or_the_stop_text():
+    """Neither is certain behind an item, so either ends it: 's:' and 'u.' are what the model writes."""
+    table = {
+        (): {"s": 0.9},
+        ("s",): {":": 0.9},
+        ("s", ":"): {"u": 0.9},
+        ("s", ":", "u"): {".": 0.9},
+    }
+    with on_table(table) as engine:
+        page = render(
+            engine, "<<#geneach 'xs' min=1 max=5 stop='.' join=':'>><<gen 'this' max_tokens=9>><</geneach>>."
+        )
+    assert (page.text, page["xs"]) == ("s:u.", ["s", "u"])
+    assert [slot.record[0].stop for slot in page.slots if slot.kind == "gen"] == [":", "."]
+
+
 def test_the_joint_block_is_decided_by_its_whole_text():
     """'a' is the better first letter, 'bt' the better pair: 0.4 * 0.9 against 0.6 * 0.3."""
     table = {(): {"a": 0.6, "b": 0.4}, ("a",): {"s": 0.3, "t": 0.3}, ("b",): {"t": 0.9}}

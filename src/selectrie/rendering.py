@@ -11,6 +11,7 @@ from math import log
 from typing import Any
 
 from selectrie import answering, selecting
+from selectrie.endings import default_stop
 from selectrie.errand import Errand
 from selectrie.errors import DeadlineError, of_slot
 from selectrie.filling import Filled, Place, fill
@@ -20,7 +21,7 @@ from selectrie.options import Rendering
 from selectrie.pages import GrowingPage, Mark
 from selectrie.results import BeamResult, Event, Generation, Page, SlotEvent, TextEvent
 from selectrie.selecting import Asked
-from selectrie.slots import SelectSlot, slot_of
+from selectrie.slots import GenSlot, SelectSlot, slot_of
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.following import Following, what_comes, what_follows
@@ -218,6 +219,9 @@ class _Run:
             logprobs = asked.logprobs if isinstance(asked, SelectSlot) else None
             following = what_follows(self._program, slot.name, *([] if logprobs is None else [logprobs]))
             place = self._place(following, document, slot.span)
+            if isinstance(asked, GenSlot) and asked.stop is None and following.either:
+                stops = {default_stop(text, place.before): None for text in following.either}
+                asked = replace(asked, stop=tuple(filter(None, stops)))
             told: list[str] = []
             listen = None if self._tell is None or asked.hidden else self._listener(slot.name, told)
             filled = fill(self._begun, self._model, self._tau, asked, place, listen)

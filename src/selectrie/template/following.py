@@ -16,10 +16,12 @@ _MOST_STEPS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """text: at most `MOST_FOLLOWING` characters. ends_role: of the turn that ends right behind the text, None where none does."""
+    """text: at most `MOST_FOLLOWING` characters. ends_role: of the turn that ends right behind the text, None where none does.
+    either: where nothing is certain but that it is one of two texts, the next item of a loop or what ends it, these."""
 
     text: str = ""
     ends_role: str | None = None
+    either: tuple[str, ...] = ()
 
 
 def what_follows(program: Program, *names: str) -> Following:
@@ -48,7 +50,9 @@ def _certain(ahead: Program, *, may_branch: bool) -> Following:
             step = ahead.step()
             if isinstance(step, Write):
                 written.append(step.text)
-            elif isinstance(step, Naming) or (isinstance(step, Decide) and ahead.skip(step)):
+            elif isinstance(step, Naming):
+                ahead.suppose(step.name)
+            elif isinstance(step, Decide) and ahead.skip(step):
                 continue
             elif isinstance(step, Continue) and may_branch:
                 end = _shared(*(what_comes(ahead, more=more) for more in (True, False)))
@@ -62,7 +66,9 @@ def _certain(ahead: Program, *, may_branch: bool) -> Following:
     except (Undecided, TemplateError):
         end = Following()  # an error is raised where the page gets there, if it does
     text = "".join(written) + end.text
-    return Following(text, end.ends_role) if len(text) <= MOST_FOLLOWING else Following(text[:MOST_FOLLOWING])
+    if len(text) > MOST_FOLLOWING:
+        return Following(text[:MOST_FOLLOWING])
+    return Following(text, end.ends_role, () if text else end.either)
 
 
 def _shared(one: Following, other: Following) -> Following:
@@ -71,4 +77,4 @@ def _shared(one: Following, other: Following) -> Following:
         return one
     pairs = enumerate(zip(one.text, other.text, strict=False))
     n_same = next((at for at, (a, b) in pairs if a != b), min(len(one.text), len(other.text)))
-    return Following(one.text[:n_same])
+    return Following(one.text[:n_same], either=(one.text, other.text))
