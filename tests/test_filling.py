@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import filling, lots
+from selectrie import filling, load, lots
 from selectrie.endings import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine import Engine
 from selectrie.errand import errand
@@ -22,6 +22,7 @@ from selectrie.filling import Place, fill
 from selectrie.generating import Generating
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, Beam, Rule, Sampling, Search, Stopping
+from selectrie.pages import GrowingPage
 from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
 from selectrie.slots import BeamSlot, GenSlot, SelectSlot
@@ -36,6 +37,13 @@ CLOSE = 1e-5
 CHOICES = ("cat", "cats", "bat", "car", "c", "at", "ca.")
 FOLLOWING = ("", ".", "s.", "\n", " cat", "at", "\n\nb")
 MANY = Grammar.from_regex("(cat|bat)( cat| bat)*", name="many")
+
+
+@pytest.fixture(scope="module")
+def model(embedded):
+    """An engine on the embedded model."""
+    with load(embedded, precision="fast") as engine:
+        yield engine
 
 
 @contextmanager
@@ -274,6 +282,22 @@ def test_a_searched_grammar_decides_as_its_list_does(seed, following):
     searched = filled(HashModel(seed), SelectSlot("x", None, Grammar.from_choices(texts)), place_of("a:", following))
     assert searched.text == listed.text
     assert searched.record.logp == pytest.approx(listed.record.logp, abs=CLOSE)
+
+
+@pytest.mark.parametrize("following", ["\nArmor:", ", and", "\n\nNext", '" he said', " (big)"])
+def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following):
+    """The same ranking; log-probabilities are apart by what the end of the page is healed by, the same for every text."""
+    texts = [" sword", " swords", " long sword", "x", " ab.", "bow"]
+    page = GrowingPage(model.vocabulary)
+    page.add("Weapon:")
+    place = Place(page.prompt, following, before="Weapon:")
+    grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=Search(k=len(texts)), logprobs="lp")
+    with errand(model._owner, linger=True) as begun:
+        listed = fill(begun, model._model, None, select_of(texts, search=Search(stop="all"), logprobs="lp"), place)
+        searched = fill(begun, model._model, None, grammar, place)
+    assert [one.text for one in searched.record.ranked] == [one.text for one in listed.record.ranked]
+    apart = [searched.logprobs[text] - listed.logprobs[text] for text in texts]
+    assert apart == pytest.approx([apart[0]] * len(texts), abs=0.01)  # rows in fast precision, weights in f16
 
 
 def test_texts_that_may_end_in_what_follows():
