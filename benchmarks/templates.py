@@ -6,7 +6,7 @@ A page of about 600 tokens with 12 slots (`questionnaire`), on the embedded mode
 - page: `Engine.render` of the template; exact: the same in `exact` precision (not on random weights, where it would go on to
   settle ties that trained ones do not have)
 - again: `Engine.select` at a slot on the text so far with nothing kept before: what re-evaluating the page costs. Of the 0.5B shape every
-  third slot, times 3. It must choose what the page has
+  third slot, times 3. It must choose what the page has. Its rows come in long batches, of which each costs less on a processor
 - selects: a select at each slot, with a cache that keeps what it may
 - guidance: the same text and options through guidance 0.3 (`guidance.models.LlamaCpp`, its `select`, greedy) on the same file,
   under an interpreter that has it; skipped by name where none does. It decides token by token, so it may choose something
@@ -44,7 +44,7 @@ TARGETS = Targets(
         "embedded_page_over_guidance": 1.2,
         "random_page_over_guidance": 1.5,
     },
-    at_least={"embedded_again_rows_over_page": 5, "random_again_rows_over_page": 5, "random_again_over_page": 4},
+    at_least={"embedded_again_rows_over_page": 5, "random_again_rows_over_page": 5, "random_again_over_page": 1.5},
 )
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PLACE = ROOT / "build" / "guidance" / "bin" / "python"
