@@ -63,6 +63,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "generating",
         "endings",
         "lots",
+        "slot_arguments",
         "slots",
         "filling",
         "streaming",

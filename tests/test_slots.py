@@ -9,7 +9,8 @@ import pytest
 from selectrie.errors import GrammarError, TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import Beam, Rule, Sampling
-from selectrie.slots import BeamSlot, GenSlot, SelectSlot, slot_of, slot_options
+from selectrie.slot_arguments import slot_options
+from selectrie.slots import BeamSlot, GenSlot, SelectSlot, slot_of
 from selectrie.template.parsing import parse
 from selectrie.template.scope import Scope
 from selectrie.template.segments import Slot

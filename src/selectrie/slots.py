@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
-from selectrie.errors import OptionError, RequestError, TemplateError
+from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.grammatical import listed
 from selectrie.options import (
@@ -22,18 +21,14 @@ from selectrie.options import (
     Search,
     Stopping,
     at_least,
-    flag,
     number,
     one_of,
-    seed,
     text,
 )
 from selectrie.scoring import log_priors
+from selectrie.slot_arguments import Grammars, SlotArguments
 from selectrie.template import segments
-from selectrie.template.expressions import Span
-from selectrie.template.places import error_at
-from selectrie.template.scope import Option, Scope, evaluate, option_of, options_at, text_at, text_of
-from selectrie.template.values import plain
+from selectrie.template.scope import Option, Scope, text_of
 
 MAX_TOKENS = 128
 """Most tokens of a `gen` or `beam` that says nothing about it."""
@@ -42,13 +37,6 @@ UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
 _KEPT = 64
 """Grammars of lists of texts that are kept compiled."""
 _JOINT = Rule()
-
-
-class Grammars(Protocol):
-    """Who knows the grammars that arguments name: a `Template`. `TemplateError` without a place, or another error, for what it does not know."""
-
-    def read_grammar(self, name: str) -> Grammar: ...
-    def read_regex(self, pattern: str) -> Grammar: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,119 +108,12 @@ def slot_of(
 
     Raises `TemplateError` at the argument's expression for a value that is not allowed.
     """
-    given = _Arguments(slot, scope, template, document)
-    makers: dict[str, Callable[[_Arguments, int], AnySlot]] = {"select": _select, "gen": _gen, "beam": _beam}
+    given = SlotArguments(slot, scope, template, document)
+    makers: dict[str, Callable[[SlotArguments, int], AnySlot]] = {"select": _select, "gen": _gen, "beam": _beam}
     return makers[slot.kind](given, max_tokens)
 
 
-def slot_options(slot: segments.Slot, scope: Scope, document: segments.Document) -> tuple[Option, ...] | None:
-    """The options of a select or beam, in order, each text once; None where it has no list of them.
-
-    Raises `TemplateError` at what is no option, or has a text that another one has.
-    """
-    if slot.choices is None:
-        expression = dict(slot.arguments).get("options")
-        return None if expression is None else options_at(expression, scope, document)
-    found: dict[str, Option] = {}
-    for body in slot.choices:
-        option = _choice(body, scope, document)
-        if option.text in found:
-            span = body[0].span if body else slot.span
-            raise error_at(document, span, f"the choice {option.text!r} stands there twice; leave one out")
-        found[option.text] = option
-    return tuple(found.values())
-
-
-class _Arguments:
-    """The arguments of one slot: what each is, and where it stands."""
-
-    def __init__(self, slot: segments.Slot, scope: Scope, template: Grammars, document: segments.Document) -> None:
-        self.slot, self.template, self.document = slot, template, document
-        self.options = slot_options(slot, scope, document)
-        expressions = {name: one for name, one in slot.arguments if name not in ("options", "name")}
-        self._spans = {name: one.span for name, one in slot.arguments}
-        self._values = {name: plain(evaluate(one, scope, document)) for name, one in expressions.items()}
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The value given, an Enum member as its value; the default where none is, or None is."""
-        value = self._values.get(name)
-        return default if value is None else value
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Those of these arguments that are given, None left out."""
-        return {name: value for name in names if (value := self._values.get(name)) is not None}
-
-    @contextmanager
-    def telling(self, *names: str) -> Iterator[None]:
-        """What is wrong with a value in the block is told at its argument: the one an `OptionError` names, else the first of `names` given."""
-        try:
-            yield
-        except TemplateError as error:
-            if error.line is not None:
-                raise
-            raise self.error(error.reason, *names) from error
-        except RequestError as error:
-            named = error.name.partition("[")[0] if isinstance(error, OptionError) else ""
-            known = [name for name in (named, *names) if name in self._spans]
-            raise self.error(str(error), *known) from error
-
-    def error(self, reason: str, *names: str) -> TemplateError:
-        """An error at the first of these arguments that is given, or at the slot."""
-        spans = [self._spans[name] for name in names if name in self._spans]
-        return error_at(self.document, spans[0] if spans else self.slot.span, reason)
-
-    def hidden(self) -> bool:
-        """Is it no part of the page?"""
-        value = self.get("hidden", False)
-        with self.telling("hidden"):
-            flag("hidden", value)
-        return bool(value)
-
-    def seed(self) -> int | None:
-        """The seed given."""
-        with self.telling("seed"):
-            return seed("seed", self.get("seed"))
-
-    def grammar(self) -> Grammar | None:
-        """The grammar of `grammar=` or `regex=`."""
-        both = self.given("grammar", "regex")
-        if len(both) > 1:
-            raise self.error("grammar= and regex= both say what may stand here; give one of the two", "regex")
-        if "regex" in both:
-            with self.telling("regex"):
-                text("regex", both["regex"])
-                return self.template.read_regex(both["regex"])
-        if "grammar" not in both:
-            return None
-        value = both["grammar"]
-        if isinstance(value, Grammar):
-            return value
-        with self.telling("grammar"):
-            if not isinstance(value, str):
-                raise OptionError("grammar", value, "a Grammar, or the name of a file or of an installed one")
-            return self.template.read_grammar(value)
-
-    def space(self) -> tuple[tuple[Option, ...] | None, Grammar | None]:
-        """What may stand there: options or a grammar, never both, never neither."""
-        grammar = self.grammar()
-        if self.options is not None and grammar is not None:
-            raise self.error(
-                "the options say what may stand here already; leave grammar= and regex= out", "grammar", "regex"
-            )
-        if self.options is None and grammar is None:
-            raise self.error("nothing says what may stand here; give options=, grammar= or regex=")
-        return self.options, grammar
-
-    def terminator(self, allowed: tuple[str, ...]) -> str | None:
-        """The terminator given."""
-        value = self.get("terminator")
-        if value is not None:
-            with self.telling("terminator"):
-                one_of("terminator", value, allowed)
-        return None if value is None else str(value)
-
-
-def _select(given: _Arguments, _max_tokens: int) -> SelectSlot:
+def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
     options, grammar = given.space()
     if grammar is not None:
         texts = listed(grammar)
@@ -266,7 +147,7 @@ def _select(given: _Arguments, _max_tokens: int) -> SelectSlot:
     )
 
 
-def _check_unlisted(given: _Arguments, rule: Rule) -> None:
+def _check_unlisted(given: SlotArguments, rule: Rule) -> None:
     """What only a listed set can have."""
     name = "grammar" if given.given("grammar") else "regex"
     temperature = given.get("temperature")
@@ -281,7 +162,7 @@ def _check_unlisted(given: _Arguments, rule: Rule) -> None:
         raise given.error(reason, "rule")
 
 
-def _rule(given: _Arguments) -> Rule:
+def _rule(given: SlotArguments) -> Rule:
     """The rule by name, or a `Rule` among the values."""
     value = given.get("rule", "joint")
     with given.telling("rule"):
@@ -294,7 +175,7 @@ def _rule(given: _Arguments) -> Rule:
     return rule
 
 
-def _prior(given: _Arguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
+def _prior(given: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
     """Weights in the order of the options, checked."""
     prior = given.get("prior")
     if prior is None or options is None:
@@ -307,7 +188,7 @@ def _prior(given: _Arguments, options: tuple[Option, ...] | None) -> tuple[float
     return tuple(float(one) for one in ([prior[one] for one in texts] if isinstance(prior, Mapping) else prior))
 
 
-def _gen(given: _Arguments, max_tokens: int) -> GenSlot:
+def _gen(given: SlotArguments, max_tokens: int) -> GenSlot:
     grammar = given.grammar()
     chain = given.given("top_k", "top_p", "min_p")
     with given.telling():
@@ -327,7 +208,7 @@ def _gen(given: _Arguments, max_tokens: int) -> GenSlot:
     )
 
 
-def _beam(given: _Arguments, max_tokens: int) -> BeamSlot:
+def _beam(given: SlotArguments, max_tokens: int) -> BeamSlot:
     options, grammar = given.space()
     chosen = given.given("width", "length_penalty")
     with given.telling():
@@ -341,38 +222,6 @@ def _beam(given: _Arguments, max_tokens: int) -> BeamSlot:
         terminator=given.terminator(UNLISTED_TERMINATORS),
         hidden=given.hidden(),
     )
-
-
-def _choice(body: segments.Body, scope: Scope, document: segments.Document) -> Option:
-    """A choice of the block form. An output alone is an option as it is, so that its value keeps its type."""
-    parts = [part for part in body if not isinstance(part, segments.Comment)]
-    if len(parts) == 1 and isinstance(parts[0], segments.Output):
-        value = evaluate(parts[0].value, scope, document)
-        with _told_at(document, parts[0].value.span):
-            return option_of(value)
-    written: list[str] = []
-    for part in parts:
-        if isinstance(part, segments.Literal):
-            written.append(part.text)
-        elif isinstance(part, segments.Output):
-            written.append(text_at(part.value, scope, document))
-        else:
-            raise error_at(document, part.span, "a choice is text and <<name>>s; nothing else may stand in it")
-    whole = "".join(written)
-    return Option(whole, whole)
-
-
-@contextmanager
-def _told_at(document: segments.Document, span: Span) -> Iterator[None]:
-    """What is wrong with a value in the block is told at this place."""
-    try:
-        yield
-    except TemplateError as error:
-        if error.line is not None:
-            raise
-        raise error_at(document, span, error.reason) from error
-    except RequestError as error:
-        raise error_at(document, span, str(error)) from error
 
 
 @lru_cache(maxsize=_KEPT)
