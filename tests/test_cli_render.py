@@ -244,6 +244,7 @@ def test_a_value_that_nobody_reads_is_a_warning(opened, sheet):
     result = run(sheet, *VALUES, "--var", "shield=round")
     assert result.stderr == "warning: the template reads no value called 'shield'\n"
     assert result.stdout.startswith("Name: Aria\n")
+    assert "'class'; the model decides it" in run(sheet, *VALUES, "--var", "class=x").stderr
     near = run(sheet, "--var", "nmae=Aria", code=2).stderr
     assert "'nmae'; did you mean 'name'?" in near
 

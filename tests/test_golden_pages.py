@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
 import pytest
+from rich.cells import cell_len
 
 import selectrie
 from golden_pages import FOLDER, alike, described, names, rendered, template, values
+from selectrie import Page
+from selectrie.report import terminal
+from selectrie.report.page import page_report
 from selectrie.template.segments import Block, Comment, Each, GenEach, If, Include, Joint, Role, Segment, Set, Slot
 from selectrie.template.tags import TAGS
 
 
 @pytest.fixture(scope="module")
-def llm() -> Iterator[selectrie.Engine]:
-    """The model that comes with selectrie."""
+def page() -> Iterator[Callable[[str], Page]]:
+    """The page of a name, on the model that comes with selectrie, rendered once."""
     with selectrie.load(n_threads=1) as engine:
-        yield engine
+        yield cache(partial(rendered, engine))
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_page_is_as_it_was(llm, name):
+def test_a_page_is_as_it_was(page, name):
     """Text, slots and values of a page are those of its file."""
-    got = described(rendered(llm, name))
+    got = described(page(name))
     golden = (FOLDER / f"{name}.golden").read_text(encoding="utf-8")
     assert alike(golden, got), got
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_page_can_be_explained_and_sent(page, name):
+    """Its report has a heading for each decision and fits 80 columns; it is JSON without NaN; its events are its text."""
+    file = io.StringIO()
+    terminal.show(page_report(page(name)), file, width=80)
+    lines = file.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    headings = [slot.path for slot in page(name).slots if slot.kind != "joint"]
+    assert [path for path in headings if not any(line.startswith(f"{path} (") for line in lines)] == []
+    sent = json.loads(page(name).to_json())
+    assert [slot["name"] for slot in sent["slots"]] == [slot.name for slot in page(name).slots]
+    assert "".join(event.text for event in page(name).events()) == page(name).text
 
 
 @pytest.mark.parametrize("name", names())

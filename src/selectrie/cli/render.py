@@ -158,10 +158,18 @@ def _read_template(group: TemplateGroup) -> Template:
 
 def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]:
     """Names that are given and not read, each once, and what may have been meant."""
-    names = dict.fromkeys(name for row in rows for name in template.unused(row))
     free = [need for need in template.needs if not any(need in row for row in rows)]
-    near = {name: difflib.get_close_matches(name, free, n=1) for name in names}
-    return [(name, f"; did you mean {near[name][0]!r}?" if near[name] else "") for name in names]
+    return [
+        (name, _meant(name, template, free)) for name in dict.fromkeys(n for row in rows for n in template.unused(row))
+    ]
+
+
+def _meant(name: str, template: Template, free: Sequence[str]) -> str:
+    """free: names that nothing was given for."""
+    if name in template.slots:
+        return "; the model decides it"
+    near = difflib.get_close_matches(name, free, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _check_values(template: Template, given: Values, rows: Sequence[Values] | None) -> None:
