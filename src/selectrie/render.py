@@ -44,9 +44,9 @@ def requests_of(template: Template, rows: Iterable[Mapping[str, object]], render
     several: object = rows
     if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
         raise OptionError("rows", rows, "mappings from names to values, one for each page")
-    made = []
-    for at, row in enumerate(rows):
-        with of_request(at):
+    made, given = [], list(rows)
+    for at, row in enumerate(given):
+        with of_request(at if len(given) > 1 else None):
             made.append(request_of(template, row, {}, rendering))
     return made
 
@@ -102,7 +102,7 @@ class _Crew:
         """The pages, or what kept one from being made."""
         told = {at: error for at, error in self._failed.items() if not isinstance(error, CancelledError)}
         for at in sorted(told or self._failed):
-            with of_request(at):
+            with of_request(at if len(self._requests) > 1 else None):
                 raise self._failed[at]
         return [self._made[at] for at in range(len(self._requests))]
 
