@@ -160,6 +160,26 @@ def test_a_select_is_that_of_the_engine_with_the_text_that_follows(seed, before,
     assert page.text == before + selection.text + after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Q: What is the capital of Spain?\nA: ", "\nQ: What is the capital of Italy?\nA: Rome\n" * 20),
+        ("The sky is ", ", and grass is green."),
+        ('He said: "', '"'),
+        ("Colour:", ""),
+    ],
+)
+def test_a_select_on_weights_is_that_of_the_engine(embedded, before, after):
+    """However long the text that follows is, of which a page looks at the beginning."""
+    texts = ["Madrid", "blue", "Rome", "blue and white", "Madrid and Rome"]
+    with selectrie.load(embedded, n_threads=1) as engine:
+        record = engine.render(Template(before + "<<select 'x' options=texts>>" + after), texts=texts).selections["x"]
+        selection = engine.select(before, texts, following=after)
+    assert record.text == selection.text
+    assert record.terminator == selection.terminator
+    np.testing.assert_allclose(record.choices.logp, selection.choices.logp, atol=1e-3)
+
+
 SLOTS = (
     "<<select '{0}' options=texts>>",
     "<<select '{0}' options=texts temperature=1>>",
@@ -340,3 +360,69 @@ def test_a_joint_block_is_that_of_the_engine():
     assert isinstance(record, JointSelection)
     assert (record.text, record.logp) == (best.text, best.logp)
     assert page.text == f"s {best.text}."
+
+
+# Everything within everything
+
+LEAVES = (
+    "a",
+    " <<name>>. ",
+    "<<select '{0}' options=texts>>",
+    "<<select '{0}' options=texts hidden=true>>",
+    "<<gen '{0}' max_tokens=2>>",
+    "<<gen '{0}' max_tokens=2 temperature=1 n=2>>",
+    "<<select '{0}' regex='(a|b)+' k=1>>",
+    "<<#joint>>s<<select '{0}' options=texts>>t<<select '{0}b' options=texts>><</joint>>",
+    "<<set {0}='b'>><<{0}>>",
+)
+AROUND = (
+    "<<#each items>>{1}<</each>>",
+    "<<#each items as i{0} join=':'>>{1}<<i{0}>><</each>>",
+    "<<#geneach '{0}' num=2 join=' '>><<gen 'this.a' max_tokens=1>>{1}<</geneach>>",
+    "<<#geneach '{0}' max=2 stop='.' join=' '>>{1}<<select 'this' options=texts>><</geneach>>",
+    "<<#if name == 'a'>>{1}<<else>>b{1}<</if>>",
+    "<<#block '{0}'>>{1}<</block>>",
+    "<<#block hidden=true>>{1}<</block>>",
+)
+
+
+@st.composite
+def nested(draw, depth=3):
+    """A template of slots within loops within blocks, each name once."""
+    counter = iter(range(1000))
+
+    def body(depth):
+        pieces = []
+        for _ in range(draw(st.integers(0, 3))):
+            name = f"x{next(counter)}"
+            if depth and draw(st.booleans()):
+                around, inner = draw(st.sampled_from(AROUND)), body(depth - 1)
+                pieces.append(around.replace("{0}", name).replace("{1}", inner))
+            else:
+                pieces.append(draw(st.sampled_from(LEAVES)).replace("{0}", name))
+        return "".join(pieces)
+
+    return "a " + body(depth)
+
+
+def value_at(page, path):
+    """What stands at a path such as `x[0].a` among the values of a page."""
+    found = page.values
+    for step in path.replace("]", "").replace("[", ".").split("."):
+        found = found[int(step)] if isinstance(found, list) else found[step]
+    return found
+
+
+@given(text=nested(), seed=st.integers(0, 50), texts=options, name=st.sampled_from("ab"))
+@settings(max_examples=20)
+def test_what_the_checks_pass_is_rendered(text, seed, texts, name):
+    """Slots within loops within blocks: no error, every value where its path says, the records beside the values."""
+    template = Template(text)
+    with closing(Engine(HashModel(seed, vocabulary=WHOLE), check=EXACT)) as engine:
+        page = engine.render(template, name=name, texts=texts, items=["s", "t"], rendering=Rendering(seed=1))
+    assert "".join(event.text for event in page.events()) == page.text
+    for slot in page.slots:
+        if slot.kind != "geneach":
+            assert value_at(page, slot.path) == slot.value
+    assert set(page.selections) <= set(page.values)
+    assert set(page.selections) <= set(template.slots)
