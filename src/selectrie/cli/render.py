@@ -112,7 +112,7 @@ def render(
     _check_values(read, given, rows)
     with requests.open_engine(model) as engine:
         if rows is not None:
-            return _render_rows(engine.render_many(read, rows, rendering=how), output)
+            return _render_rows(engine.render_many(read, rows, rendering=how), output, requests.unnamed_model(model))
         if output.stream:
             page = _flow(engine.stream(read, given, rendering=how))
         else:
@@ -214,14 +214,14 @@ def _write(page: Page, output: RenderOutput) -> None:
         typer.echo(shown(page.text).removesuffix("\n"))
 
 
-def _render_rows(pages: Sequence[Page], output: RenderOutput) -> int:
+def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | None) -> int:
     """Every page, in the order of the rows; a text below a line with its number."""
     for at, page in enumerate(pages):
         if not output.json:
             typer.echo(f"--- row {at}")
         _write(page, output)
         if output.explain:
-            _explain(page, output, None)
+            _explain(page, output, unnamed)
     return 0
 
 
