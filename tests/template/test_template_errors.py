@@ -238,6 +238,11 @@ MISTAKES = [
         "1:18",
         "\\d is no escape; for a backslash write \\\\d (there are \\n \\t \\\\ \\' \\\" and \\uXXXX)",
     ),
+    (
+        "<<gen 'x' stop='a\\\nb'>>",
+        "1:18",
+        r"a backslash before '\n' is no escape; for a backslash write \\ (there are \n \t \\ \' \" and \uXXXX)",
+    ),
     ("<<gen 'x' stop='\\u12'>>", "1:17", "\\u wants four hexadecimal digits, as in \\u00e9"),
     ("<<gen 'x' stop='\\ud83d'>>", "1:17", "\\ud83d is half a character; write the character itself"),
     ("<<gen 'x' stop=\\n>>", "1:16", "expected a value, not '\\\\'; a text stands in quotes"),
@@ -306,11 +311,28 @@ def test_the_first_mistake_is_told():
 
 def test_long_tags_are_shortened():
     """A tag or word that a message names is cut; the line is shown around the place alone."""
-    long = refused("<<#if " + "a" * 500 + ">>x")
-    assert len(long.reason) < 160
-    assert "…" in long.reason
-    assert len(str(refused("<<" + "b" * 5000 + " 'x'>>"))) < 400
-    assert len(str(refused("y" * 5000 + "<<gen>>"))) < 400
+    name = "b" * 5000
+    for source in (
+        f"<<#if {name}>>x",
+        f"<<{name} 'x'>>",
+        f"<<{name} {name}>>",
+        f"<<#{name}>>",
+        f"<</{name}>>",
+        f"<<#if a>><</{name}>>",
+        f"<<gen 'x' {name}=1>>",
+        f"<<gen {name}>>",
+        f"<<gen '1{name}'>>",
+        f"<<include {name}>>",
+        f"<<set {name} 1>>",
+        f"<<{name} = 1>>",
+        f"<<gen 'x' '{name}'>>",
+        f"<<@{name}>>",
+        f"<<#if a == {'9' * 280}e999>>",
+        "y" * 5000 + "<<gen>>",
+    ):
+        error = refused(source)
+        assert len(error.reason) < 200, error.reason
+        assert len(str(error)) < 500
 
 
 def test_tags_are_named_as_written_on_one_line():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from selectrie.template.dialects import Dialect
 from selectrie.template.expressions import Expression, Span
 from selectrie.template.lexing import MOST_DEPTH
-from selectrie.template.places import Refused, clipped
+from selectrie.template.places import Refused, clipped, short
 from selectrie.template.segments import Body, Comment, If, Segment, Slot
 from selectrie.template.tags import TAGS
 from selectrie.template.trimming import Edges, Literals
@@ -154,7 +154,7 @@ class Builder:
 
     def _matching(self, name: str, edges: Edges) -> _Frame:
         """The block that an end tag closes."""
-        tag = self._tag("/" + name)
+        tag = self._tag("/" + short(name))
         if not self._frames:
             reason = f"{tag} closes nothing: no block is open here"
             if name not in TAGS or not TAGS[name].block:

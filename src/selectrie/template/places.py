@@ -23,7 +23,7 @@ class Refused(Exception):
         if self.about is not None:
             tag = " ".join(source[self.about.start : self.about.stop].split())
             line, _ = line_and_column(source, self.about.start)
-            reason = reason.replace("{line}", str(line)).replace("{tag}", tag if len(tag) <= 60 else tag[:59] + "…")
+            reason = reason.replace("{line}", str(line)).replace("{tag}", short(tag, 60))
         return error_in(source, name, self.offset, reason)
 
 
@@ -47,6 +47,11 @@ def error_at(document: Document, span: Span, reason: str) -> TemplateError:
     return error_in(document.source, document.name, span.start, reason)
 
 
+def short(text: str, limit: int = 40) -> str:
+    """A text cut to what a message has room for."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def clipped(text: str, limit: int = 40) -> str:
     """A text as a message quotes it."""
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+    return repr(short(text, limit))

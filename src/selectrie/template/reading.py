@@ -12,7 +12,7 @@ from selectrie.template.dialects import Dialect
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
 from selectrie.template.lexing import MOST_DEPTH
 from selectrie.template.nesting import Builder, Opening
-from selectrie.template.places import Refused
+from selectrie.template.places import Refused, clipped, short
 from selectrie.template.segments import (
     Arguments,
     Block,
@@ -245,9 +245,11 @@ class Reader(Transformer[Token, Any]):
             if name not in known:
                 name = self._dialect.aliases.get(name, name)
             if name not in known:
-                raise Refused(start_of(argument), f"{kind} takes no argument {name!r}; {self._instead(name, known)}")
+                raise Refused(
+                    start_of(argument), f"{kind} takes no argument {clipped(name)}; {self._instead(name, known)}"
+                )
             if name in found:
-                raise Refused(start_of(argument), f"{argument}= is given twice")
+                raise Refused(start_of(argument), f"{short(argument)}= is given twice")
             found[name] = value
         return tuple(found.items())
 
@@ -295,7 +297,7 @@ class Reader(Transformer[Token, Any]):
             raise Refused(start_of(token), "a number of more than 300 characters")
         value = int(token) if token.lstrip("-").isdecimal() else float(token)
         if value in {float("inf"), -float("inf")}:
-            raise Refused(start_of(token), f"{token} is beyond the largest number")
+            raise Refused(start_of(token), f"{short(token)} is beyond the largest number")
         return Constant(value, span_of(token))
 
     def word(self, children: list[Token]) -> Constant:
@@ -326,7 +328,7 @@ class Reader(Transformer[Token, Any]):
     def first_step(self, children: list[Token]) -> Path:
         token = children[0]
         if token.type == "AT_NAME" and token not in AT_NAMES:
-            raise Refused(start_of(token), f"{token} is not known; there are {', '.join(AT_NAMES)}")
+            raise Refused(start_of(token), f"{short(token)} is not known; there are {', '.join(AT_NAMES)}")
         return Path(str(token), (), span_of(token))
 
     def key(self, children: list[Any]) -> Path:

@@ -52,6 +52,8 @@ def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
     if match[2] == "u":
         raise Refused(place, r"\u wants four hexadecimal digits, as in \u00e9")
     known = r"there are \n \t \\ \' \" and \uXXXX"
+    if not match[2].isprintable():
+        raise Refused(place, rf"a backslash before {match[2]!r} is no escape; for a backslash write \\ ({known})")
     raise Refused(place, rf"\{match[2]} is no escape; for a backslash write \\{match[2]} ({known})")
 
 

@@ -11,7 +11,7 @@ from lark import Token
 
 from selectrie.template.dialects import Dialect
 from selectrie.template.lexing import runaway
-from selectrie.template.places import Refused, clipped
+from selectrie.template.places import Refused, clipped, short
 from selectrie.template.tags import MIDDLE, TAGS
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
@@ -21,26 +21,23 @@ _VALUE_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB", "RPAR", "STRING", "N
 _ENDS = frozenset({"CLOSE", "RPAR", "RSQB"})
 _WORDS = frozenset({"RESERVED", "AS", "IN", "AND", "OR", "NOT", "THIS", "TRUE", "FALSE", "NONE"})
 _SIGNS = {"EQUALS": "=", "COMMA": "','", "RPAR": ")", "RSQB": "]", "AS": "as"}
-_INSTEAD = {
+_RECKONED = "values are not reckoned with"
+_STRAIGHT = "write straight quotes, ' or \""
+_BEHIND_VALUES = {
     "&": "write and",
     "|": "write or; values have no filters",
-    "!": "write not",
-    "+": "values are not reckoned with",
-    "-": "values are not reckoned with",
-    "*": "values are not reckoned with",
-    "/": "values are not reckoned with",
-    "%": "values are not reckoned with",
-    "{": "mappings are given as values, not written",
-    "“": "write straight quotes, ' or \"",
-    "”": "write straight quotes, ' or \"",
-    "‘": "write straight quotes, ' or \"",
-    "’": "write straight quotes, ' or \"",
-    "`": "write straight quotes, ' or \"",
+    **dict.fromkeys("+-*/%", _RECKONED),
     ";": "parts of a tag are parted by blanks",
+}
+"""What to do about signs that other languages have behind a value."""
+_FOR_VALUES = {
+    "!": "write not",
+    "{": "mappings are given as values, not written",
     "$": "write the name alone",
     "\\": "a text stands in quotes",
     ".": "a path begins with a name",
 }
+"""What to do about signs that other languages begin a value with."""
 _SYNONYMS = {
     "for": "each",
     "foreach": "each",
@@ -163,7 +160,7 @@ def _no_block(broken: BrokenTag) -> str:
     known = f"the blocks are {', '.join(_BLOCKS)}"
     if broken.token.type == "UNKNOWN_TAG":
         return f"no block is called {clipped(word)}{_nearest(word, _BLOCKS, known)}"
-    return f"expected the name of a block behind {broken.opening}; {known}"
+    return f"expected the name of a block behind {broken.dialect.opens}#; {known}"
 
 
 def _wrong_head(broken: BrokenTag) -> Refused | None:
@@ -175,7 +172,7 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
     if word in broken.dialect.commands:
         return Refused(head.start_pos or 0, f"{word} has no meaning here: {broken.dialect.commands[word]}")
     if token.type == "EQUALS":
-        return Refused(broken.place, f"to name a value write {broken.tag(f'set {word}=…')}, to compare write ==")
+        return Refused(broken.place, f"to name a value write {broken.tag(f'set {short(word)}=…')}, to compare write ==")
     if token.type not in _VALUES | {"RESERVED"} or token.type == "LPAR":
         return None
     return _misnamed(broken, head)
@@ -202,12 +199,12 @@ def _bare(broken: BrokenTag) -> Refused | None:
         match = _FILE.match(broken.source, broken.place)
         path = match[0].rstrip(broken.dialect.closes[0] + "~") if match else ""
         if path:
-            return Refused(broken.place, f"expected a file name in quotes; write include '{path}'")
+            return Refused(broken.place, f"expected a file name in quotes; write include {clipped(path, 80)}")
     if head not in _NAMED or len(broken.symbols) != 3:
         return None
     if last.type != "NAME" or broken.accepted != {"EQUALS"} or broken.token.type == "COMPARISON":
         return None
-    return Refused(last.start_pos or 0, f"expected a name in quotes; write {head} '{last}'")
+    return Refused(last.start_pos or 0, f"expected a name in quotes; write {head} {clipped(str(last))}")
 
 
 def _at(broken: BrokenTag) -> Refused:
@@ -247,8 +244,8 @@ def _expected(broken: BrokenTag) -> str:
 
 def _advice(broken: BrokenTag) -> str:
     """What to do about it, or nothing."""
-    told = _about_names(broken) or _about_operators(broken) or _INSTEAD.get(str(broken.token)[:1], "")
-    if told and broken.token.type != "STRING":
+    told = _about_names(broken) or _about_operators(broken) or _about_signs(broken)
+    if told:
         return f"; {told}"
     last, opens = broken.symbols[-1], broken.dialect.opens
     is_prose = last.type in {"NAME", "NUMBER"} and broken.token.type in {"NAME", "NUMBER", "BROKEN", "COMMA"}
@@ -257,16 +254,28 @@ def _advice(broken: BrokenTag) -> str:
     return ""
 
 
+def _about_signs(broken: BrokenTag) -> str:
+    """Signs that mean something elsewhere."""
+    if broken.token.type not in {"BROKEN", "NUMBER", "DOT"}:
+        return ""
+    sign = str(broken.token)[:1]
+    if sign in "“”‘’`" and "STRING" in broken.accepted:
+        return _STRAIGHT
+    if "NUMBER" in broken.accepted or len(broken.symbols) == 1:
+        return _FOR_VALUES.get(sign, "")
+    return _BEHIND_VALUES.get(sign, "") if broken.symbols[-1].type in _VALUE_ENDS else ""
+
+
 def _about_names(broken: BrokenTag) -> str:
     """Words that are no names, and names without their quotes."""
     word, kind, head = str(broken.token), broken.token.type, broken.word
     last, accepted = broken.symbols[-1], broken.accepted
-    quoted = f"'{last}'"
+    bare, quoted = short(str(last)), clipped(str(last))
     is_bare = head == "set" and last.type == "NAME" and accepted == {"EQUALS"}
     is_word = kind in _WORDS and "NAME" in accepted
     hints = (
         (head == "else" and word == "if", f"write {broken.tag('elif …')}"),
-        (is_bare, f"write {broken.tag(f'set {last}=value')} or {broken.tag(f'set {quoted} value')}"),
+        (is_bare, f"write {broken.tag(f'set {bare}=value')} or {broken.tag(f'set {quoted} value')}"),
         (is_word and (last.type == "AS" or head == "set"), "choose another name"),
         (is_word and "NUMBER" in accepted, "no value is called so; of a mapping it may be a key: data.key"),
         (kind in {"CLOSE", "COMPARISON"} and "EQUALS" in accepted, "an argument is written name=value"),
@@ -278,16 +287,17 @@ def _about_operators(broken: BrokenTag) -> str:
     """Signs and words that other languages compare and combine with."""
     word, kind, last = str(broken.token), broken.token.type, broken.symbols[-1].type
     escape = f"\\{broken.dialect.opens} for the characters {broken.dialect.opens}"
+    is_behind = last in _VALUE_ENDS and "EQUALS" not in broken.accepted
     chained = kind == "COMPARISON" and any(symbol.type == "COMPARISON" for symbol in broken.symbols)
     hints = (
-        (kind == "EQUALS" or word == "is", "to compare write =="),
-        (chained, "comparisons do not chain: join two with and"),
-        (kind == "LIST" and last in _VALUE_ENDS, "a place in a list stands directly behind its name: items[0]"),
+        (is_behind and (kind == "EQUALS" or word == "is"), "to compare write =="),
+        (is_behind and chained, "comparisons do not chain: join two with and"),
+        (kind == "LIST" and is_behind, "a place in a list stands directly behind its name: items[0]"),
         (kind == "NUMBER" and last == "DOT", "a place in a list is written items[0]"),
         (kind == "LPAR" and last == "NAME", _NO_CALLS),
         (kind in _VALUES and last == "NAME" and broken.symbols[-2].type == "LPAR", _NO_CALLS),
         (kind in _VALUES and len(broken.symbols) == 2 and broken.dialect.partials, f"{_NO_CALLS}, or write {escape}"),
-        (word == ":", "an argument is written name=value"),
+        (word == ":" and "EQUALS" in broken.accepted, "an argument is written name=value"),
         (kind == "COMMA" and broken.word in TAGS, "parts of a tag are parted by blanks"),
     )
     return next((hint for applies, hint in hints if applies), "")
