@@ -55,6 +55,7 @@ class JointSlot:
                     f"options of {self.name!r}", option.text, f"each text once: options {first} and {index} are equal"
                 )
             texts[option.text] = index
+        object.__setattr__(self, "options", tuple(self.options))
 
 
 @dataclass(frozen=True, slots=True)
