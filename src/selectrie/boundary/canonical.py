@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     )
 
 
-def spells_text(vocabulary: Vocabulary, tokens: IntArray, text: bytes) -> bool:
+def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> bool:
     """Are the bytes of a prompt's own tokens those of its text, but for a space put before it?"""
     return vocabulary.decode(tokens) in (text, _SPACE + text)
 
