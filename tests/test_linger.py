@@ -8,21 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from selectrie import answering, generating
+from selectrie import Engine, Template, answering, generating
 from selectrie.boundary import encode_prompt
 from selectrie.errand import errand
 from selectrie.errors import CancelledError
 from selectrie.generating import Wanted
 from selectrie.loading import load
-from selectrie.options import Sampling, Stopping
+from selectrie.options import Prompting, Rendering, Sampling, Stopping
 from selectrie.owner import Owner
 from selectrie.pages import GrowingPage
+from selectrie.prompts import read_prompt
 from selectrie.selecting import Asked
 from selectrie.testing import HashModel, TableModel
 from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary
 from selectrie.types import Limits, ModelKind
 
 CATS = ["a cat at. a cat", " cat. a cat. a cat", " car as a bat", "s at a bat. a cat", "t"]
+LONG = [" cat at a bat", " car as a bat", ". a cat at a", " cats at a bat"]
 WALKS = [" She was happy and sad", " She was happy", " He liked the park and the big dog", " They went to the park"]
 TEXTS = (" a", "cat", " bat", ".", " car", "s", "t")
 ASCII = make_vocabulary(piece for piece in DEFAULT_PIECES if piece.isascii())
@@ -346,3 +348,21 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
     model.on_decode = None
     owner.call(lambda: None)
     assert model.room().nodes == model.limits.nodes
+
+
+@pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
+def test_a_rendered_page_evaluates_its_tokens_once(kind):
+    """Through `Engine.render`: of the tokens of a page with selects, a gen and a hidden slot, one a slot is evaluated again at
+    most; a forking model evaluates what its slots chose once more each."""
+    limits = Limits(nodes=4096, branches=64, rows_per_call=512, kind=kind, idle_rows=4096)
+    model = HashModel(11, vocabulary=ASCII, limits=limits)
+    slots = "".join(f"<<select 's{place}' options=options>>. a{' cat' * (place % 3)}" for place in range(8))
+    text = f"a cat at a bat<<select 'no' options=options hidden=true>>{slots}<<gen 'g' max_tokens=9 stop='never'>>. <<select 'z' options=options>>"
+    with Engine(model) as engine:
+        page = engine.render(Template(text), {"options": LONG}, rendering=Rendering(seed=1))
+    tokens = tuple(encode_prompt(ASCII, read_prompt(ASCII, page.text, Prompting())).tolist())
+    seen = [model.evaluations[tokens[:n]] for n in range(1, len(tokens) + 1)]
+    again = sum(max(0, count - 1) for count in seen)
+    chosen = sum(len(ASCII.tokenize(str(page[name]).encode())) + 2 for name in page.selections)
+    assert again <= (11 if kind is ModelKind.ATTENTION else chosen)
+    assert sum(count > 0 for count in seen) > len(tokens) // 2, "hardly any of the page was evaluated as it stands"
