@@ -148,7 +148,7 @@ def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequ
         width=request.width,
     )
     selection = joint_search.search_product(begun, model, tau, hunt)
-    return _joint(request, lambda text: _readings(request, text), selection, None)
+    return _joint(request, _reader(request), selection, None)
 
 
 def _terminator(place: Place) -> str:
@@ -174,11 +174,15 @@ def _by_bytes(slot: JointSlot) -> list[int]:
     return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
 
 
-def _readings(request: JointRequest, text: str) -> list[Picked]:
-    """Assignments that spell a text, by the bytes of their options, as many as are given at most."""
-    orders = [_by_bytes(slot) for slot in request.slots]
-    found = spellings(_parts(request), text.encode(), MOST_GIVEN)
-    return [tuple(order[place] for order, place in zip(orders, places, strict=True)) for places in found]
+def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
+    """From a text to the assignments that spell it, by the bytes of their options, as many as are given at most."""
+    orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
+
+    def readings(text: str) -> list[Picked]:
+        found = spellings(parts, text.encode(), MOST_GIVEN)
+        return [tuple(order[place] for order, place in zip(orders, places, strict=True)) for places in found]
+
+    return readings
 
 
 def _parts(request: JointRequest) -> tuple[Part, ...]:

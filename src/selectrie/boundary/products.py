@@ -20,7 +20,7 @@ Part: TypeAlias = bytes | tuple[bytes, ...]
 """A literal, or the texts of which one stands there: distinct, at least one, UTF-8 each."""
 
 MOST_IN_CHUNK = 20_000
-"""Texts of a chunk; where more belong together the product is not cut up."""
+"""Texts of a chunk of several alternatives; where more belong together the product is not cut up."""
 MOST_ROUNDS = 16
 """Attempts to cut; each joins chunks that turned out not to be apart."""
 
@@ -98,7 +98,7 @@ def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part
     """
     chunks = _proposed(vocabulary, parts)
     for _ in range(MOST_ROUNDS):
-        if max(_n_texts(chunk) for chunk in chunks) > MOST_IN_CHUNK:
+        if any(_n_texts(chunk) > MOST_IN_CHUNK and _n_slots(chunk) > 1 for chunk in chunks):
             return None
         texts = [_texts(chunk) for chunk in chunks]
         encoded = encode_choices(vocabulary, prompt, _one_varied(texts), following)
@@ -115,6 +115,10 @@ def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part
 
 def _n_texts(chunk: list[Part]) -> int:
     return prod(len(part) for part in chunk if isinstance(part, tuple))
+
+
+def _n_slots(chunk: list[Part]) -> int:
+    return sum(isinstance(part, tuple) for part in chunk)
 
 
 def one_varied(parts: Sequence[Part]) -> list[bytes]:
