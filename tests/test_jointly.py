@@ -21,9 +21,12 @@ from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.options import DEFAULT_PROMPTING, Search
 from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
+from selectrie.tasks import run
+from selectrie.tasks.automaton_records import AutomatonSpec
+from selectrie.tasks.grammar_search import AutomatonSearch
 from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.template.values import Option
-from selectrie.testing import HashModel
+from selectrie.testing import HashModel, naive_joint
 from selectrie.types import Limits, ModelKind
 from vocabularies import start_of, vocabulary_of
 
@@ -429,6 +432,39 @@ def test_the_automaton_accepts_the_concatenations(sets):
     assert automaton.longest == max(map(len, expected))
     with pytest.raises(ProtocolError):
         automaton.advance(automaton.start(), 3)
+
+
+@settings(max_examples=25)
+@given(
+    sets=st.lists(
+        st.lists(st.lists(st.integers(2, 6), min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=3
+    ),
+    seed=st.integers(0, 2**20),
+    least=st.floats(-25, -5),
+    tolerance=st.floats(0, 5),
+)
+def test_a_search_with_a_floor_finds_all_above_it(sets, seed, least, tolerance):
+    """Every path that is at least as probable as the floor less the tolerance, and nothing else is looked at for it."""
+    model = HashModel(seed)
+    spec = AutomatonSpec(
+        model.vocabulary,
+        max_tokens=9,
+        terminator="none",
+        search=Search(k=200),
+        merge_equal_text=False,
+        tolerance=tolerance,
+        least_score=least,
+    )
+    outcome = run(AutomatonSearch(np.array([0], dtype=np.int32), ProductAutomaton(sets), spec), model)
+    paths = sorted({tuple(chain(*picked)) for picked in product(*sets)})
+    expected = dict(zip(paths, naive_joint(model, (0,), paths), strict=True))
+    found = {tuple(path.tokens.tolist()): path.score for path in outcome.found}
+    assert {path for path, logp in expected.items() if logp >= least - tolerance} <= set(found)
+    assert found == pytest.approx({path: expected[path] for path in found}, abs=1e-5)
+    assert outcome.best_open < least - tolerance
+    prefixes = {path[:n] for path in paths for n in range(len(path))}
+    worth = [path for path in prefixes if sum(naive_joint(model, (0,), [path])) >= least - tolerance - 1e-5]
+    assert outcome.n_evaluated <= len(worth) + 1
 
 
 CITIES = ("Madrid", "Rome", "Paris", "Berlin", "London", "Lisbon", "Vienna", "Athens")

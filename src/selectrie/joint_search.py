@@ -80,7 +80,7 @@ def _terminator(asked: str, letters: ProductAutomaton) -> str:
         return asked
     if letters.can_end(letters.start()):
         reason = "may be empty, and what an empty text is worth shows in what follows it"
-        raise ChoiceError(f"the block {reason}: give text after it, or at most as many options as are listed")
+        raise ChoiceError(f"the block {reason}: give text after it, or fewer options")
     return "unless-continued" if _continue_one_another(letters) else "none"
 
 
