@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strategies import mutations, sources
 
 from selectrie.errors import TemplateError
+from selectrie.grammar import Grammar
 from selectrie.options import Rule
 from selectrie.slots import SelectSlot, slot_of
 from selectrie.template.places import line_and_column
@@ -168,6 +169,7 @@ CONSTANTS = [
     ("<<#joint budget=¦0>><<select 'x' options=a>><</joint>>", "budget=0: expected"),
     ("<<#if ¦1 < 'a'>><</if>>", "1 and 'a' have no order; only two numbers, or two texts, have one"),
     ("<<#if a and ¦1 < 'a'>><</if>>", "1 and 'a' have no order; only two numbers, or two texts, have one"),
+    ("<<#if not (a and b[¦1 < 'a'])>><</if>>", "1 and 'a' have no order"),
     ("<<#if a>><<elif ¦1 in 2>><</if>>", "looks in lists, mappings and texts, not in 2"),
     ("<<set x=¦1 in 2>>", "looks in lists, mappings and texts, not in 2"),
 ]
@@ -261,11 +263,18 @@ VALUES = [
     ("<<gen 'x' grammar=¦g>>", {"g": "a.gbnf"}, "no search path is given"),
     ("<<gen 'x' grammar=¦g>>", {"g": 3}, "grammar=3: expected a Grammar"),
     ("<<gen 'x' regex=¦g>>", {"g": "("}, "cannot be read"),
+    (
+        "<<gen 'x' grammar=¦g>>",
+        {"g": Grammar.from_gbnf('root ::= root "a"')},
+        "the grammar 'gbnf' cannot be used at line 1",
+    ),
     ("<<#each ¦a>><</each>>", {"a": "text"}, "`each` goes through a list or a mapping"),
     ("<<#each a>><<¦this.n>><</each>>", {"a": [{"n": 1}, {"m": 1}]}, "no key 'n'; its keys: 'm'"),
     ("<<#each a>><<#if @last>><<¦b>><</if>><</each>>", {"a": [1, 2]}, "no value is called 'b'"),
     ("<<#each a>><<set n=@index>><</each>><<¦b[n]>>", {"a": [1, 2], "b": [1]}, "no place 1"),
     ("<<#geneach 'x' num=n>><<¦a[@index]>><<gen 'this'>><</geneach>>", {"n": 2, "a": [1]}, "no place 1"),
+    ("<<#geneach 'x' num=2>><<#if @last>><<¦b>><</if>><<gen 'this'>><</geneach>>", {}, "no value is called 'b'"),
+    ("<<set n=1>><<gen 'x'>><<#each x>><<¦a[n]>><</each>>", {"a": [1]}, "no place 1"),
     ("<<#geneach 'x' min=2 stop='.'>><<¦a[@index]>><<gen 'this'>><</geneach>>", {"a": [1]}, "no place 1"),
     ("<<#geneach 'x' min=¦n max=2 stop='.'>><<gen 'this'>><</geneach>>", {"n": 3}, "min=3 is above max=2"),
     ("<<gen 'x'>><<#if x == 'a'>><<¦b>><</if>>", {}, "no value is called 'b'"),
@@ -300,6 +309,7 @@ def test_what_is_wrong_with_values(marked, values, message):
         ("<<gen 'x' max_tokens=n temperature=t>>", {"n": None, "t": None}),
         ("<<gen 'x'>><<#each x>><<set b=1>><</each>><<b>>", {}),
         ("<<#each m>><<@key>>=<<this>><</each>>", {"m": {"a": 1}}),
+        ("<<set n=0>><<gen 'x'>><<#each x>><<a[n]>><<set n=9>><</each>><<a[n]>>", {"a": [1]}),
     ],
 )
 def test_what_is_right_with_values(source, values):

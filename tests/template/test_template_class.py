@@ -51,6 +51,8 @@ def test_what_is_never_read():
     assert sheet.unused({"z": 1, "a": 1, "b": 1, "y": 1, "x": 1}) == ("z", "b")
     either = Template("<<#if x>><<gen 'a'>><<set b=1>><<else>><<gen 'a'>><</if>><<a>><<b>>")
     assert either.unused({"a": 1, "b": 1}) == ("a",)
+    loop = Template("<<#each xs>><<set a=this>><<gen 'b'>><</each>><<a>><<b[0]>>")
+    assert loop.unused({"a": 1, "b": 1}) == ("b",)
 
 
 def test_templates_are_values():
@@ -308,6 +310,14 @@ def test_errors_of_a_file_stand_in_it(folder):
         assert str(caught.value).startswith(start)
     with pytest.raises(TemplateError, match=r"use\.tmpl:1:4: no value is called 'x'"):
         Template("<<include 'use.tmpl'>>", search_path=folder).check({})
+
+
+def test_a_turn_included_in_a_turn(folder):
+    """Turns do not stand inside of each other, through files neither."""
+    write(folder, turn="<<#user>>hi<</user>>")
+    Template("<<#block>><<include 'turn.tmpl'>><</block>>", search_path=folder)
+    with pytest.raises(TemplateError, match=r"turn\.tmpl:1:1: a turn cannot stand inside of another"):
+        Template("<<#system>><<include 'turn.tmpl'>><</system>>", search_path=folder)
 
 
 def test_a_slot_included_twice(folder):

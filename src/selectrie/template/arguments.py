@@ -47,6 +47,7 @@ def check_argument(kind: str, name: str, value: object, sources: Sources) -> Non
 def _check_language(name: str, value: object, sources: Sources) -> None:
     """grammar: a `Grammar`, or the name of one that can be read. regex: a text that is one."""
     if name == "grammar" and isinstance(value, Grammar):
+        sources.tried(value)
         return
     if not isinstance(value, str):
         allowed = "a Grammar, or the name of a file or of an installed one" if name == "grammar" else "a text"

@@ -80,6 +80,13 @@ class Sources:
                 raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
         return self.patterns[pattern]
 
+    def tried(self, grammar: Grammar) -> None:
+        """Refuse a grammar among the values that cannot be compiled."""
+        try:
+            _compiled(grammar)
+        except GrammarError as error:
+            raise TemplateError(f"the grammar {shown(grammar.name)} cannot be used{_inner(error, '')}") from error
+
     def _grammar(self, name: str) -> Grammar:
         if name in installed_names():
             return Grammar.load(name)

@@ -133,7 +133,7 @@ class _Trial:
             self.body(possible[0], scope, document)
             return
         given = [name for body in possible for kind in names_given(body, self.documents) for name in kind]
-        names = tuple(dict.fromkeys(("this", *given)))
+        names = tuple(dict.fromkeys(given))
         before = scope.snapshot(names)
         ends: list[Snapshot] = []
         for body in possible:
@@ -171,12 +171,9 @@ class _Trial:
     def unknown_turn(
         self, segment: Each | GenEach, variables: Mapping[str, object], scope: Scope, document: Document
     ) -> None:
-        """A turn of which nothing is known, not even whether there is one: what it sets is undecided before and behind."""
-        sets = names_given(segment.body, self.documents)[1]
-        for name in sets:
-            scope.assign(name, UNDECIDED)
+        """A turn that there may be, and more after it: what it sets is undecided behind it."""
         self.body(segment.body, scope.child(variables), document)
-        for name in sets:
+        for name in names_given(segment.body, self.documents)[1]:
             scope.assign(name, UNDECIDED)
 
 
