@@ -162,6 +162,26 @@ def test_the_chat_of_a_real_template(weights, embedded_vocabulary):
         assert controls.count("<|im_end|>") == page.text.count("<|im_end|>") - 2, "those that were said are text"
 
 
+@pytest.mark.parametrize("name", ["stories260K.gguf", "random_real_vocab/random-llama-spm.gguf"])
+def test_the_chat_of_a_sentencepiece_model(name, weights):
+    """A space is put before what stands after a control token, and nowhere else: also where turns are long."""
+    vocabulary = vocabulary_of(weights(name))
+    bos, eos = (vocabulary.texts[token] for token in (vocabulary.bos, vocabulary.eos))
+
+    def template(messages, *, add_generation_prompt=True):
+        turns = "".join(f"{bos}{m['role']}: {m['content']}{eos}\n" for m in messages)
+        return turns + (f"{bos}assistant: " if add_generation_prompt else "")
+
+    spoken = with_template(template, vocabulary)
+    turns = [("user", "Tell me of the cat. " * 20), ("assistant", "  It slept.\n"), ("user", " the end</s>")]
+    page = page_of(spoken, *turns, ("assistant", None))
+    page.add("Once upon a time " + "there was a cat and a dog. " * 20)
+    prompt = Prompting(assistant_prefix="Once upon a time " + "there was a cat and a dog. " * 20)
+    read = read_prompt(spoken, messages_of(turns), prompt)
+    assert encode_prompt(spoken, page.prompt).tolist() == encode_prompt(spoken, read).tolist()
+    assert len(page.prompt.text) < 256 < len(read.text)
+
+
 @pytest.fixture(scope="module")
 def embedded_vocabulary():
     """That of the model that comes with selectrie."""
@@ -198,6 +218,18 @@ def test_a_template_that_puts_the_system_message_into_the_user_turn():
     assert page.open_role("user") == "<bos>[INST] "
     messages = messages_of([("system", "Be brief"), ("user", "Hi"), ("assistant", "Yes"), ("user", "x")])
     assert page.text + "x [/INST]" == bracketed(messages)
+
+
+def test_white_space_that_parts_the_answer_from_its_prompt_is_written():
+    """Where a finished chat has more of it than the generation prompt, as it has in the turns before."""
+    spaced = with_template(
+        lambda messages, *, add_generation_prompt=True: (
+            "".join(f"<bos>{m['role']}: {m['content']}<eos>" for m in messages)
+            + ("<bos>assistant:" if add_generation_prompt else "")
+        )
+    )
+    page = page_of(spaced, ("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", None))
+    assert page.text == "<bos>user: a<eos><bos>assistant: b<eos><bos>user: c<eos><bos>assistant: "
 
 
 def test_contents_stand_as_written_where_the_template_trims():

@@ -92,6 +92,30 @@ def test_text_is_never_read_as_control_tokens():
         assert page.text == "a<eos>b"
 
 
+@settings(max_examples=25)
+@given(
+    parts=st.lists(
+        st.sampled_from(["<bos>", "<eos>", " ", "\n", "Once upon a time ", "the park. " * 9, "é"]), max_size=40
+    ),
+    strips=st.booleans(),
+)
+@pytest.mark.parametrize("name", REAL[:2])
+def test_literals_with_control_tokens_are_the_prompt_with_them(name, parts, strips, weights):
+    """However far apart they stand, and whether or not they swallow white space: the tokens are those of the text at once."""
+    vocabulary = vocabulary_of(weights(name))
+    eos = vocabulary.eos
+    spellings = {"<bos>": vocabulary.texts[vocabulary.control[0]], "<eos>": vocabulary.texts[eos]}
+    if strips:
+        swallowing = np.array([eos], dtype=np.int32)
+        vocabulary = replace(vocabulary, strips_left=swallowing, strips_right=swallowing)
+    written = ["a", *(spellings.get(part, part) for part in parts)]
+    page = GrowingPage(vocabulary, parse_special=True)
+    for part in written:
+        page.add(part, literal=True)
+    read = read_prompt(vocabulary, "".join(written), SPECIAL)
+    assert tokens_of(page, vocabulary) == encode_prompt(vocabulary, read).tolist()
+
+
 def test_a_lone_surrogate_is_refused():
     """As everywhere, and the page stays as it was."""
     page = page_of(TINY, "a")

@@ -199,25 +199,34 @@ class GrowingPage:
     @property
     def _settled(self) -> PromptText:
         """The page with the white space swallowed that its last control token swallows."""
-        rest, control = self._at.rest, self._at.control
-        if control is not None and (self._vocabulary.strips_right == control).any():
-            rest = rest.lstrip()
-        return PromptText(self._at.tokens, rest)
+        return PromptText(self._at.tokens, self._swallowed(self._at.rest))
+
+    def _swallowed(self, rest: bytes) -> bytes:
+        """Text after the last control token without the white space that this one swallows."""
+        control = self._at.control
+        return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
 
     def _write(self, text: str, data: bytes, *, has_control: bool) -> None:
         """Put text at the end of the page."""
         if not text:
             return
-        at = self._at
+        at, vocabulary = self._at, self._vocabulary
         new_text = _Text(text, at.text)
-        tokens, rest = self._vocabulary.encode_spans([(self._settled.text, False), (data, has_control)])
+        tokens, rest = vocabulary.encode_spans([(data, has_control)])
         if not len(tokens):
             self._set(PromptText(at.tokens, at.rest + data), at.control, new_text)
             return
+        first = int(np.flatnonzero(np.isin(tokens, vocabulary.control))[0])
+        start = data.index(to_bytes(vocabulary.texts[tokens[first]], "control token"))
+        run = self._swallowed(at.rest + data[:start])
+        if (vocabulary.strips_left == tokens[first]).any():
+            run = run.rstrip()
+        own = np.asarray(encode_after(vocabulary, at.tokens, run), dtype=np.int32)
         control = int(tokens[-1])
-        if at.text.before is None and tokens[0] == self._vocabulary.bos:
+        tokens = tokens[first:]
+        if at.text.before is None and not run and tokens[0] == vocabulary.bos:
             tokens = tokens[1:]  # it stands there already
-        self._set(PromptText(np.concatenate([at.tokens, tokens]), rest), control, new_text)
+        self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
 
     def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
         """Let the page be this; the beginning of a long rest becomes fixed tokens."""

@@ -47,7 +47,8 @@ class Turns:
     def opened(self, role: str) -> Turns:
         """With one more turn, open, of which the template says what comes before and after it.
 
-        An assistant's begins with the template's generation prompt where it has one; earlier turns must stand in the new
+        An assistant's begins with the template's generation prompt where it has one, and the white space that a finished
+        turn has after that; earlier turns must stand in the new
         rendering as they were written. Raises `PromptError` where a turn is open, the model has no chat template, the role is
         no word, or the template refuses these roles or rewrites earlier turns.
         """
