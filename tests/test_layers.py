@@ -68,6 +68,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "filling",
         "streaming",
         "asynchronous",
+        "writing",
         "rendering",
         "render",
         "engine",

@@ -27,7 +27,7 @@ from selectrie.results import BeamResult, Draws, Generation, Selection, SlotEven
 from selectrie.results.drawn import DrawnChoice
 from selectrie.results.joint import JointSelection
 from selectrie.selfcheck import SelfCheck
-from selectrie.template.program import MOST_ITEMS
+from selectrie.template.arguments import MOST_TURNS
 from selectrie.testing import HashModel, TableModel
 from selectrie.types import Limits, ModelKind
 
@@ -140,9 +140,7 @@ def test_an_item_of_a_loop_ends_before_the_join_or_the_stop_text():
         ("s", ":", "u"): {".": 0.9},
     }
     with on_table(table) as engine:
-        page = render(
-            engine, "<<#geneach 'xs' min=1 max=5 stop='.' join=':'>><<gen 'this' max_tokens=9>><</geneach>>."
-        )
+        page = render(engine, "<<#geneach 'xs' min=1 max=5 stop='.' join=':'>><<gen 'this' max_tokens=9>><</geneach>>.")
     assert (page.text, page["xs"]) == ("s:u.", ["s", "u"])
     assert [slot.record[0].stop for slot in page.slots if slot.kind == "gen"] == [":", "."]
 
@@ -428,12 +426,12 @@ def test_a_slot_at_the_beginning_of_a_page_needs_a_token_before_it():
 
 def test_pages_are_bounded(fake, monkeypatch):
     """Slots, items, segments and text; each bound is told where it is met."""
-    from selectrie import rendering
+    from selectrie import rendering, writing
     from selectrie.template import program
 
-    with pytest.raises(TemplateError, match=f"more than the {MOST_ITEMS}|{MOST_ITEMS}"):
-        render(fake, "<<#each items>>a<</each>>", {"items": range(MOST_ITEMS + 1)})
-    monkeypatch.setattr(rendering, "MOST_PAGE_BYTES", 100)
+    with pytest.raises(TemplateError, match=f"more than the {MOST_TURNS}|{MOST_TURNS}"):
+        render(fake, "<<#each items>>a<</each>>", {"items": range(MOST_TURNS + 1)})
+    monkeypatch.setattr(writing, "MOST_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
     monkeypatch.setattr(program, "MOST_STEPS", 50)

@@ -12,9 +12,10 @@ from types import TracebackType
 from selectrie.errand import Scope
 from selectrie.errors import CancelledError, OptionError, of_request
 from selectrie.options import Rendering, named, record
-from selectrie.rendering import PageRequest, Tell
+from selectrie.rendering import PageRequest
 from selectrie.results import Event, Page
 from selectrie.template.template import Template
+from selectrie.writing import Tell
 
 MOST_AT_ONCE = 64
 """Pages of one request that are under way at the same time, a thread each."""
@@ -77,7 +78,7 @@ class _Crew:
             self._waiting.put(at)
         self._made: dict[int, Page] = {}
         self._failed: dict[int, BaseException] = {}
-        self._left: SimpleQueue[None] = SimpleQueue()
+        self._left: SimpleQueue[threading.Thread] = SimpleQueue()
         self._n_working = 0
 
     def work(self) -> None:
@@ -91,8 +92,9 @@ class _Crew:
     def wait(self) -> None:
         """Wait until every thread has left."""
         while self._n_working:
-            self._left.get()
+            thread = self._left.get()
             self._n_working -= 1
+            thread.join()
 
     def cancel(self) -> None:
         """Take everything back; from any thread."""
@@ -115,7 +117,7 @@ class _Crew:
         except Empty:
             pass
         finally:
-            self._left.put(None)
+            self._left.put(threading.current_thread())
 
     def _one(self, at: int) -> None:
         try:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from selectrie.template.expressions import Expression
+from selectrie.template.loops import flag_at, loop_of, loop_over, path_of
 from selectrie.template.naming import names_in
 from selectrie.template.places import error_at
-from selectrie.template.scope import UNDECIDED, Scope, Undecided, evaluate, items_at, text_at, truth_at
+from selectrie.template.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
 from selectrie.template.segments import (
     Block,
     Body,
@@ -47,14 +46,9 @@ from selectrie.template.steps import (
     fields_of,
 )
 from selectrie.template.template import Template
-from selectrie.template.values import plain, shown
 
 MOST_STEPS = 2_000_000
 """Segments that one page may pass, repeated ones each time."""
-MOST_ITEMS = 100_000
-"""Items that one loop goes through."""
-DEFAULT_MOST = 100
-"""Items of a `geneach` that says neither `num` nor `max`."""
 
 
 class Program:
@@ -80,13 +74,13 @@ class Program:
 
     def path_of(self, name: str) -> str:
         """Where a name of the step just made is found on the page: `armor`, in loops `food[1]`, `items[0].name`."""
-        return _path(name, [frame.loop for frame in self._frames if frame.loop is not None])
+        return path_of(name, [frame.loop for frame in self._frames if frame.loop is not None])
 
     def path_of_loop(self) -> str:
         """Where the list is found of the loop that asks whether it goes on."""
         loops = [frame.loop for frame in self._frames if frame.loop is not None]
         segment = loops[-1].segment
-        return _path(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
+        return path_of(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
 
     def ahead(self, n_steps: int) -> Program:
         """The same program, to look at what follows: it decides nothing, and names change here alone.
@@ -203,7 +197,7 @@ class Program:
         elif isinstance(segment, Block):
             self._enter_block(segment, scope, document)
         elif isinstance(segment, Each):
-            self._enter_each(segment, scope, document)
+            self._enter_loop(loop_over(segment, self._template, scope, document), document)
         else:
             self._enter_geneach(segment, scope, document)
         return None
@@ -261,62 +255,19 @@ class Program:
         self._queue.append(Hide(begins=True))
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
-    def _enter_each(self, each: Each, scope: Scope, document: Document) -> None:
-        items = items_at(each.items, scope, document)
-        if len(items) > MOST_ITEMS:
-            reason = f"{len(items)} items are more than the {MOST_ITEMS} that a loop goes through; give fewer"
-            raise error_at(document, each.items.span, reason)
-        join = dict(each.arguments).get("join")
-        loop = Loop(
-            each,
-            names_in(each.body, self._template),
-            "" if join is None else text_at(join, scope, document),
-            items=items,
-        )
-        frame = Frame((), document, loop=loop)
-        self._frames.append(frame)
-        self._next_turn(frame, loop)
-
     def _enter_geneach(self, each: GenEach, scope: Scope, document: Document) -> None:
-        arguments = dict(each.arguments)
-        hidden = arguments.get("hidden")
+        hidden = dict(each.arguments).get("hidden")
         if hidden is not None and flag_at(hidden, "hidden", scope, document):
             if self._skips_hidden(each.body):
                 self.suppose(each.name)
                 return
             self._enter_hidden()
-        texts = {name: text_at(arguments[name], scope, document) for name in ("join", "stop") if name in arguments}
-        loop = Loop(
-            each,
-            names_in(each.body, self._template),
-            texts.get("join", ""),
-            bounds=self._bounds(each, texts.get("stop"), scope, document),
-        )
+        self._enter_loop(loop_of(each, self._template, scope, document), document)
+
+    def _enter_loop(self, loop: Loop, document: Document) -> None:
         frame = Frame((), document, loop=loop)
         self._frames.append(frame)
         self._next_turn(frame, loop)
-
-    def _bounds(self, each: GenEach, stop: str | None, scope: Scope, document: Document) -> tuple[int, int, str | None]:
-        """The least and the most turns, and the text that ends them between the two."""
-        given = {
-            name: _count_at(expression, name, scope, document)
-            for name, expression in each.arguments
-            if name in ("num", "min", "max")
-        }
-        if "num" in given:
-            if len(given) > 1 or stop is not None:
-                reason = "num says exactly how many items there are: leave out min, max and stop"
-                raise error_at(document, each.span, reason)
-            return given["num"], given["num"], None
-        if not stop:
-            raise error_at(
-                document, each.span, "nothing ends this loop; give num=, or stop= and how many at most: max="
-            )
-        least = given.get("min", 0)
-        most = given.get("max", max(DEFAULT_MOST, least))
-        if least > most:
-            raise error_at(document, each.span, f"min={least} is more than max={most}")
-        return least, most, stop
 
     def _leave(self, frame: Frame) -> None:
         """The end of a body: the next turn of its loop, or what comes after it."""
@@ -378,32 +329,3 @@ class Program:
             self.name(name, loop.values.get(name, []))
         for name in own:
             self.name(name, loop.values.get("this", []), loop.records.get("this", []))
-
-
-def _path(name: str, loops: list[Loop]) -> str:
-    base, dot, inner = name.partition(".")
-    if base != "this":
-        return name + "".join(f"[{loop.n_done - 1}]" for loop in loops)
-    while loops and isinstance(loops[-1].segment, Each):
-        loops = loops[:-1]
-    if not loops:
-        return name
-    segment = loops[-1].segment
-    place = f"{_path(segment.name, loops[:-1])}[{loops[-1].n_done - 1}]" if isinstance(segment, GenEach) else ""
-    return f"{place}{dot}{inner}"
-
-
-def flag_at(expression: Expression, name: str, scope: Scope, document: Document) -> bool:
-    """An argument that is true or false."""
-    value: Any = plain(evaluate(expression, scope, document))
-    if not isinstance(value, bool):
-        raise error_at(document, expression.span, f"{name}={shown(value)}: expected true or false")
-    return value
-
-
-def _count_at(expression: Expression, name: str, scope: Scope, document: Document) -> int:
-    value: Any = plain(evaluate(expression, scope, document))
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_ITEMS:
-        reason = f"{name}={shown(value)}: expected a whole number from 0 to {MOST_ITEMS}"
-        raise error_at(document, expression.span, reason)
-    return value
