@@ -12,6 +12,7 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 import selectrie
+from selectrie import joint_net
 from selectrie.boundary import encode_choices, products
 from selectrie.engine import Engine
 from selectrie.errand import errand
@@ -27,6 +28,7 @@ from selectrie.tasks.grammar_search import AutomatonSearch
 from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.template.values import Option
 from selectrie.testing import HashModel, naive_joint
+from selectrie.testing.tiny_vocabulary import spell
 from selectrie.types import Limits, ModelKind
 from vocabularies import start_of, vocabulary_of
 
@@ -183,6 +185,33 @@ def test_a_block_that_cannot_be_cut_is_brute_force_too(monkeypatch, request, see
     with monkeypatch.context() as patch:
         patch.setattr(products, "MOST_IN_CHUNK", 0)
         searched(request, seed, prompt, place)
+
+
+def test_chunks_that_depend_on_one_another_are_given_up(monkeypatch):
+    """A text that was found by other tokens than its own is noticed, and the product is searched without chunks."""
+    own_cut, own_ground = joint_net.cut_product, joint_net.open_ground
+    cat, letters = spell(HashModel(0).vocabulary, ("cat",)), spell(HashModel(0).vocabulary, ("c", "a", "t"))
+    calls = []
+
+    def wrong(*given):
+        calls.append("cut")
+        cut = own_cut(*given)
+        first = [(*letters, *path[1:]) if path[:1] == cat else path for path in cut.paths[0]]
+        assert first != list(cut.paths[0])
+        return replace(cut, paths=(tuple(first), *cut.paths[1:]))
+
+    def noted(*given):
+        calls.append("ground")
+        return own_ground(*given)
+
+    request = JointRequest((slot("x", "bat", "cat"), " a. ", slot("y", "b", "s")), k=4, most_listed=1)
+    expected = brute_force(HashModel(4), request, "a", following=".")
+    with monkeypatch.context() as patch:
+        patch.setattr(joint_net, "cut_product", wrong)
+        patch.setattr(joint_net, "open_ground", noted)
+        found = decide(HashModel(4), request, "a", following=".")
+    assert calls == ["cut", "ground"]
+    check_is_brute_force(found, expected, 4)
 
 
 def test_the_comparison_can_fail():
