@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -19,6 +20,9 @@ from selectrie.writing import Tell
 
 MOST_AT_ONCE = 64
 """Pages of one request that are under way at the same time, a thread each."""
+
+_LOOK_S = 0.05
+"""Seconds between two looks at threads of which nothing is heard."""
 
 Make = Callable[[PageRequest, Tell | None], Page]
 """Renders one page in the calling thread; its errand belongs to the scope that is open there."""
@@ -79,22 +83,21 @@ class _Crew:
         self._made: dict[int, Page] = {}
         self._failed: dict[int, BaseException] = {}
         self._left: SimpleQueue[threading.Thread] = SimpleQueue()
-        self._n_working = 0
+        self._threads: list[threading.Thread] = []
 
     def work(self) -> None:
         """Begin, and wait for all."""
         for _ in range(min(MOST_AT_ONCE, len(self._requests))):
             thread = threading.Thread(target=copy_context().run, args=(self._run,), name="selectrie-page", daemon=True)
-            self._n_working += 1
+            self._threads.append(thread)
             thread.start()
         self.wait()
 
     def wait(self) -> None:
-        """Wait until every thread has left."""
-        while self._n_working:
-            thread = self._left.get()
-            self._n_working -= 1
-            thread.join()
+        """Wait until every thread has ended. Ctrl-C may come at any point, and may keep one from being heard of."""
+        while any(thread.is_alive() for thread in self._threads):
+            with suppress(Empty):
+                self._left.get(timeout=_LOOK_S).join()
 
     def cancel(self) -> None:
         """Take everything back; from any thread."""
