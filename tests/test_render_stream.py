@@ -139,7 +139,8 @@ def test_what_fails_is_raised_to_the_reader(engine, model):
     with pytest.raises(DecodeError, match=r"^select 'x' at <template>:1:7: out of memory"):
         list(stream)
     assert stream.is_finished
-    with pytest.raises(CancelledError):
+    assert list(stream) == []
+    with pytest.raises(DecodeError):
         _ = stream.page
     assert engine.render(SHEET, TEXTS).text
 
@@ -273,6 +274,24 @@ def test_at_most_64_pages_are_under_way(engine, model):
     pages = engine.render_many(Template("a<<select 'x' options=['a', 'b']>><<n>>"), [{"n": n} for n in "abcst" * 20])
     assert [page.text[-1] for page in pages] == list("abcst" * 20)
     assert 2 <= most <= 64
+
+
+def test_pages_share_model_calls(engine, model):
+    """What comes while the model is busy goes into its next call together."""
+    pause = threading.Event()
+
+    def hold():
+        model.on_decode = None
+        for _ in range(2000):
+            if engine._owner._inbox.qsize() >= 5:
+                break
+            pause.wait(0.005)
+
+    model.on_decode = hold
+    template = Template("<<n>> a<<select 'x' options=['a', 'b']>>.")
+    pages = engine.render_many(template, [{"n": n} for n in ("a", "b", "s", "t", "ca", "cat")])
+    assert max(model.call_sizes[1:]) >= 5
+    assert model.calls < sum(page.cost.model_calls for page in pages)
 
 
 def test_the_embedded_model_streams_a_chat():

@@ -210,9 +210,11 @@ class PageStream(Iterator[Event]):
 
     @property
     def page(self) -> Page:
-        """The whole page. Reads the rest of the stream first; `CancelledError` where that was closed before its end."""
+        """The whole page. Reads the rest of the stream first; raises what it ended in, `CancelledError` where it was closed before its end."""
         for _ in self:
             pass
+        if self._is_finished and self._outlet.error is not None:
+            raise self._outlet.error
         if self._outlet.page is None or not self._is_finished:
             raise CancelledError
         return self._outlet.page
