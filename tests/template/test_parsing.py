@@ -207,6 +207,8 @@ TAGGED = [
     (" <<a~>> <<~b>> ", [" ", A, B, " "]),
     (" x <<~a~>> \n y <<~b>>z", [" x", A, "y", B, "z"]),
     ("a <<~! c ~>> b", ["a", "c", "b"]),
+    ("<<a~>> x \\<< y <<~b>>", [A, "x << y", B]),
+    ("<<a~>> <<#raw>> x<</raw>> y ", [A, " x y "]),
     ("<<a~>><<#raw>> x <</raw>> <<~b>>", [A, " x ", B]),
     ("<<a~>> \\<< <<~b>>", [A, "<<", B]),
     ("\u2003<<~a~>>\u00a0", [A]),
@@ -364,6 +366,7 @@ def test_what_is_beside_counts_for_no_depth():
     many = " and ".join(["not (a) and not b[0] == c"] * 100)
     assert len(condition(many).operands) == 200
     assert len(parse("<<#if a>>x<</if>>" * 200).body) == 200
+    assert condition("(" * 63 + "a not in [b]" + ")" * 63) == Compare("not in", A, ListOf((B,)))
 
 
 BOMBS = {

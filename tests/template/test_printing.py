@@ -170,5 +170,5 @@ def test_the_round_trip_sees_a_changed_segment():
 
 def test_long_documents_print_in_time():
     """Runs of backslashes and opening signs are escaped in one pass."""
-    text = "\\" * 200_000 + "<" * 100_000
+    text = "\\" * 200_000 + "a" + "\\" * 100_000 + "<" * 100_000
     assert parse(printed([Literal(text), Output(Path("a"))])).body == (Literal(text), Output(Path("a")))
