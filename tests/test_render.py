@@ -317,10 +317,29 @@ def test_a_chat_is_written_by_the_models_template(llm):
     assert llm.generate(asked, sampling=selectrie.Sampling.GREEDY)[0].text == page["answer"]
 
 
-def test_text_outside_of_the_turns_is_refused(fake):
-    """With its place."""
-    with pytest.raises(TemplateError, match=r"<template>:2:1: .*outside of every role"):
-        render(fake, "<<#user>>a<</user>>\ncat<<#assistant>><<gen 'x'>><</assistant>>")
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("<<#user>>a<</user>>\n cat <<#assistant>><<gen 'x'>><</assistant>>", "2:2"),
+        ("a <<#user>>b<</user>>", "1:1"),
+        ("<<#user>>b<</user>><<gen 'x'>>", "1:20"),
+        ("<<#block>><<#user>>b<</user>><</block>>\n<<#block 'c'>>.<</block>>", "2:15"),
+        ("<<#user>>b<</user>><<#joint>><<select 'x' options=['a', 'b']>><</joint>>", "1:20"),
+    ],
+)
+def test_text_outside_of_the_turns_is_refused(text, place):
+    """When the template is made, with its place."""
+    with pytest.raises(TemplateError, match=rf"<template>:{place}: .*outside of every role"):
+        Template(text)
+
+
+def test_text_outside_of_the_turns_is_refused_where_a_condition_puts_it_there(fake):
+    """Then it shows on the page; the same template without its turns is a page of text."""
+    text = "<<#if chat>><<#user>>a<</user>><</if>> <<n>>"
+    assert render(fake, text, {"chat": False, "n": "b"}).text == " b"
+    assert render(fake, text, {"chat": True, "n": " "}).text == "u:a<eos>\n"
+    with pytest.raises(TemplateError, match=r"<template>:1:40: .*outside of every role"):
+        render(fake, text, {"chat": True, "n": "b"})
 
 
 # Seeds and limits

@@ -13,6 +13,7 @@ from selectrie.pages import GrowingPage, Mark
 from selectrie.results import Event, SlotEvent, TextEvent
 from selectrie.template.expressions import Span
 from selectrie.template.naming import has_roles
+from selectrie.template.outside import outside
 from selectrie.template.places import error_at, line_and_column
 from selectrie.template.segments import Document
 from selectrie.template.steps import Decide, Hide, Together, Turn, Write
@@ -94,8 +95,7 @@ class Sheet:
         """Text of the template. White space around turns is no part of the page."""
         if self._is_chat and not self._n_open:
             if step.text.strip():
-                reason = "this stands outside of every role; on a page with roles only white space can"
-                raise error_at(step.document, _first_word(step), reason)
+                raise outside(step.document, step.span, is_literal=step.is_literal)
             return
         if self._early is not None:
             self._early.append(step)
@@ -202,12 +202,6 @@ def where(document: Document, span: Span) -> str:
     """file:line:column of a tag."""
     line, column = line_and_column(document.source, span.start)
     return f"{document.name}:{line}:{column}"
-
-
-def _first_word(step: Write) -> Span:
-    """Where the text of a literal begins that is no white space."""
-    source = step.document.source[step.span.start : step.span.stop]
-    return Span(step.span.stop - len(source.lstrip()), step.span.stop) if step.is_literal else step.span
 
 
 def _span(step: Write | Decide | Together | Turn) -> Span:

@@ -13,6 +13,7 @@ from typing import Any
 from selectrie.template.constants import check_constants
 from selectrie.template.expressions import Constant, Expression, Path, Span
 from selectrie.template.forms import check_form, constant_name
+from selectrie.template.outside import check_outside
 from selectrie.template.places import error_at, line_and_column
 from selectrie.template.segments import (
     Block,
@@ -117,6 +118,7 @@ def examine(document: Document, documents: Mapping[str, Document], sources: Sour
     """Raise the first `TemplateError` there is, else say what was found."""
     run = _Examination(documents, sources)
     run.body(document.body, _Around(document))
+    check_outside(document, documents)
     for name, (where, span) in run.needed.items():
         if name in run.decided and where.dialect != "handlebars":  # where a given name may be decided anew
             reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
