@@ -99,6 +99,19 @@ def test_a_budget_leaves_true_bounds(automaton, seed, budget):
         assert_same(outcome, best_of(model, automaton, 2), 2)
 
 
+@settings(max_examples=30)
+@given(automata(), st.integers(0, 99), st.integers(1, 3), st.sampled_from(["joint", "token_mean"]))
+def test_nothing_left_out_scores_more_than_the_open_bound(automaton, seed, k, rule):
+    """Texts that ended below the k-th best and were refused too: what is given is ahead of all others by `bound_gap`."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=k, rule=rule)), model)
+    given_paths = found_by(outcome)
+    missing = [
+        score for score, path in best_of(model, automaton, None, rule=rule) if path not in given_paths and score > -inf
+    ]
+    assert max(missing, default=-inf) <= outcome.best_open + CLOSE
+
+
 @settings(max_examples=20)
 @given(automata(), st.integers(0, 99), st.sampled_from([0.5, 0.9, 1.0]))
 def test_the_open_mass_holds_what_was_not_found(automaton, seed, share):

@@ -85,7 +85,7 @@ class AutomatonSearch:
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
-        self._refused_mass = 0.0  # of texts that came too late to matter
+        self._refused_mass, self._refused_best = 0.0, -np.inf  # of texts that came too late to matter
         self._n_evaluated = self._n_dead_ends = self._n_other = 0
         self._is_finished = False
 
@@ -129,7 +129,7 @@ class AutomatonSearch:
     def result(self) -> AutomatonOutcome:
         if not self._is_finished:
             raise ProtocolError("no result before ask returned None")
-        kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best)
+        kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
         return AutomatonOutcome(
             found=self._found.ranked(),
             proved=best == -np.inf or best < kth - ROUNDING,
@@ -318,6 +318,7 @@ class AutomatonSearch:
         score = logp if spec.rule == "joint" else logp / max(1, int(nodes.depth[node]))
         if score < self._at_least():
             self._refused_mass += float(np.exp(logp))
+            self._refused_best = max(self._refused_best, score)
             return
         if logp == -np.inf:
             return
