@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import signal
 import threading
 from queue import SimpleQueue
@@ -214,6 +215,15 @@ def test_events_are_awaited(engine):
 
     events = run(main())
     assert "".join(event.text for event in events) == engine.render(SHEET, TEXTS, rendering=SEED).text
+
+
+@pytest.mark.parametrize("name", ["render", "render_many"])
+def test_awaitable_forms_take_what_the_plain_ones_take(name):
+    """Same parameters, own name, and Python knows them as asynchronous."""
+    plain, form = getattr(Engine, name), getattr(Engine, "a" + name)
+    assert inspect.signature(form).parameters == inspect.signature(plain).parameters
+    assert inspect.iscoroutinefunction(form)
+    assert form.__name__ == "a" + name
 
 
 @pytest.mark.parametrize("name", ["arender", "arender_many", "astream"])
