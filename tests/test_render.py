@@ -417,6 +417,9 @@ def test_a_page_that_outgrows_the_context_names_the_slot():
         with pytest.raises(PromptTooLongError, match=r"^select 'x' at <template>:2:14: needs \d+ tokens") as caught:
             render(engine, text, {"items": list(range(30))})
         assert caught.value.available_tokens == 40
+        assert str(caught.value).endswith("; shorten the page before the slot, or load with a larger n_ctx")
+        with pytest.raises(PromptTooLongError, match="lower its max_tokens"):
+            render(engine, "a<<gen 'x' max_tokens=50>>")
         assert render(engine, text, {"items": [1]}).text.startswith("a b c.\ncat")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import log
@@ -12,7 +13,7 @@ from typing import Any
 from selectrie import answering, selecting
 from selectrie.endings import default_stop
 from selectrie.errand import Errand
-from selectrie.errors import DeadlineError, of_slot
+from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
 from selectrie.filling import Filled, Place, fill
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.model import Model
@@ -23,7 +24,7 @@ from selectrie.slots import AnySlot, GenSlot, SelectSlot, slot_of
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.following import Following, what_comes, what_follows
-from selectrie.template.places import error_at
+from selectrie.template.places import error_at, where
 from selectrie.template.program import Program
 from selectrie.template.scope import evaluate, text_at
 from selectrie.template.segments import Document
@@ -31,7 +32,7 @@ from selectrie.template.steps import Continue, Decide, Hide, Naming, Step, Toget
 from selectrie.template.template import Template
 from selectrie.template.values import plain
 from selectrie.types import Cost
-from selectrie.writing import Sheet, Tell, where
+from selectrie.writing import Sheet, Tell
 
 MOST_SLOTS = 10_000
 """Slots that one page decides."""
@@ -130,7 +131,7 @@ class _Run:
         slot, template = step.slot, self._request.template
         place_name = where(step.document, slot.span)
         told: list[str] = []
-        with of_slot(f"{slot.kind} {slot.name!r} at {place_name}"):
+        with _in_slot(f"{slot.kind} {slot.name!r} at {place_name}", has_limit=slot.kind != "select"):
             most = self._request.rendering.max_tokens
             asked = slot_of(slot, step.scope, template, step.document, max_tokens=most)
             logprobs = asked.logprobs if isinstance(asked, SelectSlot) else None
@@ -179,7 +180,7 @@ class _Run:
         """The slots of a joint block, at one go."""
         joint, document = step.joint, step.document
         places = {part.name: where(document, part.span) for part in joint.body if isinstance(part, segments.Slot)}
-        with of_slot(f"joint {', '.join(map(repr, places))} at {where(document, joint.span)}"):
+        with _in_slot(f"joint {', '.join(map(repr, places))} at {where(document, joint.span)}"):
             request = _joint_request(step, self._request.template)
             place = self._place(what_follows(self._program, *places), document, joint.span)
             record = decide_jointly(self._begun, self._model, self._tau, request, place)
@@ -202,7 +203,7 @@ class _Run:
         coming = what_comes(self._program, more=True).text
         if coming == step.stop:
             raise error_at(document, loop.span, f"what an item begins with is the stop text itself: {step.stop!r}")
-        with of_slot(f"geneach {loop.name!r} at {place_name}"):
+        with _in_slot(f"geneach {loop.name!r} at {place_name}"):
             place = self._place(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
             question = selecting.prepare(self._model.vocabulary, self._model.limits, place.prompt, texts, Asked())
@@ -212,6 +213,21 @@ class _Run:
         path = self._program.path_of_loop()
         self._sheet.decided(SlotEvent(loop.name, "geneach", ends, "", True, record, place_name, path))  # noqa: FBT003
         return not ends
+
+
+@contextmanager
+def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
+    """What fails in the block is this slot; what does not fit the context is the page. has_limit: the slot has `max_tokens`."""
+    with of_slot(slot):
+        try:
+            yield
+        except PromptTooLongError as error:
+            remedy = "shorten the page before the slot, " + ("lower its max_tokens, " if has_limit else "")
+            raise PromptTooLongError(
+                needed_tokens=error.needed_tokens,
+                available_tokens=error.available_tokens,
+                remedy=remedy + "or load with a larger n_ctx",
+            ) from error
 
 
 def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
