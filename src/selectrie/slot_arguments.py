@@ -10,8 +10,7 @@ from selectrie.errors import OptionError, RequestError, TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import flag, one_of, seed, text
 from selectrie.template import segments
-from selectrie.template.expressions import Span
-from selectrie.template.places import error_at
+from selectrie.template.places import error_at, told_at
 from selectrie.template.scope import Option, Scope, evaluate, option_of, options_at, text_at
 from selectrie.template.values import plain
 
@@ -147,16 +146,3 @@ def _choice(body: segments.Body, scope: Scope, document: segments.Document) -> O
             raise error_at(document, part.span, "a choice is text and <<name>>s; nothing else may stand in it")
     whole = "".join(written)
     return Option(whole, whole)
-
-
-@contextmanager
-def told_at(document: segments.Document, span: Span) -> Iterator[None]:
-    """What is wrong with a value in the block is told at this place."""
-    try:
-        yield
-    except TemplateError as error:
-        if error.line is not None:
-            raise
-        raise error_at(document, span, error.reason) from error
-    except RequestError as error:
-        raise error_at(document, span, str(error)) from error

@@ -12,12 +12,12 @@ from selectrie.options import Rendering
 from selectrie.pages import GrowingPage, Mark
 from selectrie.results import Event, SlotEvent, TextEvent
 from selectrie.template.expressions import Span
-from selectrie.template.naming import has_roles
 from selectrie.template.outside import outside
-from selectrie.template.places import error_at, line_and_column
-from selectrie.template.segments import Document
+from selectrie.template.places import error_at, where
+from selectrie.template.segments import Role
 from selectrie.template.steps import Decide, Hide, Together, Turn, Write
 from selectrie.template.template import Template
+from selectrie.template.walking import walk_through
 from selectrie.vocabulary import Vocabulary, to_bytes
 
 MOST_PAGE_BYTES = 16 << 20
@@ -55,7 +55,7 @@ class Sheet:
         )
         self._written: list[str] = []
         self._unwritten: list[Write] = []
-        self._early: list[Write] | None = [] if has_roles(template) else None
+        self._early: list[Write] | None = [] if _may_have_roles(template) else None
         self._is_chat, self._n_open, self._n_bytes = False, 0, 0
         self._hidden: list[_Hidden] = []
         self._named: list[int] = []
@@ -198,10 +198,8 @@ class Sheet:
         self._unwritten.clear()
 
 
-def where(document: Document, span: Span) -> str:
-    """file:line:column of a tag."""
-    line, column = line_and_column(document.source, span.start)
-    return f"{document.name}:{line}:{column}"
+def _may_have_roles(template: Template) -> bool:
+    return any(isinstance(segment, Role) for segment in walk_through(template.document.body, template.documents))
 
 
 def _span(step: Write | Decide | Together | Turn) -> Span:

@@ -17,8 +17,9 @@ from selectrie.report.terminal import Ranking, bar, facts_table
 from selectrie.report.words import count, probability, quoted
 from selectrie.results import BeamResult, DrawnChoice, Generation, JointSelection, Page, Selection, SlotEvent
 from selectrie.template.places import line_and_column
-from selectrie.template.segments import Block, Document, Each, GenEach, If, Joint, Role, Segment, Slot
+from selectrie.template.segments import GenEach, Slot
 from selectrie.template.template import Template
+from selectrie.template.walking import walk
 
 _BAR_CELLS = 16
 _LEAST_TEXT_CELLS = 8
@@ -185,22 +186,14 @@ def template_fields(template: Template) -> dict[str, object]:
 def slot_places(template: Template) -> list[SlotPlace]:
     """Every slot of the template and of what it includes, in the order written."""
     documents = [template.document, *(template.documents[path] for path in sorted(template.documents))]
-    return [place for document in documents for place in _places(document.body, document)]
-
-
-def _places(body: Sequence[Segment], document: Document) -> Iterator[SlotPlace]:
-    for segment in body:
-        if isinstance(segment, Slot | GenEach):
-            kind = segment.kind if isinstance(segment, Slot) else "geneach"
-            yield SlotPlace(segment.name, kind, document.name, *line_and_column(document.source, segment.span.start))
-        for inner in _bodies(segment):
-            yield from _places(inner, document)
-
-
-def _bodies(segment: Segment) -> Iterator[Sequence[Segment]]:
-    """What a segment has inside; of a select nothing, as no slot stands in its choices."""
-    if isinstance(segment, If):
-        yield from (body for _, body in segment.branches)
-        yield segment.otherwise
-    elif isinstance(segment, Each | GenEach | Block | Joint | Role):
-        yield segment.body
+    return [
+        SlotPlace(
+            segment.name,
+            segment.kind if isinstance(segment, Slot) else "geneach",
+            document.name,
+            *line_and_column(document.source, segment.span.start),
+        )
+        for document in documents
+        for segment, _ in walk(document.body)
+        if isinstance(segment, Slot | GenEach)
+    ]

@@ -14,7 +14,7 @@ from selectrie.template.constants import check_constants
 from selectrie.template.expressions import Constant, Expression, Path, Span
 from selectrie.template.forms import check_form, constant_name
 from selectrie.template.outside import check_outside
-from selectrie.template.places import error_at, line_and_column
+from selectrie.template.places import error_at, where
 from selectrie.template.segments import (
     Block,
     Body,
@@ -64,8 +64,7 @@ class _Named:
     @property
     def place(self) -> str:
         """Where it stands, in a message."""
-        line, column = line_and_column(self.document.source, self.span.start)
-        return f"{self.document.name}:{line}:{column}"
+        return where(self.document, self.span)
 
 
 class _Names:
@@ -119,10 +118,10 @@ def examine(document: Document, documents: Mapping[str, Document], sources: Sour
     run = _Examination(documents, sources)
     run.body(document.body, _Around(document))
     check_outside(document, documents)
-    for name, (where, span) in run.needed.items():
-        if name in run.decided and where.dialect != "handlebars":  # where a given name may be decided anew
+    for name, (used_in, span) in run.needed.items():
+        if name in run.decided and used_in.dialect != "handlebars":  # where a given name may be decided anew
             reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
-            raise error_at(where, span, f"{reason}; move that before this, or call it otherwise")
+            raise error_at(used_in, span, f"{reason}; move that before this, or call it otherwise")
     return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), tuple(sorted(run.grammars)))
 
 

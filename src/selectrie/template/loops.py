@@ -26,7 +26,7 @@ def loop_over(each: Each, template: Template, scope: Scope, document: Document) 
         raise error_at(document, each.items.span, reason)
     join = dict(each.arguments).get("join")
     between = "" if join is None else text_at(join, scope, document)
-    return Loop(each, names_in(each.body, template), between, items=items)
+    return Loop(each, names_in(each.body, template.documents), between, items=items)
 
 
 def loop_of(each: GenEach, template: Template, scope: Scope, document: Document) -> Loop:
@@ -34,7 +34,7 @@ def loop_of(each: GenEach, template: Template, scope: Scope, document: Document)
     arguments = dict(each.arguments)
     texts = {name: text_at(arguments[name], scope, document) for name in ("join", "stop") if name in arguments}
     bounds = _bounds(each, texts.get("stop"), scope, document)
-    return Loop(each, names_in(each.body, template), texts.get("join", ""), bounds=bounds)
+    return Loop(each, names_in(each.body, template.documents), texts.get("join", ""), bounds=bounds)
 
 
 def path_of(name: str, loops: list[Loop]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from selectrie.template.expressions import Constant
-from selectrie.template.segments import Block, Body, Each, GenEach, If, Include, Joint, Role, Segment, Set, Slot
-from selectrie.template.template import Template
+from selectrie.template.segments import Block, Body, Document, GenEach, Set, Slot
+from selectrie.template.walking import walk_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +25,16 @@ class Names:
         return tuple(dict.fromkeys((*self.slots, *self.texts)))
 
 
-def names_in(body: Body, template: Template) -> Names:
-    """The names of a body, of blocks and included files in it too."""
+def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
+    """The names of a body, of blocks and included files in it too. documents: the included files, by path."""
     slots: dict[str, None] = {}
     texts: dict[str, None] = {}
     sets: dict[str, None] = {}
-    pending: list[Segment] = [*reversed(body)]
-    while pending:
-        segment = pending.pop()
-        pending.extend(reversed(_within(segment, template)))
+    for segment in walk_through(body, documents):
         if isinstance(segment, Slot | GenEach):
             slots[segment.name] = None
         if isinstance(segment, Slot):
-            logprobs = dict(segment.arguments).get("logprobs")
-            if isinstance(logprobs, Constant) and isinstance(logprobs.value, str):
-                texts[logprobs.value] = None
+            texts.update(dict.fromkeys(logprobs_names(segment)))
         elif isinstance(segment, Block) and segment.name is not None:
             texts[segment.name] = None
         elif isinstance(segment, Set):
@@ -46,23 +42,10 @@ def names_in(body: Body, template: Template) -> Names:
     return Names(_of_page(slots), _of_page(texts), tuple(sets))
 
 
-def has_roles(template: Template) -> bool:
-    """May the page have turns of a chat?"""
-    pending: list[Segment] = [*template.document.body]
-    while pending:
-        segment = pending.pop()
-        if isinstance(segment, Role):
-            return True
-        pending.extend(_within(segment, template))
-    return False
-
-
-def _within(segment: Segment, template: Template) -> Body:
-    if isinstance(segment, If):
-        return (*(one for _, body in segment.branches for one in body), *segment.otherwise)
-    if isinstance(segment, Each | GenEach | Block | Joint | Role):
-        return segment.body
-    return template.included(segment).body if isinstance(segment, Include) else ()
+def logprobs_names(slot: Slot) -> tuple[str, ...]:
+    """What `logprobs=` names, if anything."""
+    named = dict(slot.arguments).get("logprobs")
+    return (named.value,) if isinstance(named, Constant) and isinstance(named.value, str) else ()
 
 
 def _of_page(names: dict[str, None]) -> tuple[str, ...]:

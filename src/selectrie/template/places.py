@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from selectrie.errors import TemplateError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from selectrie.errors import RequestError, TemplateError
 from selectrie.template.expressions import Span
 from selectrie.template.segments import Document
 
@@ -45,6 +48,25 @@ def error_in(source: str, name: str, offset: int, reason: str) -> TemplateError:
 def error_at(document: Document, span: Span, reason: str) -> TemplateError:
     """The error for what stands at a span of a document: its name, line and column, and the line with a caret."""
     return error_in(document.source, document.name, span.start, reason)
+
+
+@contextmanager
+def told_at(document: Document, span: Span) -> Iterator[None]:
+    """What is wrong with a value in the block is told at this place, unless it knows one."""
+    try:
+        yield
+    except TemplateError as error:
+        if error.line is not None:
+            raise
+        raise error_at(document, span, error.reason) from error.__cause__
+    except RequestError as error:
+        raise error_at(document, span, str(error)) from error
+
+
+def where(document: Document, span: Span) -> str:
+    """file:line:column of what stands at a span."""
+    line, column = line_and_column(document.source, span.start)
+    return f"{document.name}:{line}:{column}"
 
 
 def short(text: str, limit: int = 40) -> str:

@@ -123,7 +123,7 @@ class Program:
         hidden = dict(step.slot.arguments).get("hidden")
         if hidden is None or not flag_at(hidden, "hidden", step.scope, step.document):
             return False
-        self.suppose(*names_in((step.slot,), self._template).decided, step.slot.name)
+        self.suppose(*names_in((step.slot,), self._template.documents).decided, step.slot.name)
         return True
 
     def leading_text(self, step: Together) -> str:
@@ -245,7 +245,7 @@ class Program:
     def _skips_hidden(self, body: Body) -> bool:
         """Who looks ahead passes over what is hidden: it is no text that follows. What it names is undecided."""
         if self._is_ahead:
-            names = names_in(body, self._template)
+            names = names_in(body, self._template.documents)
             self.suppose(*names.decided)
             self._levels[0].assumed.update(dict.fromkeys(names.sets, UNDECIDED))
         return self._is_ahead

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar, final
+from typing import TypeAlias, final
 
 from selectrie.errors import TemplateError
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
-from selectrie.template.places import error_at
+from selectrie.template.places import error_at, told_at
 from selectrie.template.segments import Document
 from selectrie.template.values import (
     Option,
@@ -45,7 +45,6 @@ __all__ = [
 MOST_NESTED = 100
 """Expressions within expressions."""
 
-_T = TypeVar("_T")
 Snapshot: TypeAlias = tuple[dict[str, object], dict[str, object]]
 
 
@@ -172,37 +171,29 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
     if isinstance(expression, Compare):
         left = _value(expression.left, scope, document, room - 1)
         right = _value(expression.right, scope, document, room - 1)
-        return _placed(lambda: _COMPARISONS[expression.operator](left, right), expression, document)
+        with told_at(document, expression.span):
+            return _COMPARISONS[expression.operator](left, right)
     if isinstance(expression, Not):
         value = _value(expression.operand, scope, document, room - 1)
-        return not _placed(lambda: truth(value), expression.operand, document)
+        with told_at(document, expression.operand.span):
+            return not truth(value)
     return _logical(expression, scope, document, room)
 
 
 def _at_path(path: Path, scope: Scope, document: Document, room: int) -> object:
-    if not path.steps:
-        return _placed(lambda: scope.get(path.name), path, document)
     steps = [step if isinstance(step, str | int) else _value(step, scope, document, room - 1) for step in path.steps]
-    return _placed(lambda: scope.get(path.name, *steps), path, document)
+    with told_at(document, path.span):
+        return scope.get(path.name, *steps)
 
 
 def _logical(expression: Logical, scope: Scope, document: Document, room: int) -> bool:
     decides = expression.operator == "or"
     for operand in expression.operands:
         value = _value(operand, scope, document, room - 1)
-        if _placed(lambda value=value: truth(value), operand, document) is decides:  # type: ignore[misc]
-            return decides
+        with told_at(document, operand.span):
+            if truth(value) is decides:
+                return decides
     return not decides
-
-
-def _placed(made: Callable[[], _T], expression: Expression, document: Document) -> _T:
-    """What is made of an expression's value; a reason without a place gets the expression's."""
-    try:
-        return made()
-    except TemplateError as error:
-        if error.line is not None:
-            raise
-        raise error_at(document, expression.span, error.reason) from None
 
 
 _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
@@ -222,22 +213,26 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
     """An expression's value as text: what `<<name>>` puts on the page."""
     value = evaluate(expression, scope, document)
-    return _placed(lambda: text_of(value), expression, document)
+    with told_at(document, expression.span):
+        return text_of(value)
 
 
 def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
     """Does a condition hold?"""
     value = evaluate(expression, scope, document)
-    return _placed(lambda: truth(value), expression, document)
+    with told_at(document, expression.span):
+        return truth(value)
 
 
 def options_at(expression: Expression, scope: Scope, document: Document) -> tuple[Option, ...]:
     """The options that an expression lists (`values.options_of`)."""
     value = evaluate(expression, scope, document)
-    return _placed(lambda: options_of(value), expression, document)
+    with told_at(document, expression.span):
+        return options_of(value)
 
 
 def items_at(expression: Expression, scope: Scope, document: Document) -> list[tuple[object, object]]:
     """What `each` goes through: (place, item) of a list, (key, value) of a mapping."""
     value = evaluate(expression, scope, document)
-    return _placed(lambda: items_of(value), expression, document)
+    with told_at(document, expression.span):
+        return items_of(value)

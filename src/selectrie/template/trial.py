@@ -13,8 +13,8 @@ from typing import Any
 from selectrie.template.arguments import MOST_TURNS
 from selectrie.template.checking import LOOP
 from selectrie.template.constants import check_value, check_weights, note_choice, placed
-from selectrie.template.expressions import Constant
 from selectrie.template.forms import check_range
+from selectrie.template.naming import logprobs_names, names_in
 from selectrie.template.places import error_at
 from selectrie.template.scope import UNDECIDED, Scope, Snapshot, Undecided, evaluate, text_at, truth_at
 from selectrie.template.segments import (
@@ -35,7 +35,7 @@ from selectrie.template.segments import (
 )
 from selectrie.template.sources import Sources
 from selectrie.template.values import Option, items_of, option_of, options_of, plain
-from selectrie.template.walking import expressions_of, names_given
+from selectrie.template.walking import expressions_of
 
 MOST_SEGMENTS = 100_000
 """Segments that are tried, those of a loop in each turn; what comes behind is not looked at."""
@@ -93,11 +93,7 @@ class _Trial:
         if segment.choices is not None:
             options = _choices(segment, segment.choices, scope, document)
         check_weights(segment, document, values.get("prior"), options)
-        logprobs = dict(segment.arguments).get("logprobs")
-        names = [segment.name.partition(".")[0]]
-        if isinstance(logprobs, Constant) and isinstance(logprobs.value, str):
-            names.append(logprobs.value)
-        _undecide(names, scope)
+        _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
 
     def block(self, segment: Block, scope: Scope, document: Document) -> None:
         self.values(segment, scope, document)
@@ -132,8 +128,8 @@ class _Trial:
         if len(possible) == 1:
             self.body(possible[0], scope, document)
             return
-        given = [name for body in possible for kind in names_given(body, self.documents) for name in kind]
-        names = tuple(dict.fromkeys(given))
+        given = [names_in(body, self.documents) for body in possible]
+        names = tuple(dict.fromkeys(name for one in given for name in (*one.decided, *one.sets)))
         before = scope.snapshot(names)
         ends: list[Snapshot] = []
         for body in possible:
@@ -155,7 +151,7 @@ class _Trial:
             for at, (key, item) in enumerate(items):
                 turn = {"@index": at, "@first": at == 0, "@last": at == len(items) - 1, "@key": key}
                 self.body(segment.body, scope.child({**turn, segment.variable: item}), document)
-        _undecide(names_given(segment.body, self.documents)[0], scope)
+        _undecide(names_in(segment.body, self.documents).decided, scope)
 
     def geneach(self, segment: GenEach, scope: Scope, document: Document) -> None:
         values = self.values(segment, scope, document)
@@ -166,14 +162,14 @@ class _Trial:
             self.body(segment.body, scope.child({"@index": at, "@first": at == 0, **last}), document)
         if num is None:
             self.unknown_turn(segment, dict.fromkeys(LOOP, UNDECIDED), scope, document)
-        _undecide((*names_given(segment.body, self.documents)[0], segment.name), scope)
+        _undecide((*names_in(segment.body, self.documents).decided, segment.name), scope)
 
     def unknown_turn(
         self, segment: Each | GenEach, variables: Mapping[str, object], scope: Scope, document: Document
     ) -> None:
         """A turn that there may be, and more after it: what it sets is undecided behind it."""
         self.body(segment.body, scope.child(variables), document)
-        for name in names_given(segment.body, self.documents)[1]:
+        for name in names_in(segment.body, self.documents).sets:
             scope.assign(name, UNDECIDED)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.expressions import Compare, Expression, ListOf, Logical, Not, Path
 from selectrie.template.segments import (
     Block,
     Body,
@@ -43,6 +43,17 @@ def walk(body: Body) -> Iterator[tuple[Segment, int]]:
             pending.extend((one, depth + 1) for one in reversed(inner))
 
 
+def walk_through(body: Body, documents: Mapping[str, Document]) -> Iterator[Segment]:
+    """Every segment below in the order of the page, those of included files too. documents: these files, by path."""
+    pending = [*reversed(body)]
+    while pending:
+        segment = pending.pop()
+        yield segment
+        bodies = (documents[segment.path].body,) if isinstance(segment, Include) else bodies_of(segment)
+        for inner in reversed(bodies):
+            pending.extend(reversed(inner))
+
+
 def expressions_of(segment: Segment) -> tuple[tuple[str, Expression], ...]:
     """The expressions of a tag itself with what each is for: an argument's name, or "value", "items", "condition"."""
     if isinstance(segment, Output | Set):
@@ -63,15 +74,7 @@ def paths_in(expression: Expression) -> Iterator[Path]:
         one = pending.pop()
         if isinstance(one, Path):
             yield one
-            pending.extend(step for step in reversed(one.steps) if not isinstance(step, str | int))
-        elif isinstance(one, ListOf):
-            pending.extend(reversed(one.items))
-        elif isinstance(one, Logical):
-            pending.extend(reversed(one.operands))
-        elif isinstance(one, Not):
-            pending.append(one.operand)
-        elif isinstance(one, Compare):
-            pending.extend((one.right, one.left))
+        pending.extend(reversed(parts_of(one)))
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
@@ -85,25 +88,3 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     if isinstance(expression, Not):
         return (expression.operand,)
     return (expression.left, expression.right) if isinstance(expression, Compare) else ()
-
-
-def names_given(body: Body, documents: Mapping[str, Document]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names that a body gives values to, includes in it too: by slots, `geneach`, `logprobs=` and blocks, and by sets.
-
-    `this` is no such name.
-    """
-    decided: dict[str, None] = {}
-    sets: dict[str, None] = {}
-    bodies = [body]
-    while bodies:
-        for segment, _ in walk(bodies.pop()):
-            if isinstance(segment, Include):
-                bodies.append(documents[segment.path].body)
-            elif isinstance(segment, Set):
-                sets[segment.name] = None
-            elif isinstance(segment, Slot | GenEach | Block) and segment.name is not None:
-                decided[segment.name] = None
-            logprobs = dict(segment.arguments).get("logprobs") if isinstance(segment, Slot) else None
-            if isinstance(logprobs, Constant) and isinstance(logprobs.value, str):
-                decided[logprobs.value] = None
-    return tuple(name for name in decided if name.partition(".")[0] != "this"), tuple(sets)
