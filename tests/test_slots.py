@@ -9,7 +9,7 @@ import pytest
 from selectrie.errors import GrammarError, TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import Beam, Rule, Sampling
-from selectrie.slot_arguments import slot_options
+from selectrie.slot_arguments import SlotArguments
 from selectrie.slots import BeamSlot, GenSlot, SelectSlot, slot_of
 from selectrie.template.parsing import parse
 from selectrie.template.scope import Scope
@@ -173,7 +173,7 @@ def test_most_tokens_come_from_the_page_where_the_tag_says_nothing():
 def test_no_list_of_options():
     """A slot whose texts a grammar says has none."""
     document = parse("<<select 'x' grammar='word'>>")
-    assert slot_options(document.body[0], Scope(), document) is None
+    assert SlotArguments(document.body[0], Scope(), Grammars(), document).options is None
 
 
 WRONG = [
@@ -188,13 +188,13 @@ WRONG = [
     ("<<select 'x' options=armors rule=3>>", "3>>", "rule=3"),
     ("<<select 'x' options=armors terminator='.'>>", "'.'", "terminator='.': expected one of 'auto'"),
     ("<<select 'x' grammar='word' terminator='unless-continued'>>", "'unless", "'text'"),
-    ("<<select 'x' options=armors prior=[1, 2]>>", "[1", "the prior has 2 weights for 3 choices"),
-    ("<<select 'x' options=armors prior=[1, 2, -1]>>", "[1", "its prior is -1"),
+    ("<<select 'x' options=armors prior=[1, 2]>>", "[1", "the prior has 2 weights for 3 options"),
+    ("<<select 'x' options=armors prior=[1, 2, -1]>>", "[1", "prior[2]=-1: expected finite weights"),
     ("<<select 'x' options=armors prior='abc'>>", "'abc'", "prior='abc'"),
     ("<<select 'x' options=armors k=0>>", "0>>", "k=0: expected a whole number of at least 1"),
     ("<<select 'x' options=armors k='2'>>", "'2'", "k='2'"),
     ("<<select 'x' options=armors temperature=-1>>", "-1", "temperature=-1"),
-    ("<<select 'x' options=armors temperature=true>>", "true", "temperature=True"),
+    ("<<select 'x' options=armors temperature=true>>", "true", "temperature=true"),
     ("<<select 'x' options=armors seed=-1>>", "-1", "seed=-1"),
     ("<<select 'x' options=armors hidden=1>>", "1>>", "hidden=1: expected True or False"),
     ("<<select 'x' options=armors logprobs=3>>", "3>>", "logprobs=3"),

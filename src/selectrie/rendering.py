@@ -20,15 +20,17 @@ from selectrie.model import Model
 from selectrie.options import Rendering
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.selecting import Asked
+from selectrie.slot_arguments import SlotArguments
 from selectrie.slots import AnySlot, GenSlot, SelectSlot, slot_of
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.following import Following, what_comes, what_follows
 from selectrie.template.places import error_at, where
 from selectrie.template.program import Program
-from selectrie.template.scope import evaluate, text_at
+from selectrie.template.scope import text_at
 from selectrie.template.segments import Document
 from selectrie.template.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
+from selectrie.template.tag_values import values_at
 from selectrie.template.template import Template
 from selectrie.template.values import plain
 from selectrie.types import Cost
@@ -244,14 +246,10 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
     parts: list[str | JointSlot] = []
     for part in step.joint.body:
         if isinstance(part, segments.Slot):
-            asked = slot_of(part, scope, template, document)
-            if not isinstance(asked, SelectSlot) or asked.options is None:
-                reason = "a joint block decides among options: give options=, or list choices"
-                raise error_at(document, part.span, reason)
-            parts.append(JointSlot(part.name, asked.options))
+            parts.append(JointSlot(part.name, SlotArguments(part, scope, template, document).options or ()))
         elif isinstance(part, segments.Literal):
             parts.append(part.text)
         elif isinstance(part, segments.Output):
             parts.append(text_at(part.value, scope, document))
-    given: dict[str, Any] = {name: plain(evaluate(one, scope, document)) for name, one in step.joint.arguments}
+    given: dict[str, Any] = {name: plain(one) for name, one in values_at(step.joint, scope, document, template).items()}
     return JointRequest(tuple(parts), k=given.get("k", 1), budget=given.get("budget"))

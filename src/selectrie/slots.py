@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.grammatical import listed
-from selectrie.options import (
-    BEAM_TERMINATORS,
-    DEFAULT_SEARCH,
-    RULES,
-    TERMINATORS,
-    Beam,
-    Rule,
-    Sampling,
-    Search,
-    Stopping,
-    at_least,
-    number,
-    one_of,
-    text,
-)
-from selectrie.scoring import log_priors
-from selectrie.slot_arguments import Grammars, SlotArguments
+from selectrie.options import DEFAULT_SEARCH, Beam, Rule, Sampling, Search, Stopping
+from selectrie.slot_arguments import SlotArguments
 from selectrie.template import segments
-from selectrie.template.scope import Option, Scope, text_of
+from selectrie.template.arguments import UNLISTED_TERMINATORS, Grammars, rule_of, weights_of
+from selectrie.template.scope import Option, Scope
 
 MAX_TOKENS = 128
 """Most tokens of a `gen` or `beam` that says nothing about it."""
-UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
-"""What may end a text of a grammar that is searched."""
 _KEPT = 64
 """Grammars of lists of texts that are kept compiled."""
 _JOINT = Rule()
@@ -119,17 +102,9 @@ def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
         texts = listed(grammar)
         if texts is not None:
             options, grammar = tuple(Option(one, one) for one in texts), None
-    rule = _rule(given)
-    temperature = given.get("temperature")
-    with given.telling("temperature"):
-        if temperature is not None:
-            number("temperature", temperature, least=0, remedy="a number of at least 0 (0 = the best)")
-    logprobs = given.get("logprobs")
-    with given.telling("logprobs"):
-        text("logprobs", logprobs, optional=True)
-    with given.telling("k"):
-        draws = temperature is not None and temperature > 0
-        search = Search(k=given.get("k", 1), stop="all" if draws or logprobs is not None else "best")
+    rule, temperature, logprobs = rule_of(given.get("rule", "joint")), given.get("temperature"), given.get("logprobs")
+    scores_all = logprobs is not None or bool(temperature)
+    search = Search(k=given.get("k", 1), stop="all" if scores_all else "best")
     if options is None:
         _check_unlisted(given, rule)
     return SelectSlot(
@@ -137,13 +112,13 @@ def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
         options=options,
         grammar=grammar,
         rule=rule,
-        terminator=given.terminator(TERMINATORS if options is not None else UNLISTED_TERMINATORS),
+        terminator=given.get("terminator"),
         prior=_prior(given, options),
         search=search if options is not None else Search(k=search.k),
         temperature=temperature,
-        seed=given.seed(),
+        seed=given.get("seed"),
         logprobs=logprobs,
-        hidden=given.hidden(),
+        hidden=given.get("hidden", False),
     )
 
 
@@ -156,71 +131,52 @@ def _check_unlisted(given: SlotArguments, rule: Rule) -> None:
     if temperature is not None and temperature != 1:
         reason = f"temperature={temperature!r}: expected 1, as the texts of this {name} cannot be listed"
         raise given.error(reason, "temperature")
+    terminator = given.get("terminator", "auto")
+    if terminator not in UNLISTED_TERMINATORS:
+        expected = " or ".join(map(repr, UNLISTED_TERMINATORS))
+        reason = f"terminator={terminator!r}: expected {expected}, as the texts of this {name} cannot be listed"
+        raise given.error(reason, "terminator")
     allowed = ("joint",) if temperature is not None else ("joint", "token_mean")
     if rule.name not in allowed:
         reason = f"rule={rule.name!r}: expected {' or '.join(map(repr, allowed))}, as the texts of this {name} cannot be listed"
         raise given.error(reason, "rule")
 
 
-def _rule(given: SlotArguments) -> Rule:
-    """The rule by name, or a `Rule` among the values."""
-    value = given.get("rule", "joint")
-    with given.telling("rule"):
-        rule = value if isinstance(value, Rule) else None
-        if rule is None:
-            one_of("rule", value, RULES)
-            rule = Rule(value)
-        if rule.name == "batch":
-            raise OptionError("rule", "batch", "another: a slot has no other prompts to compare with")
-    return rule
-
-
 def _prior(given: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
-    """Weights in the order of the options, checked."""
+    """Weights in the order of the options."""
     prior = given.get("prior")
     if prior is None or options is None:
         return None
-    texts = tuple(option.text for option in options)
     with given.telling("prior"):
-        if isinstance(prior, Mapping):
-            prior = {text_of(key): weight for key, weight in prior.items()}
-        log_priors(prior, texts)
-    return tuple(float(one) for one in ([prior[one] for one in texts] if isinstance(prior, Mapping) else prior))
+        return weights_of(prior, options)
 
 
 def _gen(given: SlotArguments, max_tokens: int) -> GenSlot:
     grammar = given.grammar()
-    chain = given.given("top_k", "top_p", "min_p")
-    with given.telling():
-        sampling = Sampling(temperature=given.get("temperature", 0.0), **chain)
-        stop = given.get("stop")
-        stopping = Stopping(max_tokens=given.get("max_tokens", max_tokens), stop=() if stop is None else stop)
-        at_least("n", given.get("n", 1), 1, optional=False)
+    stop = given.get("stop")
+    stopping = Stopping(max_tokens=given.get("max_tokens", max_tokens), stop=() if stop is None else stop)
     return GenSlot(
         name=given.slot.name,
-        sampling=sampling,
+        sampling=Sampling(temperature=given.get("temperature", 0.0), **given.given("top_k", "top_p", "min_p")),
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
         grammar=grammar,
-        seed=given.seed(),
+        seed=given.get("seed"),
         n=given.get("n", 1),
-        hidden=given.hidden(),
+        hidden=given.get("hidden", False),
     )
 
 
 def _beam(given: SlotArguments, max_tokens: int) -> BeamSlot:
     options, grammar = given.space()
     chosen = given.given("width", "length_penalty")
-    with given.telling():
-        at_least("k", given.get("k", 1), 1, optional=False)
-        beam = Beam(n=given.get("k", 1), max_tokens=given.get("max_tokens", max_tokens), **chosen)
     return BeamSlot(
         name=given.slot.name,
         grammar=grammar if grammar is not None else _of_texts(tuple(option.text for option in options or ())),
-        beam=beam,
+        beam=Beam(n=given.get("k", 1), max_tokens=given.get("max_tokens", max_tokens), **chosen),
         options=options,
-        terminator=given.terminator(UNLISTED_TERMINATORS),
-        hidden=given.hidden(),
+        terminator=given.get("terminator"),
+        hidden=given.get("hidden", False),
     )
 
 

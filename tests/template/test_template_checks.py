@@ -298,6 +298,8 @@ def test_what_is_wrong_with_values(marked, values, message):
         ("<<#if a>><<b>><<else>><<c>><</if>>", {"a": 0, "c": 1}),
         ("<<#each a>><<this.n>><</each>>", {"a": []}),
         ("<<select 'x' options=o rule=r prior=p>>", {"o": Armor, "r": Rule("pmi"), "p": {"plate": 1, "cloth": 2}}),
+        ("<<select 'x' options=o prior=p>>", {"o": Armor, "p": dict.fromkeys(Armor, 1)}),
+        ("<<#select 'x' terminator=e>>plate<<or>>cloth<</select>>", {"e": Enum("End", {"TURN": "eog"}).TURN}),
         ("<<select 'x' options=o>><<#if x == 'plate'>><<a>><</if>>", {"o": Armor, "a": 1}),
         ("<<#if a>><<gen 'x'>><</if>><<x>>", {"a": 0, "x": "given"}),
         ("<<gen 'x'>><<#if x>><<set y=1>><</if>><<#if x>><<y>><</if>>", {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Protocol
 
 from selectrie.errors import OptionError, TemplateError
 from selectrie.grammar import Grammar
@@ -19,40 +20,51 @@ from selectrie.options import (
     number,
     one_of,
     seed,
+    text,
 )
 from selectrie.template.segments import Block, Each, GenEach, Joint, Segment, Slot
-from selectrie.template.sources import Sources
+from selectrie.template.sources import try_grammar
 from selectrie.template.values import Option, is_list, options_of, plain, shown, text_of
 
+UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
+"""What may end a text of a grammar that is searched."""
 MOST_TURNS = 100_000
 """Of one loop."""
+
+
+class Grammars(Protocol):
+    """Who knows the grammars that arguments name: a `Template`. `TemplateError` without a place, or another error, for what it does not know."""
+
+    def read_grammar(self, name: str) -> Grammar: ...
+    def read_regex(self, pattern: str) -> Grammar: ...
+
 
 Check = Callable[[str, object], None]
 """Of a name and a value that is not None; raises `OptionError` or `TemplateError`."""
 
 
-def check_argument(kind: str, name: str, value: object, sources: Sources) -> None:
-    """Raise `TemplateError` (without a place) where a tag's argument cannot be this value. None: a slot goes without it."""
+def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> None:
+    """Raise (an error without a place) where a tag's argument cannot be this value. None: a slot goes without it."""
     if value is None and kind in ("select", "gen", "beam"):
         return
     if name in ("grammar", "regex"):
-        _check_language(name, value, sources)
+        _check_language(name, value, grammars)
         return
     try:
-        _CHECKS[kind][name](name, value)
+        _CHECKS[kind][name](name, plain(value))
     except OptionError as error:
-        raise TemplateError(f"{name}={shown(value)}: expected {error.allowed}") from error
+        raise TemplateError(f"{error.name}={shown(error.value)}: expected {error.allowed}") from error
 
 
-def _check_language(name: str, value: object, sources: Sources) -> None:
+def _check_language(name: str, value: object, grammars: Grammars) -> None:
     """grammar: a `Grammar`, or the name of one that can be read. regex: a text that is one."""
     if name == "grammar" and isinstance(value, Grammar):
-        sources.tried(value)
+        try_grammar(value)
         return
     if not isinstance(value, str):
-        allowed = "a Grammar, or the name of a file or of an installed one" if name == "grammar" else "a text"
+        allowed = "a Grammar, or the name of a file or of an installed one" if name == "grammar" else "a str"
         raise TemplateError(f"{name}={shown(value)}: expected {allowed}")
-    (sources.grammar if name == "grammar" else sources.regex)(value)
+    (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
 def _whole(name: str, value: object, *, least: int) -> None:
@@ -66,6 +78,11 @@ def _number(name: str, value: object, *, most: float = float("inf")) -> None:
 
 def _text(_name: str, value: object) -> None:
     text_of(value)
+
+
+def _name(name: str, value: object) -> None:
+    text(name, value)
+    _some_text(name, value)
 
 
 def _some_text(name: str, value: object) -> None:
@@ -127,7 +144,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "k": _COUNT,
             "temperature": _number,
             "seed": _seed,
-            "logprobs": _some_text,
+            "logprobs": _name,
             **_HIDDEN,
         },
         "gen": {
@@ -147,7 +164,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "k": _COUNT,
             "max_tokens": _COUNT,
             "length_penalty": _number,
-            "terminator": partial(_of, allowed=(*BEAM_TERMINATORS, "text")),
+            "terminator": partial(_of, allowed=UNLISTED_TERMINATORS),
             **_HIDDEN,
         },
         "geneach": {"num": _turns, "min": _turns, "max": _turns, "join": _text, "stop": _some_text, **_HIDDEN},
@@ -159,6 +176,11 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
 """By tag and argument; `grammar` and `regex` are read, which needs the files."""
 
 
+def rule_of(value: str | Rule) -> Rule:
+    """The scoring rule that an argument says, which was checked."""
+    return value if isinstance(value, Rule) else Rule(value)
+
+
 def kind_of_tag(segment: Segment) -> str:
     """The key of a segment's tag in the table of arguments; "" for one that takes none."""
     if isinstance(segment, Slot):
@@ -167,26 +189,26 @@ def kind_of_tag(segment: Segment) -> str:
     return kinds.get(type(segment), "")
 
 
-def check_prior(options: tuple[Option, ...], prior: object) -> None:
-    """Raise `TemplateError` (without a place) where the weights are not those of the options."""
-    if prior is None:
-        return
-    texts = [option.text for option in options]
+def weights_of(prior: object, options: tuple[Option, ...]) -> tuple[float, ...]:
+    """The weights of a prior that was checked by itself, in the order of the options.
+
+    Raises `TemplateError` (without a place) where they are not those of the options.
+    """
+    texts = dict.fromkeys(option.text for option in options)
     if isinstance(prior, Mapping):
-        known = set(texts)
-        unknown = next((key for key in prior if key not in known), None)
-        missing = next((text for text in texts if text not in prior), None)
-        if unknown is not None or missing is not None:
-            what = (
-                f"weighs {shown(unknown)}, which is no option"
-                if missing is None
-                else f"has no weight for {shown(missing)}"
-            )
-            raise TemplateError(f"the prior {what}; its keys are the texts of the options")
-        weights = list(prior.values())
+        by_text = {text_of(key): weight for key, weight in prior.items()}
+        unknown = next((text for text in by_text if text not in texts), None)
+        missing = next((text for text in texts if text not in by_text), None)
+        if missing is not None:
+            raise TemplateError(f"the prior has no weight for {shown(missing)}; its keys are the texts of the options")
+        if unknown is not None:
+            reason = f"the prior weighs {shown(unknown)}, which is no option; its keys are the texts of the options"
+            raise TemplateError(reason)
+        weights = [by_text[text] for text in texts]
     else:
         weights = list(prior) if is_list(prior) else []
         if len(weights) != len(options):
             raise TemplateError(f"the prior has {len(weights)} weights for {len(options)} options; give one for each")
     if not any(weights):
         raise TemplateError("every prior is 0, which leaves nothing to choose from")
+    return tuple(map(float, weights))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from selectrie.template.constants import check_constants
 from selectrie.template.expressions import Constant, Expression, Path, Span
 from selectrie.template.forms import check_form, constant_name
 from selectrie.template.outside import check_outside
@@ -30,6 +29,7 @@ from selectrie.template.segments import (
     Slot,
 )
 from selectrie.template.sources import Sources
+from selectrie.template.tag_values import check_constants
 from selectrie.template.tags import RESERVED
 from selectrie.template.values import shown
 from selectrie.template.walking import expressions_of, paths_in

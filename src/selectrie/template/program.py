@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 
-from selectrie.template.loops import flag_at, loop_of, loop_over, path_of
+from selectrie.errors import InternalError
+from selectrie.template.loops import loop_of, loop_over, path_of
 from selectrie.template.naming import names_in
 from selectrie.template.places import error_at
 from selectrie.template.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
@@ -45,7 +46,9 @@ from selectrie.template.steps import (
     Write,
     fields_of,
 )
+from selectrie.template.tag_values import value_at
 from selectrie.template.template import Template
+from selectrie.template.values import plain
 
 MOST_STEPS = 2_000_000
 """Segments that one page may pass, repeated ones each time."""
@@ -111,7 +114,7 @@ class Program:
         """Tell whether the loop of the last `Continue` has another turn."""
         frame = self._frames[-1]
         if frame.loop is None or self._asked is not frame.loop:
-            raise RuntimeError("no loop asked whether it goes on")
+            raise InternalError("no loop asked whether it goes on")
         self._asked = None
         if more:
             self._begin_turn(frame, frame.loop)
@@ -120,8 +123,7 @@ class Program:
 
     def skip(self, step: Decide) -> bool:
         """Look past a slot where it is hidden, so that it is no text that follows; False where it is not."""
-        hidden = dict(step.slot.arguments).get("hidden")
-        if hidden is None or not flag_at(hidden, "hidden", step.scope, step.document):
+        if not self._is_hidden(step.slot, step.scope, step.document):
             return False
         self.suppose(*names_in((step.slot,), self._template.documents).decided, step.slot.name)
         return True
@@ -229,8 +231,7 @@ class Program:
         scope.assign(segment.name, value)
 
     def _enter_block(self, block: Block, scope: Scope, document: Document) -> None:
-        hidden = dict(block.arguments).get("hidden")
-        if hidden is not None and flag_at(hidden, "hidden", scope, document):
+        if self._is_hidden(block, scope, document):
             if self._skips_hidden(block.body):
                 if block.name is not None:
                     self.suppose(block.name)
@@ -241,6 +242,13 @@ class Program:
             self._queue.append(Naming(block.name, begins=True))
             closing = (Naming(block.name, begins=False),)
         self._frames.append(Frame(block.body, document, closing=closing))
+
+    def _is_hidden(self, segment: Slot | Block | GenEach, scope: Scope, document: Document) -> bool:
+        """Does the tag say that it is no part of the page?"""
+        hidden = dict(segment.arguments).get("hidden")
+        if hidden is None:
+            return False
+        return plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
 
     def _skips_hidden(self, body: Body) -> bool:
         """Who looks ahead passes over what is hidden: it is no text that follows. What it names is undecided."""
@@ -256,8 +264,7 @@ class Program:
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
     def _enter_geneach(self, each: GenEach, scope: Scope, document: Document) -> None:
-        hidden = dict(each.arguments).get("hidden")
-        if hidden is not None and flag_at(hidden, "hidden", scope, document):
+        if self._is_hidden(each, scope, document):
             if self._skips_hidden(each.body):
                 self.suppose(each.name)
                 return

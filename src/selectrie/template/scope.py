@@ -27,6 +27,7 @@ from selectrie.template.values import (
 
 __all__ = [
     "UNDECIDED",
+    "UNKNOWN",
     "Option",
     "Scope",
     "Snapshot",
@@ -146,6 +147,27 @@ class Scope:
             yield from level._own
             level = level._outer
         yield from self._given
+
+
+@final
+class _Everything(Mapping[str, object]):
+    """Every name there may be, of which nothing is known."""
+
+    def __getitem__(self, name: str) -> object:
+        return UNDECIDED
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+UNKNOWN = Scope(_Everything())
+"""What is known before any value is given: nothing of any name."""
 
 
 def _decided(value: object) -> object:

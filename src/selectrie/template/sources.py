@@ -64,13 +64,13 @@ class Sources:
             self.texts.setdefault(path, self._read(self._found(path, "include"), path))
         return self.texts[path]
 
-    def grammar(self, name: str) -> Grammar:
+    def read_grammar(self, name: str) -> Grammar:
         """A grammar: a file of the search path, else an installed one."""
         if name not in self.grammars:
             self.grammars.setdefault(name, self._grammar(name))  # whichever of two threads is first
         return self.grammars[name]
 
-    def regex(self, pattern: str) -> Grammar:
+    def read_regex(self, pattern: str) -> Grammar:
         """A regular expression as a grammar, the same object each time."""
         if pattern not in self.patterns:
             try:
@@ -79,13 +79,6 @@ class Sources:
                 reason = _inner(error, "")
                 raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
         return self.patterns[pattern]
-
-    def tried(self, grammar: Grammar) -> None:
-        """Refuse a grammar among the values that cannot be compiled."""
-        try:
-            _compiled(grammar)
-        except GrammarError as error:
-            raise TemplateError(f"the grammar {shown(grammar.name)} cannot be used{_inner(error, '')}") from error
 
     def _grammar(self, name: str) -> Grammar:
         if name in installed_names():
@@ -133,6 +126,14 @@ class Sources:
                 f"{shown(name)} is a link that leads out of the search path; {what} only files within it"
             )
         return path
+
+
+def try_grammar(grammar: Grammar) -> None:
+    """Refuse a grammar among the values that cannot be compiled. `TemplateError` without a place."""
+    try:
+        _compiled(grammar)
+    except GrammarError as error:
+        raise TemplateError(f"the grammar {shown(grammar.name)} cannot be used{_inner(error, '')}") from error
 
 
 def _compiled(grammar: Grammar) -> Grammar:

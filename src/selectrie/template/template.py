@@ -125,16 +125,16 @@ class Template:
 
         Raises `TemplateError` without a place.
         """
-        return self._sources.grammar(name)
+        return self._sources.read_grammar(name)
 
     def read_regex(self, pattern: str) -> Grammar:
         """A regular expression as a grammar; the same object each time. Raises `TemplateError` without a place."""
-        return self._sources.regex(pattern)
+        return self._sources.read_regex(pattern)
 
     @cached_property
     def _identity(self) -> tuple[object, ...]:
         files = tuple(sorted(self._sources.texts.items()))
-        grammars = tuple((name, self._sources.grammar(name).digest) for name in self._findings.grammars)
+        grammars = tuple((name, self._sources.read_grammar(name).digest) for name in self._findings.grammars)
         return self.source, self.dialect, files, grammars
 
     def __eq__(self, other: object) -> bool:

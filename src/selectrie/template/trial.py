@@ -10,13 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from selectrie.template.arguments import MOST_TURNS
 from selectrie.template.checking import LOOP
-from selectrie.template.constants import check_value, check_weights, note_choice, placed
-from selectrie.template.forms import check_range
 from selectrie.template.naming import logprobs_names, names_in
-from selectrie.template.places import error_at
-from selectrie.template.scope import UNDECIDED, Scope, Snapshot, Undecided, evaluate, text_at, truth_at
+from selectrie.template.scope import UNDECIDED, Scope, Snapshot, Undecided, truth_at
 from selectrie.template.segments import (
     Block,
     Body,
@@ -26,7 +22,6 @@ from selectrie.template.segments import (
     If,
     Include,
     Joint,
-    Literal,
     Output,
     Role,
     Segment,
@@ -34,8 +29,8 @@ from selectrie.template.segments import (
     Slot,
 )
 from selectrie.template.sources import Sources
-from selectrie.template.values import Option, items_of, option_of, options_of, plain
-from selectrie.template.walking import expressions_of
+from selectrie.template.tag_values import known_values, turns_at
+from selectrie.template.values import plain
 
 MOST_SEGMENTS = 100_000
 """Segments that are tried, those of a loop in each turn; what comes behind is not looked at."""
@@ -72,14 +67,7 @@ class _Trial:
 
     def values(self, segment: Segment, scope: Scope, document: Document) -> dict[str, object]:
         """The tag's own expressions checked, and their values; undecided ones left out."""
-        found: dict[str, object] = {}
-        for name, expression in expressions_of(segment):
-            try:
-                found[name] = evaluate(expression, scope, document)
-            except Undecided:
-                continue
-            check_value(segment, name, found[name], self.sources, at=(document, expression))
-        return found
+        return known_values(segment, scope, document, self.sources)
 
     def output(self, segment: Output, scope: Scope, document: Document) -> None:
         self.values(segment, scope, document)
@@ -88,11 +76,7 @@ class _Trial:
         scope.assign(segment.name, self.values(segment, scope, document).get("value", UNDECIDED))
 
     def slot(self, segment: Slot, scope: Scope, document: Document) -> None:
-        values = self.values(segment, scope, document)
-        options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
-        if segment.choices is not None:
-            options = _choices(segment, segment.choices, scope, document)
-        check_weights(segment, document, values.get("prior"), options)
+        self.values(segment, scope, document)
         _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
 
     def block(self, segment: Block, scope: Scope, document: Document) -> None:
@@ -144,10 +128,7 @@ class _Trial:
             unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
             self.unknown_turn(segment, unknown, scope, document)
         else:
-            items = placed(lambda: items_of(values["items"]), document, segment.items)
-            if len(items) > MOST_TURNS:
-                reason = f"{len(items)} items are more than the {MOST_TURNS} that a loop goes through; give fewer"
-                raise error_at(document, segment.items.span, reason)
+            items = turns_at(segment, scope, document)
             for at, (key, item) in enumerate(items):
                 turn = {"@index": at, "@first": at == 0, "@last": at == len(items) - 1, "@key": key}
                 self.body(segment.body, scope.child({**turn, segment.variable: item}), document)
@@ -155,7 +136,6 @@ class _Trial:
 
     def geneach(self, segment: GenEach, scope: Scope, document: Document) -> None:
         values = self.values(segment, scope, document)
-        check_range(segment, document, values)
         num = _count(values.get("num"))
         for at in range(_count(values.get("min")) or 0 if num is None else num):
             last = {} if num is None else {"@last": at == num - 1}
@@ -171,33 +151,6 @@ class _Trial:
         self.body(segment.body, scope.child(variables), document)
         for name in names_in(segment.body, self.documents).sets:
             scope.assign(name, UNDECIDED)
-
-
-def _choices(slot: Slot, choices: tuple[Body, ...], scope: Scope, document: Document) -> tuple[Option, ...] | None:
-    """The options of a block's choices; None where a slot has a say in one. Raises where two are one text."""
-    options: list[Option] = []
-    seen: set[str] = set()
-    for body in choices:
-        try:
-            option = _choice(body, scope, document)
-        except Undecided:
-            continue
-        note_choice(option.text, seen, at=(slot, body, document))
-        options.append(option)
-    return tuple(options) if len(options) == len(choices) else None
-
-
-def _choice(body: Body, scope: Scope, document: Document) -> Option:
-    """A value alone is an option as it is; text and values together are a text."""
-    if len(body) == 1 and isinstance(body[0], Output):
-        value = body[0].value
-        return placed(lambda: option_of(evaluate(value, scope, document)), document, value)
-    parts = [
-        part.text if isinstance(part, Literal) else text_at(part.value, scope, document)
-        for part in body
-        if isinstance(part, Literal | Output)
-    ]
-    return Option("".join(parts), "".join(parts))
 
 
 def _count(value: object) -> int | None:

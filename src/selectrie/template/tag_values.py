@@ -1,0 +1,135 @@
+"""What the expressions of a tag come to, checked: before any value is given, with values, and while a page is made."""
+
+from __future__ import annotations
+
+from selectrie.template.arguments import MOST_TURNS, Grammars, check_argument, kind_of_tag, weights_of
+from selectrie.template.expressions import Expression, ListOf
+from selectrie.template.forms import check_range
+from selectrie.template.places import error_at, told_at
+from selectrie.template.scope import UNKNOWN, Scope, Undecided, evaluate, items_at, text_at
+from selectrie.template.segments import Body, Comment, Document, Each, GenEach, Literal, Output, Segment, Slot
+from selectrie.template.values import Option, items_of, option_of, options_of, shown, text_of, truth
+from selectrie.template.walking import expressions_of, parts_of, paths_in
+
+
+def check_constants(segment: Segment, document: Document, grammars: Grammars) -> None:
+    """Raise where what a tag says outright, without a name that stands for a value, is not what is wanted, or cannot be compared.
+    Bodies are not looked into."""
+    known_values(segment, UNKNOWN, document, grammars)
+    for name, expression in expressions_of(segment):
+        if any(paths_in(expression)):
+            _check_parts(expression, document)
+            _check_listed(name, expression, document)
+
+
+def known_values(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
+    """The values of a tag's expressions, checked each and beside one another; those that a slot has a say in are left out."""
+    values: dict[str, object] = {}
+    for name, expression in expressions_of(segment):
+        try:
+            value = evaluate(expression, scope, document)
+        except Undecided:
+            continue
+        values[name] = _fitting(segment, (name, expression), value, document, grammars)
+    if isinstance(segment, GenEach):
+        check_range(segment, document, values)
+    if isinstance(segment, Slot):
+        options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
+        options = options if segment.choices is None else choices_at(segment, scope, document)
+        if options is not None and values.get("prior") is not None:
+            with told_at(document, dict(segment.arguments)["prior"].span):
+                weights_of(values["prior"], options)
+    return values
+
+
+def values_at(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
+    """The values of a tag's expressions, checked each. `Undecided` where one is not known."""
+    return {name: value_at(segment, (name, one), scope, document, grammars) for name, one in expressions_of(segment)}
+
+
+def value_at(
+    segment: Segment, named: tuple[str, Expression], scope: Scope, document: Document, grammars: Grammars
+) -> object:
+    """What an expression of a tag comes to; `TemplateError` there where the tag cannot take it.
+
+    named: as `walking.expressions_of` says what it is for: an argument, a text, a condition, what a loop goes through.
+    """
+    return _fitting(segment, named, evaluate(named[1], scope, document), document, grammars)
+
+
+def _fitting(
+    segment: Segment, named: tuple[str, Expression], value: object, document: Document, grammars: Grammars
+) -> object:
+    """The value, where the tag can take it."""
+    (name, expression), kind = named, kind_of_tag(segment)
+    with told_at(document, expression.span):
+        if name == "condition":
+            truth(value)
+        elif name == "items":
+            items_of(value)
+        elif isinstance(segment, Output):
+            text_of(value)
+        elif kind:
+            check_argument(kind, name, value, grammars)
+    return value
+
+
+def turns_at(each: Each, scope: Scope, document: Document) -> list[tuple[object, object]]:
+    """What a loop goes through, (place, item) or (key, value) each; `TemplateError` for what has none, or too many."""
+    items = items_at(each.items, scope, document)
+    if len(items) > MOST_TURNS:
+        reason = f"{len(items)} items are more than the {MOST_TURNS} that a loop goes through; give fewer"
+        raise error_at(document, each.items.span, reason)
+    return items
+
+
+def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:
+    """The options of a block's choices; None where a slot has a say in one. Raises where two are one text."""
+    options: dict[str, Option] = {}
+    is_known = True
+    for body in slot.choices or ():
+        try:
+            option = _choice(body, scope, document)
+        except Undecided:
+            is_known = False
+            continue
+        if option.text in options:
+            span = body[0].span if body else slot.span
+            raise error_at(document, span, f"the choice {shown(option.text)} stands there twice; leave one out")
+        options[option.text] = option
+    return tuple(options.values()) if is_known else None
+
+
+def _choice(body: Body, scope: Scope, document: Document) -> Option:
+    """A value alone is an option as it is, so that it keeps its type; text and values together are a text."""
+    parts = [part for part in body if not isinstance(part, Comment)]
+    if len(parts) == 1 and isinstance(parts[0], Output):
+        value = evaluate(parts[0].value, scope, document)
+        with told_at(document, parts[0].value.span):
+            return option_of(value)
+    texts = (
+        part.text if isinstance(part, Literal) else text_at(part.value, scope, document)
+        for part in parts
+        if isinstance(part, Literal | Output)
+    )
+    whole = "".join(texts)
+    return Option(whole, whole)
+
+
+def _check_parts(expression: Expression, document: Document) -> None:
+    """Evaluate what is constant within an expression that is not."""
+    for part in parts_of(expression):
+        if any(paths_in(part)):
+            _check_parts(part, document)
+        else:
+            evaluate(part, UNKNOWN, document)
+
+
+def _check_listed(name: str, expression: Expression, document: Document) -> None:
+    """The constants among options, of which others are named."""
+    if name != "options" or not isinstance(expression, ListOf):
+        return
+    fixed = [item for item in expression.items if not any(paths_in(item))]
+    if fixed:
+        with told_at(document, expression.span):
+            options_of([evaluate(item, UNKNOWN, document) for item in fixed])
