@@ -12,7 +12,7 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import joint_net
+from selectrie import product_search
 from selectrie.boundary import encode_choices, products
 from selectrie.engine import Engine
 from selectrie.errand import errand
@@ -189,7 +189,7 @@ def test_a_block_that_cannot_be_cut_is_brute_force_too(monkeypatch, request, see
 
 def test_chunks_that_depend_on_one_another_are_given_up(monkeypatch):
     """A text that was found by other tokens than its own is noticed, and the product is searched without chunks."""
-    own_cut, own_ground = joint_net.cut_product, joint_net.open_ground
+    own_cut, own_ground = product_search.cut_product, product_search.open_ground
     cat, letters = spell(HashModel(0).vocabulary, ("cat",)), spell(HashModel(0).vocabulary, ("c", "a", "t"))
     calls = []
 
@@ -207,8 +207,8 @@ def test_chunks_that_depend_on_one_another_are_given_up(monkeypatch):
     request = JointRequest((slot("x", "bat", "cat"), " a. ", slot("y", "b", "s")), k=4, most_listed=1)
     expected = brute_force(HashModel(4), request, "a", following=".")
     with monkeypatch.context() as patch:
-        patch.setattr(joint_net, "cut_product", wrong)
-        patch.setattr(joint_net, "open_ground", noted)
+        patch.setattr(product_search, "cut_product", wrong)
+        patch.setattr(product_search, "open_ground", noted)
         found = decide(HashModel(4), request, "a", following=".")
     assert calls == ["cut", "ground"]
     check_is_brute_force(found, expected, 4)

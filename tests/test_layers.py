@@ -57,7 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "beaming",
         "grammatical",
         "drawing",
-        "joint_net",
+        "product_search",
         "joint_search",
         "jointly",
         "generating",

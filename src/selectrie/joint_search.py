@@ -12,9 +12,9 @@ from selectrie.boundary import EncodedChoices, heal_plan
 from selectrie.boundary.products import Ground, Part, one_varied
 from selectrie.errand import Errand
 from selectrie.errors import ChoiceError, InternalError
-from selectrie.joint_net import Field, Hunt, Net, check_fits, field_of
 from selectrie.model import Model
 from selectrie.options import Rule, Search
+from selectrie.product_search import Hunt, ProductPaths, ProductSearch, check_fits, paths_of_product
 from selectrie.results import Certificate, Selection
 from selectrie.selecting import Finding, Question
 from selectrie.settle import Found, settle_near_ties
@@ -32,12 +32,12 @@ _MOST_STATES = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Haul:
+class _Searched:
     """What was found, and where. letters: the product byte by byte. terminator: never "auto"."""
 
     hunt: Hunt
-    field: Field
-    net: Net
+    paths: ProductPaths
+    search: ProductSearch
     letters: ProductAutomaton
     terminator: str
 
@@ -56,21 +56,21 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
     """
     letters = _letters(hunt.parts)
     terminator = _terminator(hunt.terminator, letters)
-    field = field_of(model.vocabulary, hunt)
-    check_fits(field, model.limits)
-    net = Net(begun, field, hunt, "eog" if terminator == "eog" else "none", tau or 0.0)
-    net.cast()
-    haul = _Haul(hunt, field, net, letters, terminator)
-    question = _question(model.vocabulary, haul)
+    paths = paths_of_product(model.vocabulary, hunt)
+    check_fits(paths, model.limits)
+    search = ProductSearch(begun, paths, hunt, "eog" if terminator == "eog" else "none", tau or 0.0)
+    search.run()
+    searched = _Searched(hunt, paths, search, letters, terminator)
+    question = _question(model.vocabulary, searched)
     if question is None:
         if not hunt.cuts:
             raise InternalError("a text of a joint block changes tokens that it was to leave alone")
         return search_product(begun, model, tau, replace(hunt, cuts=False))  # chunks depend on one another after all
-    selection, kth = _selection(begun, question, haul, tau)
-    if haul.continues and not selection.certificate.proved and net.left > 0:
-        net.search(kth, net.left)  # what is worth less than it seemed leaves room for others
-        more = _question(model.vocabulary, haul)
-        selection = selection if more is None else _selection(begun, more, haul, tau)[0]
+    selection, kth = _selection(begun, question, searched, tau)
+    if searched.continues and not selection.certificate.proved and search.left > 0:
+        search.explore(kth, search.left)  # what is worth less than it seemed leaves room for others
+        more = _question(model.vocabulary, searched)
+        selection = selection if more is None else _selection(begun, more, searched, tau)[0]
     return selection
 
 
@@ -123,14 +123,14 @@ def _continuing(letters: ProductAutomaton, text: bytes, most: int) -> list[bytes
     return found
 
 
-def _scored_texts(haul: _Haul) -> list[bytes]:
+def _scored_texts(searched: _Searched) -> list[bytes]:
     """What is scored, sorted: texts found (the first of all where nothing was), and those that continue one where that counts."""
-    texts = dict.fromkeys(haul.net.tokens)
+    texts = dict.fromkeys(searched.search.tokens)
     if not texts:
-        texts[b"".join(part if isinstance(part, bytes) else part[0] for part in haul.hunt.parts)] = None
-    if haul.continues:
+        texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.hunt.parts)] = None
+    if searched.continues:
         for text in list(texts):
-            texts.update(dict.fromkeys(_continuing(haul.letters, text, MOST_CONTINUING + 1)))
+            texts.update(dict.fromkeys(_continuing(searched.letters, text, MOST_CONTINUING + 1)))
             if len(texts) > MOST_CONTINUING:
                 raise ChoiceError(
                     f"more than {MOST_CONTINUING} texts of the block go on where another one ends; "
@@ -139,16 +139,16 @@ def _scored_texts(haul: _Haul) -> list[bytes]:
     return sorted(texts)
 
 
-def _question(vocabulary: Vocabulary, haul: _Haul) -> Question | None:
+def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
     """The texts found as choices; None where the tokenizer cuts one of them otherwise than it was found."""
-    texts = _scored_texts(haul)
-    wide, known = haul.field.ground, haul.net.tokens
+    texts = _scored_texts(searched)
+    wide, known = searched.paths.ground, searched.search.tokens
     paths = wide.paths_of(vocabulary, texts)
     if paths is None or any(known.get(text, path) != path for text, path in zip(texts, paths, strict=True)):
         return None
     ground = wide
-    if haul.field.canonical is not None:  # no more of the prompt is opened again than one of the texts changes
-        others = wide.paths_of(vocabulary, one_varied(haul.hunt.parts))
+    if searched.paths.canonical is not None:  # no more of the prompt is opened again than one of the texts changes
+        others = wide.paths_of(vocabulary, one_varied(searched.hunt.parts))
         ground = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
     n_moved = len(ground.context) - len(wide.context)
     encoded = _encoded(ground, [path[n_moved:] for path in paths])
@@ -160,14 +160,14 @@ def _question(vocabulary: Vocabulary, haul: _Haul) -> Question | None:
         vocabulary=vocabulary,
         encoded=encoded,
         trie=trie,
-        needs=scoring.row_needs(trie, haul.terminator, healing.observations, vocabulary.eog),
+        needs=scoring.row_needs(trie, searched.terminator, healing.observations, vocabulary.eog),
         healing=healing,
         rule=Rule(),
         custom=None,
-        terminator=haul.terminator,
+        terminator=searched.terminator,
         log_prior=None,
         lengths=scoring.Lengths.of(shown, trie),
-        search=Search(k=haul.hunt.k),
+        search=Search(k=searched.hunt.k),
         method="exhaustive",
         premises=(),
     )
@@ -195,23 +195,23 @@ def _shift(own: Sequence[int], path: Sequence[int]) -> int:
     return len(own) - same
 
 
-def _selection(begun: Errand, question: Question, haul: _Haul, tau: float | None) -> tuple[Selection, float]:
+def _selection(begun: Errand, question: Question, searched: _Searched, tau: float | None) -> tuple[Selection, float]:
     """Score the texts found, settle near ties among them, and say what the search proves of all others; and the k-th best
     log-probability as the search has it."""
-    net, k, longest = haul.net, haul.hunt.k, haul.field.longest
+    search, k, longest = searched.search, searched.hunt.k, searched.paths.longest
     handle = begun.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
     scored = selecting.score(question, evaluation, None)
-    offset, kth = _offset(question, scored, haul), _kth(scored.scores, k)
-    certificate = _certificate(net, kth, offset)
-    net.cost += handle.cost
+    offset, kth = _offset(question, scored, searched), _kth(scored.scores, k)
+    certificate = _certificate(search, kth, offset)
+    search.cost += handle.cost
     with np.errstate(divide="ignore"):
         log_open = float(np.log(certificate.open_mass))
     if question.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # of those that begin with one another each is as probable as the first
-    finding = Finding(certificate, replace(net.cost, rows_naive=question.rows_naive), log_open)
+    finding = Finding(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
     scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
-    if not net.is_apart(k):  # what is open may be as near
+    if not search.is_apart(k):  # what is open may be as near
         finding = replace(finding, certificate=replace(finding.certificate, settled=False))
     signature = selecting.signature(question, begun.owner.scheduler.model.identity, tau)
     selection = selecting.selection(question, evaluation, scored, finding, signature)
@@ -224,25 +224,25 @@ def _kth(scores: FloatArray, k: int) -> float:
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
-def _offset(question: Question, scored: selecting.Scored, haul: _Haul) -> float:
+def _offset(question: Question, scored: selecting.Scored, searched: _Searched) -> float:
     """What log-probabilities of the search have that scores have not: what lies between the two contexts, and the healed
     bytes. Read off a text that both know."""
-    logp = haul.net.logp
+    logp = searched.search.logp
     known = next((i for i, text in enumerate(question.texts) if text.encode() in logp), None)
     if known is None or scored.logp[known] == -np.inf:
         return 0.0
-    ends = float(scored.terminator[known]) if haul.continues else 0.0
+    ends = float(scored.terminator[known]) if searched.continues else 0.0
     return logp[question.texts[known].encode()] - (float(scored.logp[known]) - ends)
 
 
-def _certificate(net: Net, kth: float, offset: float) -> Certificate:
+def _certificate(search: ProductSearch, kth: float, offset: float) -> Certificate:
     """What the search proves of texts whose k-th best is this."""
-    gap = np.inf if net.best_open == -np.inf else kth - (net.best_open - offset)
+    gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
     return Certificate(
         proved=gap > ROUNDING,
         bound_gap=gap,
-        open_mass=min(1.0, net.open_mass * float(np.exp(-offset))),
-        nodes_evaluated=net.n_evaluated,
+        open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
+        nodes_evaluated=search.n_evaluated,
         nodes_inner=None,
         settled=False,
         n_settled=0,

@@ -62,7 +62,7 @@ class JointSlot:
 class JointRequest:
     """A joint block. parts: its literals and slots, in page order. k: how many of the best must be certain.
 
-    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `joint_net.MOST_NODES` where
+    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `product_search.MOST_NODES` where
     they are searched. method: "auto", "exhaustive" (listed assignments alone), "best_first". width: nodes a model call of a
     search. most_listed: assignments up to which they are listed.
     """
@@ -136,9 +136,9 @@ def decide_jointly(
 
 def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
     """The same for more assignments than are listed."""
-    from selectrie import joint_net, joint_search  # what only large blocks need is imported with the first of them
+    from selectrie import joint_search, product_search  # what only large blocks need is imported with the first of them
 
-    hunt = joint_net.Hunt(
+    hunt = product_search.Hunt(
         prompt=place.prompt,
         parts=_parts(request),
         following=place.following.encode(),

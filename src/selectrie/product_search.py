@@ -55,10 +55,10 @@ class Hunt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class ProductPaths:
     """Token paths of the product. automaton: over what follows the ground's context. longest: tokens of a path, at most.
 
-    canonical, own, viable: of paths that the tokenizer would not make (`AutomatonSpec`); None where the automaton has none.
+    canonical, own: of paths that the tokenizer would not make (`AutomatonSpec`); None where the automaton has none.
     """
 
     ground: Ground
@@ -68,12 +68,12 @@ class Field:
     own: Callable[[Sequence[int]], Sequence[int]] | None = None
 
 
-def field_of(vocabulary: Vocabulary, hunt: Hunt) -> Field:
+def paths_of_product(vocabulary: Vocabulary, hunt: Hunt) -> ProductPaths:
     """The token paths of the product: of its chunks where it can be cut, else of a grammar, whose paths are checked."""
     cut = cut_product(vocabulary, hunt.prompt, hunt.parts, hunt.following) if hunt.cuts else None
     if cut is not None:
         automaton = ProductAutomaton(cut.paths)
-        return Field(cut.ground, automaton, automaton.longest)
+        return ProductPaths(cut.ground, automaton, automaton.longest)
     ground = open_ground(vocabulary, hunt.prompt, hunt.parts, hunt.following)
     if ground is None:
         raise OptionError(
@@ -84,7 +84,7 @@ def field_of(vocabulary: Vocabulary, hunt: Hunt) -> Field:
     return _of_grammar(vocabulary, hunt.parts, ground)
 
 
-def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground) -> Field:
+def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground) -> ProductPaths:
     """Every token path that spells a text of the product; those count that the tokenizer makes."""
     from selectrie.grammar import Grammar
     from selectrie.grammar.expressions import Alternatives, RuleSet, Text
@@ -102,7 +102,7 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground)
 
     longest = sum(len(part) if isinstance(part, bytes) else max(map(len, part)) for part in parts)
     longest += len(ground.healed) + len(ground.put) + len(ground.tail)
-    return Field(
+    return ProductPaths(
         ground,
         grammar.automaton(vocabulary, prefix=ground.healed + ground.put),
         longest,
@@ -111,9 +111,9 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground)
     )
 
 
-def check_fits(field: Field, limits: Limits) -> None:
+def check_fits(paths: ProductPaths, limits: Limits) -> None:
     """Raise `PromptTooLongError` where the longest path does not fit behind the page."""
-    needed = len(field.ground.context) + field.longest + 1
+    needed = len(paths.ground.context) + paths.longest + 1
     if needed > limits.nodes:
         raise PromptTooLongError(
             needed_tokens=needed,
@@ -122,17 +122,17 @@ def check_fits(field: Field, limits: Limits) -> None:
         )
 
 
-class Net:
-    """What searches of a field find, all together.
+class ProductSearch:
+    """What searches of a product find, all together.
 
     terminator: "eog" or "none". tolerance: nats by which layout can move the difference of two log-probabilities.
     tokens, logp: of each text found; the log-probability is that of the path from the ground's context: healed bytes are not taken off.
     best_open: bound on it for all other texts; open_mass: bound on the probability of them all. n_evaluated: rows read.
     """
 
-    def __init__(self, begun: Errand, field: Field, hunt: Hunt, terminator: str, tau: float) -> None:
-        self._begun, self._field, self._hunt, self._terminator = begun, field, hunt, terminator
-        self.tolerance = 2 * tau * (field.longest + 1)
+    def __init__(self, begun: Errand, paths: ProductPaths, hunt: Hunt, terminator: str, tau: float) -> None:
+        self._begun, self._paths, self._hunt, self._terminator = begun, paths, hunt, terminator
+        self.tolerance = 2 * tau * (paths.longest + 1)
         self.tokens: dict[bytes, tuple[int, ...]] = {}
         self.logp: dict[bytes, float] = {}
         self.best_open, self.open_mass = np.inf, 1.0
@@ -143,7 +143,7 @@ class Net:
         """What is left of the budget."""
         return (self._hunt.budget or MOST_NODES) - self.n_evaluated
 
-    def cast(self) -> None:
+    def run(self) -> None:
         """Find the k best texts, and a second one, as far as the budget goes.
 
         A narrow beam finds texts to compare with, then everything that could be better than the k-th of them is looked at. Where
@@ -151,20 +151,20 @@ class Net:
         wide beam, and what is near its best.
         """
         k, places = self._hunt.k, max(2, self._hunt.k)
-        self._trawl(_NARROW)
+        self._beam(_NARROW)
         before = self.n_evaluated
-        self.search(self.place(k), self.left - self.left // _BEAM_PART)
+        self.explore(self.place(k), self.left - self.left // _BEAM_PART)
         spent = self.n_evaluated - before
         if not self.is_certain(k):
-            self._trawl(min(_WIDE, self.left // (2 * self._field.longest)))
+            self._beam(min(_WIDE, self.left // (2 * self._paths.longest)))
             self._climb(self.left)
         elif not self.is_certain(places):
             self._climb(min(self.left, spent + _SECOND_NODES))
-            self.search(self.place(places), min(self.left, 2 * spent + _SECOND_NODES))
+            self.explore(self.place(places), min(self.left, 2 * spent + _SECOND_NODES))
 
     def _climb(self, budget: int) -> None:
         """Look at texts that differ from the best in one option, again where one of them is better."""
-        ground, parts = self._field.ground, self._hunt.parts
+        ground, parts = self._paths.ground, self._hunt.parts
         for _ in range(_MOST_CLIMBS):
             if not self.logp or budget < 1:
                 return
@@ -192,11 +192,11 @@ class Net:
         """Are the first k found the first k of all?"""
         return self.best_open == -np.inf or self.place(k) > self.best_open + ROUNDING
 
-    def search(self, least: float, budget: int) -> None:
+    def explore(self, least: float, budget: int) -> None:
         """Look at all that could be as good as `least`, best first, as far as the budget goes."""
         if budget < 1:
             return
-        outcome = self._read(self._field.automaton, (least, budget))
+        outcome = self._read(self._paths.automaton, (least, budget))
         kth = outcome.found[MOST_FOUND - 1].score if len(outcome.found) >= MOST_FOUND else -np.inf
         least_read = max(kth, least) - self.tolerance - 2 * ROUNDING
         self.best_open = min(self.best_open, max(outcome.best_open, least_read))
@@ -205,18 +205,18 @@ class Net:
 
     def _read(self, automaton: Automaton, wanted: tuple[float, int]) -> AutomatonOutcome:
         """Search an automaton. wanted: the least log-probability of interest, and nodes at most."""
-        field, (least, budget) = self._field, wanted
+        paths, (least, budget) = self._paths, wanted
         spec = AutomatonSpec(
             self._vocabulary,
-            max_tokens=field.longest,
+            max_tokens=paths.longest,
             terminator=self._terminator,
             search=Search(k=MOST_FOUND, budget_nodes=budget, width=self._hunt.width),
-            canonical=field.canonical,
-            own=field.own,
+            canonical=paths.canonical,
+            own=paths.own,
             tolerance=self.tolerance + ROUNDING,
             least_score=least,
         )
-        handle = self._begun.begin(AutomatonSearch(field.ground.context, automaton, spec))
+        handle = self._begun.begin(AutomatonSearch(paths.ground.context, automaton, spec))
         outcome = handle.result()
         for path in outcome.found:
             self._add(path.data, path.tokens.tolist(), path.score)
@@ -232,15 +232,15 @@ class Net:
             self.best_open = max(self.best_open, logp)
             self.open_mass += float(np.exp(logp))
 
-    def _trawl(self, width: int) -> None:
+    def _beam(self, width: int) -> None:
         """Look with a beam."""
         places = max(2, self._hunt.k)
         if width < places:
             return
-        field = self._field
-        beam = Beam(width=width, n=places, max_tokens=field.longest, canonical_only=field.canonical is not None)
-        spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=field.canonical)
-        handle = self._begun.begin(BeamTask(field.ground.context, field.automaton, spec))
+        paths = self._paths
+        beam = Beam(width=width, n=places, max_tokens=paths.longest, canonical_only=paths.canonical is not None)
+        spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
+        handle = self._begun.begin(BeamTask(paths.ground.context, paths.automaton, spec))
         outcome = handle.result()
         for path in outcome.finished:
             self._add(path.data, path.tokens.tolist(), path.logp)
@@ -252,6 +252,6 @@ class Net:
         return self._begun.owner.scheduler.model.vocabulary
 
     def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
-        text = self._field.ground.text_of(data)
+        text = self._paths.ground.text_of(data)
         self.tokens.setdefault(text, tuple(tokens))
         self.logp.setdefault(text, logp)
