@@ -76,6 +76,21 @@ FOREIGN = [
         "await has no meaning here: a page is rendered in one go; make two templates of it, or give the value",
     ),
     (
+        "{{#if (await 'x')}}a{{/if}}",
+        "1:8",
+        "await has no meaning here: a page is rendered in one go; make two templates of it, or give the value",
+    ),
+    (
+        "{{set 'x' (await 'x')}}",
+        "1:12",
+        "await has no meaning here: a page is rendered in one go; make two templates of it, or give the value",
+    ),
+    (
+        "{{#select 'x' options=o}}{{/select}}",
+        "1:1",
+        "with options= a select is no block: write it without # and without {{/select}}",
+    ),
+    (
         "{{#if a}}{{break}}{{/if}}",
         "1:12",
         "break has no meaning here: say num=, or stop= with min= and max=, where the geneach begins",
@@ -114,8 +129,8 @@ FOREIGN = [
     ),
     (
         "{{set 'x' (parse p)}}",
-        "1:18",
-        "expected an operator or ), not 'p'; a template calls no functions: give the value under a name",
+        "1:12",
+        "parse has no meaning here: include the file of a template instead",
     ),
     ("{{#if (less a)}}{{/if}}", "1:8", "less compares two values, not 1"),
     ("{{#if (and a)}}{{/if}}", "1:8", "and wants two values or more, not 1"),

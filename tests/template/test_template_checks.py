@@ -125,6 +125,10 @@ FORMS = [
     ("<<#joint>><<select 'x' options=a terminator=¦'eog'>><</joint>>", "what follows the whole block ends it"),
     ("<<#joint>><<select 'x' regex=¦'a'>><</joint>>", "a joint compares listed texts; give options="),
     ("<<#joint>><<select 'x' options=a rule=¦'joint'>><</joint>>", "compares log-probabilities of the whole block"),
+    ("<<#each ¦x in xs>>a<</each>>", "each goes through a list or a mapping; write <<#each xs as x>>"),
+    ("<<#each ¦x in d.xs>>a<</each>>", "each goes through a list or a mapping; write <<#each items as item>>"),
+    ("<<#each ¦x in xs as y>>a<</each>>", "each goes through a list or a mapping, not through true or false"),
+    ("<<#each ¦a and b>>a<</each>>", "each goes through a list or a mapping, not through true or false"),
 ]
 CONSTANTS = [
     ("<<gen 'x' max_tokens=¦-1>>", "max_tokens=-1: expected a whole number of at least 1"),

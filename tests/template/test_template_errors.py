@@ -11,6 +11,11 @@ from selectrie.template.reading import Reader
 MISTAKES = [
     # blocks
     ("<<#if a>>x", "1:1", "<<#if a>> is not closed: expected <</if>> before the end of the template"),
+    (
+        "<<#if a>>x<<endif>>",
+        "1:1",
+        "<<#if a>> is not closed: expected <</if>> before the end of the template; <<endif>> is a value, and ends nothing",
+    ),
     ("<<#if a>>x<</each>>", "1:11", "expected <</if>>, not <</each>>: <<#if a>> of line 1 is still open"),
     (
         "<<#if a>>\n<<#select 'x'>>a<<or>>b\n<</if>>",

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from selectrie.template.expressions import Constant, Expression, Path, Span
+from selectrie.template.expressions import Compare, Constant, Expression, Logical, Not, Path, Span
 from selectrie.template.forms import check_form, constant_name
 from selectrie.template.outside import check_outside
-from selectrie.template.places import error_at, where
+from selectrie.template.places import error_at, short, where
 from selectrie.template.segments import (
     Block,
     Body,
@@ -276,6 +276,8 @@ class _Examination:
 
     def each(self, segment: Each, around: _Around) -> None:
         variable = segment.variable
+        if isinstance(segment.items, Compare | Logical | Not):
+            raise error_at(around.document, segment.items.span, _no_items(segment, around.document))
         if variable != "this":
             known = self.known.get(variable)
             if known is not None:
@@ -316,6 +318,18 @@ _ANY_FIELD = "this."
 def _key(name: str, around: _Around) -> str:
     """What a name is kept under."""
     return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
+
+
+def _no_items(segment: Each, document: Document) -> str:
+    """Why a comparison is nothing to go through; `x in xs` is how other languages write a loop."""
+    items = segment.items
+    if not isinstance(items, Compare) or items.operator != "in" or segment.variable != "this":
+        return "each goes through a list or a mapping, not through true or false"
+    names = [one.name for one in (items.left, items.right) if isinstance(one, Path) and not one.steps]
+    item, whole = names if len(names) == 2 else ("item", "items")
+    tag = f"#each {short(whole)} as {short(item)}"
+    written = f"{{{{{tag}}}}}" if document.dialect == "handlebars" else f"<<{tag}>>"
+    return f"each goes through a list or a mapping; write {written}"
 
 
 def _second(around: _Around, span: Span, known: _Named) -> tuple[Document, Span]:

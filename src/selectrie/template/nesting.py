@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from selectrie.template.dialects import Dialect
-from selectrie.template.expressions import Expression, Span
+from selectrie.template.expressions import Expression, Path, Span
 from selectrie.template.lexing import MOST_DEPTH
 from selectrie.template.places import Refused, clipped, short
-from selectrie.template.segments import Body, Comment, If, Segment, Slot
+from selectrie.template.segments import Body, Comment, If, Output, Segment, Slot
 from selectrie.template.tags import TAGS
 from selectrie.template.trimming import Edges, Literals
 
@@ -112,9 +112,6 @@ class Builder:
         frame = self._matching(name, edges)
         self._end_literal(edges)
         opening = frame.opening
-        if opening.kind == "select" and not frame.bodies and not frame.body:
-            reason = f"this select has no choices; write them between its tags with {self._tag('or')} between two"
-            raise Refused(opening.edges.start, reason)
         if opening.kind == "joint" and not any(isinstance(segment, Slot) for segment in frame.body):
             raise Refused(opening.edges.start, "this joint has no select, so there is nothing to decide together")
         frame.bodies.append(tuple(frame.body))
@@ -130,9 +127,20 @@ class Builder:
             reason = (
                 "{tag} is not closed: expected " + f"{self._tag('/' + opening.kind)} before the end of the template"
             )
-            raise Refused(opening.edges.start, reason, opening.edges.span)
+            raise Refused(opening.edges.start, reason + self._meant_as_end(), opening.edges.span)
         self._flush()
         return tuple(self._bottom)
+
+    def _meant_as_end(self) -> str:
+        """That a value of the open block is called as other languages end one."""
+        kind = self._frames[-1].opening.kind
+        words = {"end", "end" + kind, *(("endfor",) if kind == "each" else ())}
+        bodies = (*self._frames[-1].bodies, self._frames[-1].body)
+        names = (
+            one.value.name for body in bodies for one in body if isinstance(one, Output) and isinstance(one.value, Path)
+        )
+        word = next((name for name in names if name in words), None)
+        return "" if word is None else f"; {self._tag(word)} is a value, and ends nothing"
 
     @property
     def _body(self) -> list[Segment]:

@@ -129,12 +129,25 @@ class Reader(Transformer[Token, Any]):
 
         def make(bodies: list[Body], span: Span) -> Slot | GenEach | Block:
             if kind == "select":
+                self._check_choices(bodies, dict(arguments), span)
                 return Slot("select", name, arguments, tuple(bodies), span)
             if kind == "geneach":
                 return GenEach(name, bodies[0], arguments, span)
             return Block(bodies[0], name or None, arguments, span)
 
         return builder.opened(Opening(str(kind), edges, make))
+
+    def _check_choices(self, bodies: list[Body], arguments: Mapping[str, Expression], span: Span) -> None:
+        """Refuse the block form with nothing between its tags."""
+        if bodies != [()]:
+            return
+        language = next((name for name in ("options", "grammar", "regex") if name in arguments), None)
+        opens, closes = self._dialect.opens, self._dialect.closes
+        if language is not None:
+            reason = f"with {language}= a select is no block: write it without # and without {opens}/select{closes}"
+            raise Refused(span.start, reason)
+        reason = f"this select has no choices; write them between its tags with {opens}or{closes} between two"
+        raise Refused(span.start, reason)
 
     def joint(self, children: list[Any]) -> Any:
         builder, opening, kind, named, closing = children

@@ -6,6 +6,7 @@ import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 
 from lark import Token
 
@@ -105,6 +106,7 @@ def refusal(broken: BrokenTag) -> Refused:
     return (
         _runaway(broken)
         or _unclosed(broken)
+        or _command(broken)
         or _headless(broken)
         or _wrong_head(broken)
         or _bare(broken)
@@ -131,6 +133,15 @@ def _unclosed(broken: BrokenTag) -> Refused | None:
         return None
     escape = f"write \\{opens} for the characters {opens}"
     return Refused(start, f"this tag is not closed; end it with {closes}, or {escape}")
+
+
+def _command(broken: BrokenTag) -> Refused | None:
+    """A command of other programs, at the beginning of the tag or of parentheses."""
+    commands = broken.dialect.commands
+    for before, symbol in pairwise(broken.symbols):
+        if symbol.type == "NAME" and before.type in {"OPEN", "LPAR"} and symbol in commands:
+            return Refused(symbol.start_pos or 0, f"{symbol} has no meaning here: {commands[str(symbol)]}")
+    return None
 
 
 def _headless(broken: BrokenTag) -> Refused | None:
@@ -169,8 +180,6 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
     if head is None or broken.opening.type != "OPEN" or head.type != "NAME" or len(broken.symbols) > 2:
         return None
     word = str(head)
-    if word in broken.dialect.commands:
-        return Refused(head.start_pos or 0, f"{word} has no meaning here: {broken.dialect.commands[word]}")
     if token.type == "EQUALS":
         return Refused(broken.place, f"to name a value write {broken.tag(f'set {short(word)}=…')}, to compare write ==")
     if token.type not in _VALUES | {"RESERVED"} or token.type == "LPAR":
