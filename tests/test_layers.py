@@ -63,7 +63,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "generating",
         "endings",
         "lots",
-        "slot_arguments",
         "slots",
         "filling",
         "streaming",

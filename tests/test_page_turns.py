@@ -338,11 +338,8 @@ def test_between_turns_only_white_space_stands():
     assert page.text == before == page_of(with_template(chat_ml), ("user", "Hi")).text
 
 
-def test_a_page_that_will_have_roles_says_so_at_once():
-    """Text before the first role is refused where it stands; else when the role begins."""
-    with pytest.raises(PromptError, match="'Hello' stands outside of every role"):
-        GrowingPage(with_template(chat_ml), has_roles=True).add("Hello")
-    assert GrowingPage(with_template(chat_ml), has_roles=True).add("\n") == ""
+def test_text_before_the_first_role_is_refused():
+    """When the role begins."""
     page = GrowingPage(with_template(chat_ml))
     page.add("Hello " * 20)
     with pytest.raises(PromptError, match=r"'Hello Hello .*…' stands before the first role"):

@@ -9,8 +9,7 @@ import pytest
 from selectrie.errors import GrammarError, TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import Beam, Rule, Sampling
-from selectrie.slot_arguments import SlotArguments
-from selectrie.slots import BeamSlot, GenSlot, SelectSlot, slot_of
+from selectrie.slots import BeamSlot, GenSlot, SelectSlot, SlotArguments, slot_of
 from selectrie.template.parsing import parse
 from selectrie.template.scope import Scope
 from selectrie.template.segments import Slot

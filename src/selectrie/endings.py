@@ -11,7 +11,7 @@ from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Draws, Hypothesis, Selection, Signature
 from selectrie.vocabulary import Vocabulary
 
-MOST_FOLLOWING = 32
+MOST_ENDING = 32
 """Characters of following text that end a text of a grammar."""
 QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
 """A closing quote -> the one that opens."""
@@ -37,15 +37,13 @@ def default_stop(following: str, before: str) -> str:
 def beginning_of(vocabulary: Vocabulary, following: str) -> str:
     """What of the following text ends a text of a grammar: the fewest tokens of it that hold more than spaces and tabs.
 
-    At most `MOST_FOLLOWING` characters, none behind the first line ends. As with `select`, where paths run to the fewest bytes
+    At most `MOST_ENDING` characters, none behind the first line ends. As with `select`, where paths run to the fewest bytes
     of the following text at which there is a boundary: each more would be evaluated behind every text.
     """
     found = _BEGINNING.match(following)
-    whole = (found[0][:MOST_FOLLOWING] if found else "").encode()
-    data, stop = (
-        following[: 2 * MOST_FOLLOWING].encode(),
-        0,
-    )  # tokens of what goes on: "\n\n" is one only at the end of a text
+    whole = (found[0][:MOST_ENDING] if found else "").encode()
+    # Tokens of what goes on: "\n\n" is one only at the end of a text.
+    data, stop = following[: 2 * MOST_ENDING].encode(), 0
     for token in encode_inside(vocabulary, data):
         stop += int(vocabulary.lengths[token])
         if stop >= len(whole):

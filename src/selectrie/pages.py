@@ -69,11 +69,10 @@ class GrowingPage:
         *,
         template_args: Mapping[str, Any] | None = None,
         parse_special: bool = False,
-        has_roles: bool = False,
     ) -> None:
-        """template_args: for the model's chat template. has_roles: text and slots stand in turns alone; white space between
-        turns is no part of the page. So it is from the first `open_role` on anyway."""
-        self._vocabulary, self._parse_special, self._has_roles = vocabulary, parse_special, has_roles
+        """template_args: for the model's chat template. From the first `open_role` on text and slots stand in turns alone; white
+        space between turns is no part of the page."""
+        self._vocabulary, self._parse_special = vocabulary, parse_special
         start = () if vocabulary.bos is None else (vocabulary.bos,)
         tokens = np.array(start, dtype=np.int32)
         ends = [vocabulary.texts[token] for token in vocabulary.eog.tolist()]
@@ -194,7 +193,7 @@ class GrowingPage:
 
     @property
     def _is_between_turns(self) -> bool:
-        return (self._has_roles or bool(self._at.turns.all)) and self._at.turns.open is None
+        return bool(self._at.turns.all) and self._at.turns.open is None
 
     @property
     def _settled(self) -> PromptText:

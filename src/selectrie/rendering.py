@@ -20,8 +20,7 @@ from selectrie.model import Model
 from selectrie.options import Rendering
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.selecting import Asked
-from selectrie.slot_arguments import SlotArguments
-from selectrie.slots import AnySlot, GenSlot, SelectSlot, slot_of
+from selectrie.slots import AnySlot, GenSlot, SelectSlot, SlotArguments, slot_of
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.following import Following, what_comes, what_follows

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any
 
 from selectrie.errors import OptionError
 from selectrie.results.html import joint_html
-from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.plain import bytes_fields, jsonable, number, plain
 from selectrie.results.records import FORMAT_VERSION, Certificate, Signature
 from selectrie.types import Cost
 
@@ -33,10 +30,10 @@ class Assignment:
     probability: float
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready; values that JSON has no form for as text."""
+        """JSON-ready; values that JSON does not know as `Page.to_dict` has them."""
         return {
             "texts": list(self.texts),
-            "values": [_plain_value(value) for value in self.values],
+            "values": [jsonable(value) for value in self.values],
             "text": self.text,
             "logp": number(self.logp),
             "probability": number(self.probability),
@@ -180,18 +177,3 @@ class JointSelection:
 
 def _clip(text: str, limit: int = 48) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
-
-
-def _plain_value(value: Any) -> object:
-    """A value as JSON can hold it: an Enum member as what it stands for, what has no form as text."""
-    if isinstance(value, Enum):
-        return _plain_value(value.value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list | tuple):
-        return [_plain_value(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): _plain_value(one) for key, one in value.items()}
-    return str(value)

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from html import escape
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from selectrie.results.plain import number, plain
+from selectrie.results.plain import jsonable, plain
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.types import Cost, ModelIdentity
 from selectrie.version import __version__
 
 _REPR_SLOTS = 12
 _CLIP = 60
-_DEEPEST = 64
-"""Lists and mappings within each other that JSON gets."""
 
 
 class Record(Protocol):
@@ -165,21 +162,6 @@ class Page:
     def _repr_html_(self) -> str:
         """The page, what was decided marked; the names of the slots, and how probable each was, where the mouse points."""
         return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>'
-
-
-def jsonable(value: object, depth: int = _DEEPEST) -> object:
-    """A value as JSON can hold it: what is nested deeper than `depth` as its `repr`."""
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, bool | int | str) or value is None:
-        return value
-    if isinstance(value, float):
-        return number(value)
-    if depth and isinstance(value, Mapping):
-        return {str(jsonable(key, 0)): jsonable(one, depth - 1) for key, one in value.items()}
-    if depth and isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [jsonable(one, depth - 1) for one in value]
-    return repr(value)
 
 
 def _slots(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:

@@ -30,24 +30,16 @@ _ALONE = MappingProxyType(
 def check_form(segment: Segment, document: Document) -> None:
     """Raise where a tag says too little or too much."""
     if isinstance(segment, Slot):
-        check_slot_form(segment, document)
+        _check_slot(segment, document)
     elif isinstance(segment, GenEach):
-        check_geneach_form(segment, document)
+        _check_geneach(segment, document)
     elif isinstance(segment, Joint):
-        check_joint(segment, document)
+        for name, expression in (one for part in segment.body if isinstance(part, Slot) for one in part.arguments):
+            if name in _ALONE:
+                raise error_at(document, expression.span, f"{name}= has no meaning within a joint: {_ALONE[name]}")
 
 
-def check_joint_slot(slot: Slot, document: Document) -> None:
-    """Raise where a slot cannot stand in a joint."""
-    if slot.kind != "select":
-        reason = f"a {slot.kind} cannot stand in a joint, which compares listed texts; put it before or behind"
-        raise error_at(document, slot.span, reason)
-    for name, expression in slot.arguments:
-        if name in _ALONE:
-            raise error_at(document, expression.span, f"{name}= has no meaning within a joint: {_ALONE[name]}")
-
-
-def check_slot_form(slot: Slot, document: Document) -> None:
+def _check_slot(slot: Slot, document: Document) -> None:
     """Raise where what may stand in a slot is said twice, or not at all."""
     given = dict(slot.arguments)
     said = [name for name in given if name in ("options", "grammar", "regex")]
@@ -63,7 +55,7 @@ def check_slot_form(slot: Slot, document: Document) -> None:
         raise error_at(document, slot.span, reason)
 
 
-def check_geneach_form(block: GenEach, document: Document) -> None:
+def _check_geneach(block: GenEach, document: Document) -> None:
     """Raise where nothing says how many items there are, or it is said twice."""
     given = dict(block.arguments)
     for other in ("min", "max", "stop"):
@@ -86,10 +78,3 @@ def constant_name(expression: Expression, document: Document) -> str:
     if not isinstance(expression, Constant) or not isinstance(expression.value, str) or not expression.value:
         raise error_at(document, expression.span, "expected a name in quotes: logprobs='name'")
     return expression.value
-
-
-def check_joint(joint: Joint, document: Document) -> None:
-    """Raise where a slot stands in a joint that cannot."""
-    for segment in joint.body:
-        if isinstance(segment, Slot):
-            check_joint_slot(segment, document)
