@@ -600,3 +600,38 @@ def test_errors_of_slots_are_copied_with_their_place():
     assert str(again) == "request 3: gen 'x' at a.tmpl:1:2: full"
     assert isinstance(again, SelectrieError)
     assert CancelledError().slot is None
+
+
+TURN = "<|im_start|>user\nYou are the best shop in town!<|im_end|>\n<|im_start|>assistant\n"
+LABELS = "<<select 'x' options=['praise', 'praise!', 'refund']>>"
+
+
+def test_control_tokens_of_the_template_end_slots_as_those_of_roles_do(llm):
+    """Behind a slot they are no text that follows it; without `parse_special` they are."""
+    special = Rendering(seed=1, parse_special=True)
+    own = llm.render(Template(f"{TURN}{LABELS}<|im_end|>\n"), rendering=special).selections["x"]
+    chat = f"<<#user>>You are the best shop in town!<</user>><<#assistant>>{LABELS}<</assistant>>"
+    turn = llm.render(Template(chat), rendering=SEED).selections["x"]
+    assert (own.terminator, own.signature.following_bytes) == (turn.terminator, 0) == ("eog", 0)
+    assert own.logp == pytest.approx(turn.logp, abs=0.05)
+    plain = llm.render(Template(f"{TURN}{LABELS}<|im_end|>\n"), rendering=SEED).selections["x"]
+    assert plain.terminator == "text"
+    dot = llm.render(Template(f"{TURN}{LABELS}.<|im_end|>\n"), rendering=special).selections["x"]
+    assert (dot.terminator, dot.signature.following_bytes) == ("text", 1)
+
+
+def test_a_gen_ends_at_a_control_token_of_the_template(llm):
+    """By the model's own end-of-generation token, which is no part of its text."""
+    text = "<|im_start|>user\nWhere is it?<|im_end|>\n<|im_start|>assistant\n<<gen 'y' max_tokens=20>><|im_end|>\n"
+    page = llm.render(Template(text), rendering=Rendering(seed=1, parse_special=True))
+    assert page.selections["y"].completions[0].finish == "eog"
+    assert page["y"]
+    assert "<|im" not in page["y"]
+
+
+def test_a_joint_refuses_control_tokens(llm):
+    """It compares texts; without `parse_special` this is one."""
+    text = "x <<#joint>><<select 'x' options=['a', 'b']>><|im_end|><<select 'y' options=['a', 'b']>><</joint>>"
+    with pytest.raises(TemplateError, match=r"1:46: this text holds a control token"):
+        llm.render(Template(text), rendering=Rendering(seed=1, parse_special=True))
+    assert "<|im_end|>" in llm.render(Template(text), rendering=SEED).text

@@ -152,6 +152,22 @@ class GrowingPage:
         self._set(PromptText(page.prefix, page.text + written), None, _Text(text, self._at.text))
         return text
 
+    def before_control(self, literal: str) -> tuple[str, bool] | None:
+        """What of a literal stands before its first control token, and whether that one ends generation.
+
+        None: no control token is read in it. White space that the token swallows is left out.
+        """
+        if not self._parse_special:
+            return None
+        vocabulary, data = self._vocabulary, to_bytes(literal, "text of the page")
+        tokens, _ = vocabulary.encode_spans([(data, True)])
+        if not len(tokens):
+            return None
+        first, start = self._first_control(tokens, data)
+        text = data[:start].decode()
+        swallows = (vocabulary.strips_left == tokens[first]).any()
+        return text.rstrip() if swallows else text, bool(np.isin(tokens[first], vocabulary.eog))
+
     def mark(self) -> Mark:
         """The page as it stands now."""
         return self._at
@@ -215,8 +231,7 @@ class GrowingPage:
         if not len(tokens):
             self._set(PromptText(at.tokens, at.rest + data), at.control, new_text)
             return
-        first = int(np.flatnonzero(np.isin(tokens, vocabulary.control))[0])
-        start = data.index(to_bytes(vocabulary.texts[tokens[first]], "control token"))
+        first, start = self._first_control(tokens, data)
         run = self._swallowed(at.rest + data[:start])
         if (vocabulary.strips_left == tokens[first]).any():
             run = run.rstrip()
@@ -226,6 +241,11 @@ class GrowingPage:
         if at.text.before is None and not run and tokens[0] == vocabulary.bos:
             tokens = tokens[1:]  # it stands there already
         self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
+
+    def _first_control(self, tokens: IntArray, data: bytes) -> tuple[int, int]:
+        """Which of the tokens that a text became is the first control token, and where it begins in the text."""
+        first = int(np.flatnonzero(np.isin(tokens, self._vocabulary.control))[0])
+        return first, data.index(to_bytes(self._vocabulary.texts[tokens[first]], "control token"))
 
     def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
         """Let the page be this; the beginning of a long rest becomes fixed tokens."""

@@ -110,6 +110,10 @@ class _Run:
         else:
             self._program.name(step.name, self._sheet.end_name())
 
+    def _following(self, *names: str) -> Following:
+        """What follows the slots of these names on the page."""
+        return what_follows(self._program, *names, cut=self._sheet.page.before_control)
+
     def _place(self, following: Following, document: Document, span: Span) -> Place:
         """Where a slot stands, and the seed of what is drawn there: made of the page's and of how many came before."""
         self._n_slots += 1
@@ -118,11 +122,12 @@ class _Run:
             raise error_at(document, span, reason)
         self._sheet.settle()
         page = self._sheet.page
+        ends = following.ends or (following.ends_role == "assistant" and page.ends_turn)
         digest = blake2b(f"{self._seed}/{self._n_slots}".encode(), digest_size=4).digest()
         return Place(
             prompt=page.prompt,
             following=following.text,
-            ends_turn=not following.text and following.ends_role == "assistant" and page.ends_turn,
+            ends_turn=not following.text and bool(ends),
             before=self._sheet.end,
             seed=int.from_bytes(digest, "little"),
         )
@@ -136,7 +141,7 @@ class _Run:
             most = self._request.rendering.max_tokens
             asked = slot_of(slot, step.scope, template, step.document, max_tokens=most)
             logprobs = asked.logprobs if isinstance(asked, SelectSlot) else None
-            following = what_follows(self._program, slot.name, *([] if logprobs is None else [logprobs]))
+            following = self._following(slot.name, *([] if logprobs is None else [logprobs]))
             place = self._place(following, step.document, slot.span)
             asked = _ended(asked, following, place.before)
             hidden = asked.hidden or self._sheet.is_hidden
@@ -182,8 +187,9 @@ class _Run:
         joint, document = step.joint, step.document
         places = {part.name: where(document, part.span) for part in joint.body if isinstance(part, segments.Slot)}
         with _in_slot(f"joint {', '.join(map(repr, places))} at {where(document, joint.span)}"):
+            self._check_plain(joint, document)
             request = _joint_request(step, self._request.template)
-            place = self._place(what_follows(self._program, *places), document, joint.span)
+            place = self._place(self._following(*places), document, joint.span)
             record = decide_jointly(self._begun, self._model, self._tau, request, place)
         self._cost += record.cost
         hidden = self._sheet.is_hidden
@@ -197,11 +203,20 @@ class _Run:
             shown = "" if hidden else text
             self._sheet.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, places[name], path))
 
+    def _check_plain(self, joint: segments.Joint, document: Document) -> None:
+        """Refuse a control token in a block whose texts are compared."""
+        for part in joint.body:
+            if isinstance(part, segments.Literal) and self._sheet.page.before_control(part.text) is not None:
+                reason = (
+                    "this text holds a control token, and a joint compares texts; write it before or behind the block"
+                )
+                raise error_at(document, part.span, reason)
+
     def _goes_on(self, step: Continue) -> bool:
         """Whether a loop has another turn: its stop text against what would come, by their joint log-probabilities."""
         loop, document = step.loop, step.document
         place_name = where(document, loop.span)
-        coming = what_comes(self._program, more=True).text
+        coming = what_comes(self._program, more=True, cut=self._sheet.page.before_control).text
         if coming == step.stop:
             raise error_at(document, loop.span, f"what an item begins with is the stop text itself: {step.stop!r}")
         with _in_slot(f"geneach {loop.name!r} at {place_name}"):

@@ -111,6 +111,31 @@ def test_what_comes_either_way_is_told():
     assert [one.text for one in found[1:3]] == [", w", "] "]
 
 
+def stars(literal):
+    """A control token is a star here, "**" one that ends generation."""
+    before, star, rest = literal.partition("*")
+    return (before, rest.startswith("*")) if star else None
+
+
+@pytest.mark.parametrize(
+    ("behind", "found"),
+    [
+        (" a* b", Following(" a", ends=False)),
+        ("** b", Following("", ends=True)),
+        ("<<n>>**", Following("N", ends=True)),
+        ("<<star>>*", Following("*", ends=False)),
+        ("a<<! c >>*<<! c >>*", Following("a", ends=False)),
+        ("a<<n>>b", Following("aNb")),
+        ("<<#if n>>.<</if>>**" + "x" * 500, Following(".", ends=True)),
+    ],
+)
+def test_a_control_token_of_the_template_cuts_what_follows(behind, found):
+    """Literals are looked at together, values never."""
+    program = Program(Template(X + behind), {**VALUES, "star": "*"})
+    program.step()
+    assert what_follows(program, "x", cut=stars) == found
+
+
 def test_long_text_is_cut():
     """At a length that no terminator needs; an end of a turn behind it is not told then."""
     long = "a b " * MOST_FOLLOWING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from selectrie.errors import TemplateError
@@ -17,45 +18,63 @@ _MOST_STEPS = 2_000
 @dataclass(frozen=True, slots=True)
 class Following:
     """text: at most `MOST_FOLLOWING` characters. ends_role: of the turn that ends right behind the text, None where none does.
-    either: where nothing is certain but that it is one of two texts, the next item of a loop or what ends it, these."""
+    either: where nothing is certain but that it is one of two texts, the next item of a loop or what ends it, these. ends: a
+    control token of the template's own text stands right behind the text: does it end generation? None: there is none.
+    """
 
     text: str = ""
     ends_role: str | None = None
     either: tuple[str, ...] = ()
+    ends: bool | None = None
 
 
-def what_follows(program: Program, *names: str) -> Following:
-    """What stands on the page behind the step that the program is at, up to what the model decides next.
+Cut = Callable[[str], "tuple[str, bool] | None"]
+"""Of literal text: what stands before its first control token, and whether that one ends generation; None: it has none."""
+
+
+def no_cut(_literal: str) -> None:
+    """Control tokens of literal text are none."""
+
+
+def what_follows(program: Program, *names: str, cut: Cut = no_cut) -> Following:
+    """What stands on the page behind the step that the program is at, up to what the model decides next, or a control token.
 
     names: what this step will name; nothing is known of their values.
     """
     ahead = program.ahead(_MOST_STEPS)
     ahead.suppose(*names)
-    return _certain(ahead, may_branch=True)
+    return _certain(ahead, cut, may_branch=True)
 
 
-def what_comes(program: Program, *, more: bool) -> Following:
+def what_comes(program: Program, *, more: bool, cut: Cut = no_cut) -> Following:
     """What comes where the loop that asks whether it goes on does, or does not."""
     ahead = program.ahead(_MOST_STEPS)
     ahead.go_on(more=more)
-    return _certain(ahead, may_branch=False)
+    return _certain(ahead, cut, may_branch=False)
 
 
-def _certain(ahead: Program, *, may_branch: bool) -> Following:
+def _certain(ahead: Program, cut: Cut, *, may_branch: bool) -> Following:
     """Text up to the next step that is no text. What cannot be told before a slot is decided is not certain."""
     written: list[str] = []
+    run = ""  # of literals, which may spell a control token together
     end = Following()
     try:
         while sum(map(len, written)) < MOST_FOLLOWING:
             step = ahead.step()
             if isinstance(step, Write):
+                before = "".join(written).removesuffix(run) if step.is_literal else ""
+                run = run + step.text[: 2 * MOST_FOLLOWING] if step.is_literal else ""
+                found = cut(run) if run else None
+                if found is not None:
+                    written, end = [before, found[0]], Following(ends=found[1])
+                    break
                 written.append(step.text)
             elif isinstance(step, Naming):
                 ahead.suppose(step.name)
             elif isinstance(step, Decide) and ahead.skip(step):
                 continue
             elif isinstance(step, Continue) and may_branch:
-                end = _shared(*(what_comes(ahead, more=more) for more in (True, False)))
+                end = _shared(*(what_comes(ahead, more=more, cut=cut) for more in (True, False)))
                 break
             elif isinstance(step, Together):
                 written.append(ahead.leading_text(step))
@@ -68,7 +87,7 @@ def _certain(ahead: Program, *, may_branch: bool) -> Following:
     text = "".join(written) + end.text
     if len(text) > MOST_FOLLOWING:
         return Following(text[:MOST_FOLLOWING])
-    return Following(text, end.ends_role, () if text else end.either)
+    return Following(text, end.ends_role, () if text else end.either, end.ends)
 
 
 def _shared(one: Following, other: Following) -> Following:
