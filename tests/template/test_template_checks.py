@@ -496,3 +496,44 @@ def test_a_check_of_a_page_without_slots_is_its_rendering(source, values):
     template, error = try_page(source, values)
     if template is not None:
         assert str(error) == str(error_of(lambda: render(template, values, None)))
+
+
+FOREIGN = [
+    (
+        "Hi ¦{{name}}",
+        "selectrie",
+        {"name": "Bo"},
+        "{{name}} is text here: tags are written << >>, and the template has none",
+    ),
+    ("Hi ¦{{gen 'x' max_tokens=5}}", "selectrie", None, "dialect='handlebars' reads it"),
+    ("a\n  ¦{{~#if x}}b{{/if}}", "selectrie", None, "{{~#if x}} is text here"),
+    ("Hi ¦<<data.name>>", "handlebars", {"data": {}}, "<<data.name>> is text here: tags are written {{ }}"),
+    ("Hi ¦<<select 'x' options=['a']>>", "handlebars", None, "dialect='selectrie' reads it: no --handlebars"),
+]
+
+
+@pytest.mark.parametrize(("marked", "dialect", "values", "told"), FOREIGN)
+def test_a_template_in_the_other_spelling_is_refused(marked, dialect, values, told):
+    """Its tags would stand on the page as text."""
+    source = marked.replace("¦", "")
+    with pytest.raises(TemplateError) as caught:
+        Template(source, dialect=dialect).check(values)
+    assert told in caught.value.reason
+    before = marked[: marked.index("¦")]
+    assert (caught.value.line, caught.value.column) == (before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "dialect"),
+    [
+        ("Hi {{other}}", "selectrie"),
+        ("Hi <<name>>, not {{name}} nor {{gen 'x'}}", "selectrie"),
+        ("<<#raw>>{{gen 'x'}} {{name}}<</raw>>", "selectrie"),
+        ('{"a": {"b": {"name": 1}}}', "selectrie"),
+        ("{{" * 10_000 + "{{name " * 10_000 + "{{" + "a" * 10_000, "selectrie"),
+        ("cat <<EOF {{name}}", "handlebars"),
+    ],
+)
+def test_braces_of_a_text_are_text(source, dialect):
+    """Where a tag is written as it should be, and where none could be meant."""
+    Template(source, dialect=dialect).check({"name": "Bo"})

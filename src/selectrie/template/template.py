@@ -12,6 +12,7 @@ from selectrie.errors import OptionError, TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options.checks import named, one_of, text
 from selectrie.template.checking import Findings, examine
+from selectrie.template.foreign import refuse_foreign
 from selectrie.template.including import read_all
 from selectrie.template.segments import Document, Include
 from selectrie.template.sources import MOST_FILE_BYTES, Sources, dialect_of, read_source, search_folder
@@ -58,6 +59,7 @@ class Template:
             reason = f"the template is longer than {MOST_FILE_BYTES} bytes; split it by `include`"
             raise TemplateError(reason, name=name)
         document, documents = read_all(text, name, dialect, sources)
+        refuse_foreign(document)
         held = {
             "source": text,
             "name": name,
@@ -110,6 +112,7 @@ class Template:
         type, values without a text. None: only what construction has checked.
         """
         if values is not None:
+            refuse_foreign(self.document, values)
             try_values(self.document, self.documents, self._sources, named("values", values))
 
     def unused(self, values: Mapping[str, object]) -> tuple[str, ...]:
