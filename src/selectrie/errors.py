@@ -75,7 +75,9 @@ class OptionError(RequestError, ValueError):
     def __init__(self, name: str, value: object, allowed: str) -> None:
         self.name, self.value, self.allowed = name, value, allowed
         super().__init__(
-            f"{name} is not given; give {allowed}" if value is None else f"{name}={value!r}: expected {allowed}"
+            f"{name} is not given; give {allowed}"
+            if value is None
+            else f"{name}={_of_value(value)}: expected {allowed}"
         )
 
 
@@ -407,3 +409,12 @@ def _mib(n_bytes: int) -> str:
 
 def _clip(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def _of_value(value: object, limit: int = 1000) -> str:
+    """A value in a message. One whose repr fails (nested too deeply, an int of too many digits) is told by its type."""
+    try:
+        told = repr(value)
+    except Exception:  # noqa: BLE001 - of a class of the caller's: whatever it raises, the error is about the value
+        return f"<{type(value).__name__}>"
+    return told if len(told) <= limit else told[: limit - 1] + "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from numbers import Integral
@@ -10,6 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import OptionError
+
+MOST_NUMBER = sys.float_info.max
+"""Greater whole numbers are no float."""
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -24,6 +28,8 @@ def at_least(name: str, value: object, least: int, *, optional: bool = True) -> 
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise OptionError(name, value, f"a whole number of at least {least}")
+    if value > sys.maxsize:
+        raise OptionError(name, value, f"a whole number from {least} to {sys.maxsize}")
 
 
 def record(name: str, value: object, kind: type) -> None:
@@ -59,7 +65,7 @@ def probability(name: str, value: object) -> None:
 def number(name: str, value: object, *, least: float, most: float = math.inf, remedy: str) -> None:
     """Raise `OptionError` unless value is a finite number from `least` to `most`; remedy: what to give instead."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most or math.isinf(value):  # type: ignore[operator, arg-type]
+    if not is_number or not max(least, -MOST_NUMBER) <= value <= min(most, MOST_NUMBER):  # type: ignore[operator]
         raise OptionError(name, value, remedy)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import EnumMeta
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Protocol
 
 from selectrie.errors import OptionError, TemplateError
@@ -24,12 +25,11 @@ from selectrie.options import (
 )
 from selectrie.template.segments import Block, Each, GenEach, Joint, Segment, Slot
 from selectrie.template.sources import try_grammar
-from selectrie.template.values import Option, is_list, options_of, plain, shown, text_of
+from selectrie.template.values import MOST_OPTIONS, MOST_TURNS, Option, is_list, options_of, plain, shown, text_of
 
 UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
 """What may end a text of a grammar that is searched."""
-MOST_TURNS = 100_000
-"""Of one loop."""
+_KINDS = (str, int, float, Mapping, EnumMeta, Rule, NoneType)
 
 
 class Grammars(Protocol):
@@ -50,8 +50,13 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
     if name in ("grammar", "regex"):
         _check_language(name, value, grammars)
         return
+    inner = plain(value)
+    if (
+        name != "options" and not isinstance(inner, _KINDS) and not is_list(inner)
+    ):  # a message shows no value of another type
+        raise TemplateError(f"{name}={shown(inner)}: expected a text, a number, true, false, a list or a mapping")
     try:
-        _CHECKS[kind][name](name, plain(value))
+        _CHECKS[kind][name](name, inner)
     except OptionError as error:
         raise TemplateError(f"{error.name}={shown(error.value)}: expected {error.allowed}") from error
 
@@ -106,6 +111,8 @@ def _of(name: str, value: object, *, allowed: tuple[str, ...]) -> None:
 
 def _rule(name: str, value: object) -> None:
     """By name those that need nothing else; as a record any but "batch"."""
+    if not isinstance(value, str | Rule):
+        raise OptionError(name, value, f"one of {RULES}")
     rule = value.name if isinstance(value, Rule) else value
     if rule == "batch":
         raise OptionError(name, rule, "another rule: a slot has no other prompts to compare with")
@@ -126,6 +133,8 @@ def _prior(name: str, value: object) -> None:
     weights = list(value.values()) if isinstance(value, Mapping) else value
     if not is_list(weights):
         raise OptionError(name, value, "a list of weights, or a mapping from the texts to weights")
+    if len(weights) > MOST_OPTIONS:
+        raise OptionError(name, value, f"at most {MOST_OPTIONS} weights")
     for place, weight in enumerate(weights):
         number(f"{name}[{place}]", weight, least=0, remedy="finite weights of at least 0")
 

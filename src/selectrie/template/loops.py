@@ -6,10 +6,10 @@ from typing import Any
 
 from selectrie.template.forms import check_range
 from selectrie.template.naming import names_in
-from selectrie.template.scope import Scope, text_at
+from selectrie.template.scope import Scope, items_at, text_at
 from selectrie.template.segments import Document, Each, GenEach
 from selectrie.template.steps import Loop
-from selectrie.template.tag_values import turns_at, values_at
+from selectrie.template.tag_values import values_at
 from selectrie.template.template import Template
 from selectrie.template.values import plain, text_of
 
@@ -19,7 +19,7 @@ DEFAULT_MOST = 100
 
 def loop_over(each: Each, template: Template, scope: Scope, document: Document) -> Loop:
     """A loop over the items of a list or a mapping. `TemplateError` for what has none, or too many."""
-    items = turns_at(each, scope, document)
+    items = items_at(each.items, scope, document)
     join = dict(each.arguments).get("join")
     between = "" if join is None else text_at(join, scope, document)
     return Loop(each, names_in(each.body, template.documents), between, items=items)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from selectrie.template.arguments import MOST_TURNS, Grammars, check_argument, kind_of_tag, weights_of
+from selectrie.template.arguments import Grammars, check_argument, kind_of_tag, weights_of
 from selectrie.template.expressions import Expression, ListOf
 from selectrie.template.forms import check_range
 from selectrie.template.places import error_at, told_at
-from selectrie.template.scope import UNKNOWN, Scope, Undecided, evaluate, items_at, text_at
-from selectrie.template.segments import Body, Comment, Document, Each, GenEach, Literal, Output, Segment, Slot
+from selectrie.template.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
+from selectrie.template.segments import Body, Comment, Document, GenEach, Literal, Output, Segment, Slot
 from selectrie.template.values import Option, items_of, option_of, options_of, shown, text_of, truth
 from selectrie.template.walking import expressions_of, parts_of, paths_in
 
@@ -72,15 +72,6 @@ def _fitting(
         elif kind:
             check_argument(kind, name, value, grammars)
     return value
-
-
-def turns_at(each: Each, scope: Scope, document: Document) -> list[tuple[object, object]]:
-    """What a loop goes through, (place, item) or (key, value) each; `TemplateError` for what has none, or too many."""
-    items = items_at(each.items, scope, document)
-    if len(items) > MOST_TURNS:
-        reason = f"{len(items)} items are more than the {MOST_TURNS} that a loop goes through; give fewer"
-        raise error_at(document, each.items.span, reason)
-    return items
 
 
 def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from selectrie.template.checking import LOOP
 from selectrie.template.naming import logprobs_names, names_in
-from selectrie.template.scope import UNDECIDED, Scope, Snapshot, Undecided, truth_at
+from selectrie.template.scope import UNDECIDED, Scope, Snapshot, Undecided, items_at, truth_at
 from selectrie.template.segments import (
     Block,
     Body,
@@ -29,7 +29,7 @@ from selectrie.template.segments import (
     Slot,
 )
 from selectrie.template.sources import Sources
-from selectrie.template.tag_values import known_values, turns_at
+from selectrie.template.tag_values import known_values
 from selectrie.template.values import plain
 
 MOST_SEGMENTS = 100_000
@@ -128,7 +128,7 @@ class _Trial:
             unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
             self.unknown_turn(segment, unknown, scope, document)
         else:
-            items = turns_at(segment, scope, document)
+            items = items_at(segment.items, scope, document)
             for at, (key, item) in enumerate(items):
                 turn = {"@index": at, "@first": at == 0, "@last": at == len(items) - 1, "@key": key}
                 self.body(segment.body, scope.child({**turn, segment.variable: item}), document)

@@ -20,6 +20,10 @@ from typing import TypeGuard
 
 from selectrie.errors import TemplateError
 
+MOST_TURNS = 100_000
+"""Items that one loop goes through."""
+MOST_OPTIONS = 1_000_000
+"""Options of one slot."""
 MOST_COMPARED = 100_000
 """Parts of two values that one comparison looks at."""
 
@@ -198,6 +202,9 @@ def contains(container: object, item: object) -> bool:
         return inner in container
     if isinstance(container, Mapping):
         return _key_in(container, item) is not None
+    if isinstance(container, range):  # of any length
+        number = plain(item)
+        return _is_number(number) and (isinstance(number, int) or number.is_integer()) and int(number) in container
     if is_list(container):
         return any(same(one, item) for one in container)
     if isinstance(container, EnumMeta):
@@ -257,7 +264,8 @@ def members_of(enum: EnumMeta) -> list[object]:
 
 
 def items_of(value: object) -> list[tuple[object, object]]:
-    """What `each` goes through: (place, item) of a list or an Enum class, (key, value) of a mapping."""
+    """What `each` goes through: (place, item) of a list or an Enum class, (key, value) of a mapping; `MOST_TURNS` at most."""
+    _check_size(value, MOST_TURNS, "items", "that a loop goes through")
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, EnumMeta):
@@ -265,6 +273,12 @@ def items_of(value: object) -> list[tuple[object, object]]:
     if is_list(value):
         return list(enumerate(value))
     raise TemplateError(f"`each` goes through a list or a mapping, not {shown(value)}{_make_list(value)}")
+
+
+def _check_size(value: object, most: int, what: str, of: str) -> None:
+    """Before anything is listed: a range may hold more than memory does."""
+    if (is_list(value) or isinstance(value, Mapping)) and len(value) > most:
+        raise TemplateError(f"{len(value)} {what} are more than the {most} {of}; give fewer")
 
 
 def option_of(value: object) -> Option:
@@ -279,8 +293,9 @@ def option_of(value: object) -> Option:
 def options_of(value: object) -> tuple[Option, ...]:
     """The options of a list, of an Enum class (its members), or of a mapping from texts to values; in their order.
 
-    Raises `TemplateError` where there is none, or where two have one text.
+    Raises `TemplateError` where there is none, or more than `MOST_OPTIONS`, or where two have one text.
     """
+    _check_size(value, MOST_OPTIONS, "options", "of one slot")
     if isinstance(value, EnumMeta):
         given: Iterable[object] = members_of(value)
     elif isinstance(value, Mapping):
