@@ -635,3 +635,12 @@ def test_a_joint_refuses_control_tokens(llm):
     with pytest.raises(TemplateError, match=r"1:46: this text holds a control token"):
         llm.render(Template(text), rendering=Rendering(seed=1, parse_special=True))
     assert "<|im_end|>" in llm.render(Template(text), rendering=SEED).text
+
+
+@pytest.mark.parametrize("end", ["\r\n", " \r\n", "\n"])
+def test_a_gen_ends_at_a_line_end_of_either_kind(llm, end):
+    """A model ends its lines with LF, also on a page whose lines end with CRLF."""
+    page = llm.render(Template(f"Name: <<gen 'name' max_tokens=20>>{end}Age: 4"), rendering=SEED)
+    assert page.selections["name"].completions[0].finish == "stop"
+    assert "\n" not in page["name"]
+    assert page.text == f"Name: {page['name']}{end}Age: 4"

@@ -34,6 +34,13 @@ def default_stop(following: str, before: str) -> str:
     return line if line.strip() else end[0]
 
 
+def default_stops(following: str, before: str) -> tuple[str, ...]:
+    """The texts of which the first to come ends a gen that names no stop: `default_stop`; of a CRLF also the LF alone, which is
+    what models write."""
+    stop = default_stop(following, before)
+    return (stop, "\n") if stop == "\r\n" else (stop,) if stop else ()
+
+
 def beginning_of(vocabulary: Vocabulary, following: str) -> str:
     """What of the following text ends a text of a grammar: the fewest tokens of it that hold more than spaces and tabs.
 

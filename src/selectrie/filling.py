@@ -12,7 +12,7 @@ import numpy as np
 from selectrie import answering, beaming, drawing, generating, grammatical, selecting
 from selectrie.boundary import PromptText, encode_prompt, reopen
 from selectrie.boundary.canonical import encode_inside
-from selectrie.endings import Ending, default_stop, ending_of, needed
+from selectrie.endings import Ending, default_stops, ending_of, needed
 from selectrie.errand import Errand
 from selectrie.errors import InternalError, OptionError
 from selectrie.generating import Drawing, Generating, Wanted
@@ -195,8 +195,7 @@ def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | Non
         return None, slot.stop
     if slot.grammar is not None:
         return ending_of(model.vocabulary, slot.grammar, None, place.following, ends_turn=place.ends_turn), ()
-    stop = default_stop(place.following, place.before)
-    return None, (stop,) if stop else ()
+    return None, default_stops(place.following, place.before)
 
 
 def _n_reopened(model: Model, place: Place) -> int:

@@ -11,7 +11,7 @@ from math import log
 from typing import Any
 
 from selectrie import answering, selecting
-from selectrie.endings import default_stop
+from selectrie.endings import default_stops
 from selectrie.errand import Errand
 from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
 from selectrie.filling import Filled, Place, fill
@@ -250,8 +250,8 @@ def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
     """A gen of a loop that may go on ends before either of what may follow it."""
     if not isinstance(asked, GenSlot) or asked.stop is not None or not following.either:
         return asked
-    stops = dict.fromkeys(default_stop(text, before) for text in following.either)
-    return replace(asked, stop=tuple(filter(None, stops)))
+    stops = dict.fromkeys(stop for text in following.either for stop in default_stops(text, before))
+    return replace(asked, stop=tuple(stops))
 
 
 def _joint_request(step: Together, template: Template) -> JointRequest:
