@@ -249,7 +249,7 @@ def test_trimming_is_stripping(texts, trims, blanks):
 
 
 @given(st.text(max_size=30))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_text_without_the_delimiter_is_itself(source):
     """Any text that has no `<<` is one literal of exactly that text, whatever its characters; no text is no segment."""
     if "<<" not in source:
@@ -311,7 +311,7 @@ def check_error(error: TemplateError, source: str) -> None:
 
 
 @given(source=mutations(sources(depth=1)), dialect=st.sampled_from(("selectrie", "handlebars")))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_any_source_is_a_document_or_one_error(source, dialect):
     """Whatever was done to a template, it is read, or refused with a place in it and words that people use."""
     try:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import TemplateError
@@ -157,6 +157,7 @@ def twin_same(one, other):
 
 
 @given(values, values)
+@settings(max_examples=50)
 def test_equality_tells_kinds_apart(one, other):
     """Two values are equal where Python says so of values of one kind, in lists and mappings too."""
     assert same(one, other) == same(other, one) == twin_same(one, other)
@@ -348,6 +349,7 @@ def test_what_is_no_list_of_options(value, message):
 
 
 @given(st.lists(values, max_size=4))
+@settings(max_examples=50)
 def test_options_are_refused_or_distinct(given_values):
     """Any list gives as many options of different texts as it has values, or a `TemplateError`."""
     try:
