@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from selectrie.loading import load
     from selectrie.options import Beam, Prompting, Rendering, Rule, Sampling, Search, Stopping
     from selectrie.registry import Models
+    from selectrie.render import PageStream
     from selectrie.results import (
         BeamResult,
         ChoiceScore,
@@ -57,6 +58,7 @@ __all__ = [
     "ModelRecord",
     "Models",
     "Page",
+    "PageStream",
     "Prompting",
     "Rendering",
     "Rule",
@@ -90,6 +92,7 @@ _HOME = {
     "ModelRecord": "results",
     "Models": "registry",
     "Page": "results",
+    "PageStream": "render",
     "Prompting": "options",
     "Rendering": "options",
     "Rule": "options",
