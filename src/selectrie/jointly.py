@@ -15,8 +15,10 @@ from selectrie.boundary.products import Part, spellings
 from selectrie.errand import Errand
 from selectrie.errors import OptionError
 from selectrie.filling import Place
+from selectrie.joint_search import search_product
 from selectrie.model import Model
 from selectrie.options import Search, at_least, one_of
+from selectrie.product_search import Hunt
 from selectrie.results import Certificate, Selection
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.scoring import RESOLVED
@@ -136,9 +138,7 @@ def decide_jointly(
 
 def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
     """The same for more assignments than are listed."""
-    from selectrie import joint_search, product_search  # what only large blocks need is imported with the first of them
-
-    hunt = product_search.Hunt(
+    hunt = Hunt(
         prompt=place.prompt,
         parts=_parts(request),
         following=place.following.encode(),
@@ -147,7 +147,7 @@ def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequ
         budget=request.budget,
         width=request.width,
     )
-    selection = joint_search.search_product(begun, model, tau, hunt)
+    selection = search_product(begun, model, tau, hunt)
     return _joint(request, _reader(request), selection, None)
 
 
