@@ -138,6 +138,9 @@ def _head(block: Each | GenEach | Block | Joint | Role) -> str:
         case Joint(_, arguments):
             return f"joint{_arguments(arguments)}"
         case Role(role):
+            if not isinstance(role, str):
+                is_place = isinstance(role, Path) and (role.steps or role.name == "this")
+                return f"role {'' if is_place else 'name='}{expression_text(role)}"
             return role if role in _TURNS else f"role {quoted(role)}"
 
 

@@ -46,7 +46,7 @@ from selectrie.template.steps import (
     Write,
     fields_of,
 )
-from selectrie.template.tag_values import value_at
+from selectrie.template.tag_values import role_named, value_at
 from selectrie.template.template import Template
 from selectrie.template.values import plain
 
@@ -193,7 +193,7 @@ class Program:
             body = next((body for test, body in segment.branches if truth_at(test, scope, document)), segment.otherwise)
             self._frames.append(Frame(body, document))
         elif isinstance(segment, Role):
-            ends = Turn(segment.role, begins=False, span=segment.span, document=document)
+            ends = Turn(self._role(segment, scope, document), begins=False, span=segment.span, document=document)
             self._frames.append(Frame(segment.body, document, closing=(ends,)))
             return replace(ends, begins=True)
         elif isinstance(segment, Block):
@@ -203,6 +203,12 @@ class Program:
         else:
             self._enter_geneach(segment, scope, document)
         return None
+
+    def _role(self, segment: Role, scope: Scope, document: Document) -> str:
+        """The role of a turn."""
+        if isinstance(segment.role, str):
+            return segment.role
+        return role_named(value_at(segment, ("role", segment.role), scope, document, self._template))
 
     def _scope(self) -> Scope:
         """Where names are looked up."""

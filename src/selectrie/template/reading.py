@@ -34,6 +34,7 @@ from selectrie.template.trimming import Edges
 _WORDS = {"TRUE": True, "FALSE": False, "NONE": None}
 AT_NAMES = ("@index", "@first", "@last", "@key")
 _EXAMPLES = {"select": "answer", "gen": "answer", "beam": "answer", "geneach": "items"}
+_ROLE = "role wants the name of a role in quotes and nothing else, as in role 'tool'"
 Named = list[tuple[Token, Expression]]
 
 
@@ -180,20 +181,35 @@ class Reader(Transformer[Token, Any]):
         builder, opening, kind, closing = children
         return self._role(builder, kind, edges_of(opening, closing), str(kind))
 
+    def no_role(self, children: list[Any]) -> Any:
+        raise Refused(stop_of(children[2]), _ROLE)
+
     def role(self, children: list[Any]) -> Any:
         builder, opening, kind, called, named, closing = children
-        role: object = None
-        if called is not None and not named:
-            role = self._text(called)
-        elif called is None and len(named) == 1 and named[0][0] == "name":
-            value = named[0][1]
-            role = value.value if isinstance(value, Constant) else None
-        if not isinstance(role, str) or not role.strip():
-            reason = "role wants the name of a role in quotes and nothing else, as in role 'tool'"
-            raise Refused(stop_of(kind), reason)
+        role = self._text(called)
+        if named or not role.strip():
+            raise Refused(stop_of(kind), _ROLE)
         return self._role(builder, kind, edges_of(opening, closing), role)
 
-    def _role(self, builder: Builder, kind: Token, edges: Edges, role: str) -> Any:
+    def role_argument(self, children: list[Any]) -> Any:
+        builder, opening, kind, name, _, value, named, closing = children
+        role = value.value if isinstance(value, Constant) else value
+        if (
+            name != "name"
+            or named
+            or isinstance(role, bool | int | float | None)
+            or (isinstance(role, str) and not role.strip())
+        ):
+            raise Refused(stop_of(kind), _ROLE)
+        return self._role(builder, kind, edges_of(opening, closing), role)
+
+    def role_of(self, children: list[Any]) -> Any:
+        builder, opening, kind, path, closing = children
+        if not path.steps and path.name != "this":
+            raise Refused(path.span.start, f"expected a name in quotes; write role {clipped(path.name)}")
+        return self._role(builder, kind, edges_of(opening, closing), path)
+
+    def _role(self, builder: Builder, kind: Token, edges: Edges, role: str | Expression) -> Any:
         return builder.opened(Opening(str(kind), edges, lambda bodies, span: Role(role, bodies[0], span)))
 
     def middle(self, children: list[Any]) -> Any:

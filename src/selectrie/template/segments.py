@@ -126,9 +126,12 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`<<#system>>`, `<<#user>>`, `<<#assistant>>`, `<<#role 'name'>>`: a turn of a chat, by the model's own chat template."""
+    """`<<#system>>`, `<<#user>>`, `<<#assistant>>`, `<<#role 'name'>>`: a turn of a chat, by the model's own chat template.
 
-    role: str
+    role: its name, or an expression that says it: `<<#role message.role>>`.
+    """
+
+    role: str | Expression
     body: Body
     span: Span = field(default=NOWHERE, compare=False)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from selectrie.errors import TemplateError
 from selectrie.template.arguments import Grammars, check_argument, kind_of_tag, weights_of
 from selectrie.template.expressions import Expression, ListOf
 from selectrie.template.forms import check_range
 from selectrie.template.places import error_at, told_at
 from selectrie.template.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
-from selectrie.template.segments import Body, Comment, Document, GenEach, Literal, Output, Segment, Slot
-from selectrie.template.values import Option, items_of, option_of, options_of, shown, text_of, truth
+from selectrie.template.segments import Body, Comment, Document, GenEach, Literal, Output, Role, Segment, Slot
+from selectrie.template.values import Option, items_of, option_of, options_of, plain, shown, text_of, truth
 from selectrie.template.walking import expressions_of, parts_of, paths_in
 
 
@@ -69,9 +70,19 @@ def _fitting(
             items_of(value)
         elif isinstance(segment, Output):
             text_of(value)
+        elif isinstance(segment, Role):
+            role_named(value)
         elif kind:
             check_argument(kind, name, value, grammars)
     return value
+
+
+def role_named(value: object) -> str:
+    """The name of a role. Raises `TemplateError` (without a place) where it is no text, or an empty one."""
+    name = plain(value)
+    if not isinstance(name, str) or not name.strip():
+        raise TemplateError(f"a role is a text such as 'user', not {shown(value)}")
+    return text_of(name)
 
 
 def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:

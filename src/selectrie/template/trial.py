@@ -86,6 +86,7 @@ class _Trial:
             _undecide([segment.name], scope)
 
     def role(self, segment: Role, scope: Scope, document: Document) -> None:
+        self.values(segment, scope, document)
         self.body(segment.body, scope, document)
 
     def joint(self, segment: Joint, scope: Scope, document: Document) -> None:

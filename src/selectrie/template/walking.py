@@ -60,6 +60,8 @@ def expressions_of(segment: Segment) -> tuple[tuple[str, Expression], ...]:
         return (("value", segment.value),)
     if isinstance(segment, If):
         return tuple(("condition", condition) for condition, _ in segment.branches)
+    if isinstance(segment, Role):
+        return () if isinstance(segment.role, str) else (("role", segment.role),)
     if isinstance(segment, Each):
         return (("items", segment.items), *segment.arguments)
     if isinstance(segment, Slot | GenEach | Block | Joint):
