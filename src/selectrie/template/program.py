@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selectrie.errors import InternalError
-from selectrie.template.loops import loop_of, loop_over, path_of
+from selectrie.template.loops import Frame, Level, Loop, Values, fields_of, loop_of, loop_over, path_of
 from selectrie.template.naming import names_in
 from selectrie.template.places import error_at
 from selectrie.template.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
@@ -31,21 +31,7 @@ from selectrie.template.segments import (
     Set,
     Slot,
 )
-from selectrie.template.steps import (
-    Continue,
-    Decide,
-    Frame,
-    Hide,
-    Level,
-    Loop,
-    Naming,
-    Step,
-    Together,
-    Turn,
-    Values,
-    Write,
-    fields_of,
-)
+from selectrie.template.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
 from selectrie.template.tag_values import role_named, value_at
 from selectrie.template.template import Template
 from selectrie.template.values import plain
