@@ -44,8 +44,10 @@ Check = Callable[[str, object], None]
 
 
 def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> None:
-    """Raise (an error without a place) where a tag's argument cannot be this value. None: a slot goes without it."""
-    if value is None and kind in ("select", "gen", "beam"):
+    """Raise (an error without a place) where a tag's argument cannot be this value. None: a slot goes without it, but not a select
+    or beam without what may stand there."""
+    is_language = name in ("options", "grammar", "regex") and kind != "gen"
+    if value is None and kind in ("select", "gen", "beam") and not is_language:
         return
     if name in ("grammar", "regex"):
         _check_language(name, value, grammars)

@@ -189,10 +189,10 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
     if isinstance(expression, Path):
         return _at_path(expression, scope, document, room)
     if isinstance(expression, ListOf):
-        return [_value(item, scope, document, room - 1) for item in expression.items]
+        return [_operand(item, scope, document, room - 1) for item in expression.items]
     if isinstance(expression, Compare):
-        left = _value(expression.left, scope, document, room - 1)
-        right = _value(expression.right, scope, document, room - 1)
+        left = _operand(expression.left, scope, document, room - 1)
+        right = _operand(expression.right, scope, document, room - 1)
         with told_at(document, expression.span):
             return _COMPARISONS[expression.operator](left, right)
     if isinstance(expression, Not):
@@ -200,6 +200,15 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
         with told_at(document, expression.operand.span):
             return not truth(value)
     return _logical(expression, scope, document, room)
+
+
+def _operand(expression: Expression, scope: Scope, document: Document, room: int) -> object:
+    """Of a list or a comparison, where an unknown name is most often a text without its quotes."""
+    if isinstance(expression, Path) and not expression.steps and expression.name not in scope:
+        name = expression.name
+        advice = did_you_mean(name, scope.names()) or f"; if it is a text, it stands in quotes: {shown(name)}"
+        raise error_at(document, expression.span, f"no value is called {shown(name)}{advice}")
+    return _value(expression, scope, document, room)
 
 
 def _at_path(path: Path, scope: Scope, document: Document, room: int) -> object:

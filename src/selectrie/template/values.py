@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import UserString
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, MappingView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
@@ -324,6 +324,6 @@ def options_of(value: object) -> tuple[Option, ...]:
 
 def _make_list(value: object) -> str:
     """The remedy for what holds several values and is no list."""
-    if isinstance(value, AbstractSet):
+    if isinstance(value, AbstractSet) and not isinstance(value, MappingView):
         return "; a set has no order, give sorted(…)"
     return "; give list(…) of it" if isinstance(value, Iterable) and not isinstance(value, _NO_LIST) else ""
