@@ -277,7 +277,7 @@ def test_a_bias_against_every_spelling_is_a_dead_end():
 
 
 @given(given_prompts=st.lists(prompts, min_size=1, max_size=3), n=st.integers(1, 3), seed=seeds, sampling=samplings)
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_every_sequence_is_what_it_is_alone_on_any_model(given_prompts, n, seed, sampling):
     """Many prompts, short rooms and forking models: the records of one sequence at a time on a wide one."""
     how = {"sampling": sampling, "stopping": Stopping(max_tokens=6, stop=["tt"]), "options": HEAL}
@@ -306,7 +306,7 @@ def test_a_draft_changes_nothing(draft):
 
 
 @given(prompt=prompts, seed=seeds)
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_a_stream_brings_the_same(prompt, seed):
     """The texts of the chunks are the text, their tokens all that were drawn."""
     how = {"n": 2, "seed": seed, "stopping": Stopping(max_tokens=6, stop=["at"]), "options": HEAL}

@@ -111,7 +111,7 @@ prompts = st.text("abct ", min_size=1, max_size=5)
 places = st.sampled_from([(".", False), ("t", False), (" ca", False), ("a. b", False), ("", True), ("", False)])
 
 
-@settings(max_examples=35)
+@settings(max_examples=25)
 @given(
     request=st.builds(
         JointRequest,
@@ -165,7 +165,7 @@ REFUSED_BELOW = JointRequest(  # texts below the k-th were forgotten, and those 
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @example(request=REFUSED_BELOW, seed=240131, prompt="bt", place=("", True))
 @given(request=SEARCHED, seed=st.integers(0, 2**20), prompt=prompts, place=places)
 def test_a_searched_block_is_brute_force_over_the_product(request, seed, prompt, place):

@@ -421,7 +421,7 @@ def value_at(page, path):
 
 
 @given(text=nested(), seed=st.integers(0, 50), texts=options, name=st.sampled_from("ab"))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_what_the_checks_pass_is_rendered(text, seed, texts, name):
     """Slots within loops within blocks: no error, every value where its path says, the records beside the values."""
     template = Template(text)
