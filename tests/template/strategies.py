@@ -195,7 +195,8 @@ def segments(depth: int = 2, *, roles: bool = True) -> st.SearchStrategy[Segment
     if roles:
         spoken = bodies(st.deferred(lambda: segments(depth - 1, roles=False)), 3)
         called = st.sampled_from(("system", "user", "assistant", "tool", "it's"))
-        blocks.append(st.builds(Role, called, spoken))
+        values = st.builds(Path, names() | st.just("this"), st.lists(names() | st.just(0), max_size=2).map(tuple))
+        blocks.append(st.builds(Role, called | values, spoken))
     return st.one_of(leaves + blocks)
 
 
