@@ -302,6 +302,8 @@ class Program:
 
     def _begin_turn(self, frame: Frame, loop: Loop) -> None:
         at, segment = loop.n_done, loop.segment
+        if not segment.body:  # a turn of which no segment is counted
+            self._count(segment, frame.document)
         if at and loop.join:
             self._queue.append(Write(loop.join, is_literal=False, span=segment.span, document=frame.document))
         variables: Values = {"@index": at, "@first": at == 0}

@@ -33,7 +33,7 @@ from selectrie.template.tag_values import known_values
 from selectrie.template.values import plain
 
 MOST_SEGMENTS = 100_000
-"""Segments that are tried, those of a loop in each turn; what comes behind is not looked at."""
+"""Segments and turns of loops that are tried; what comes behind is not looked at."""
 
 
 def try_values(
@@ -60,10 +60,14 @@ class _Trial:
         for segment in body:
             handle = _HANDLERS.get(type(segment))
             if handle is not None:
-                self.room -= 1
-                if self.room < 0:
-                    raise _EnoughError
+                self.spend()
                 handle(self, segment, scope, document)
+
+    def spend(self) -> None:
+        """One segment, or one turn of a loop, of which others may not be tried at all."""
+        self.room -= 1
+        if self.room < 0:
+            raise _EnoughError
 
     def values(self, segment: Segment, scope: Scope, document: Document) -> dict[str, object]:
         """The tag's own expressions checked, and their values; undecided ones left out."""
@@ -131,6 +135,7 @@ class _Trial:
         else:
             items = items_at(segment.items, scope, document)
             for at, (key, item) in enumerate(items):
+                self.spend()
                 turn = {"@index": at, "@first": at == 0, "@last": at == len(items) - 1, "@key": key}
                 self.body(segment.body, scope.child({**turn, segment.variable: item}), document)
         _undecide(names_in(segment.body, self.documents).decided, scope)
@@ -139,6 +144,7 @@ class _Trial:
         values = self.values(segment, scope, document)
         num = _count(values.get("num"))
         for at in range(_count(values.get("min")) or 0 if num is None else num):
+            self.spend()
             last = {} if num is None else {"@last": at == num - 1}
             self.body(segment.body, scope.child({"@index": at, "@first": at == 0, **last}), document)
         if num is None:
