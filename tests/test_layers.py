@@ -51,6 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "settle",
         "errand",
         "answering",
+        "measuring",
         "constraining",
         "beaming",
         "grammatical",

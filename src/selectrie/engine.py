@@ -13,6 +13,7 @@ from selectrie.errand import Errand, errand
 from selectrie.errors import OptionError, of_request
 from selectrie.generating import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
 from selectrie.grammar import Grammar
+from selectrie.measuring import Measurer
 from selectrie.model import Model
 from selectrie.options import (
     DEFAULT_BEAM,
@@ -26,6 +27,7 @@ from selectrie.options import (
     Sampling,
     Search,
     Stopping,
+    at_least,
 )
 from selectrie.owner import Owner
 from selectrie.prompts import Prompt
@@ -251,6 +253,17 @@ class Engine:
         with self._owner.using():
             question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
             return answering.token_plan(question)
+
+    def measurer(self, nodes: int) -> Measurer:
+        """What measures log-likelihoods of many token sequences, unit by unit, each from an empty memory in a fixed layout.
+
+        nodes: tokens of the longest sequence; `CapacityError` where the model has no room for so many. A context manager with
+        memory of its own.
+        """
+        at_least("nodes", nodes, 1, optional=False)
+        with errand(self._owner) as begun:
+            self._tolerance(begun)  # finds the granule that its model takes over
+        return Measurer(self._owner, nodes, keep=self)
 
     def generate(
         self,

@@ -23,6 +23,10 @@ from selectrie.types import BoolArray, FloatArray, IntArray, Limits, LogitArray,
 from selectrie.vocabulary import Vocabulary
 
 
+SOLO_BRANCHES = 16
+"""Of an empty model of its own, where nobody asks for more: each costs memory."""
+
+
 class Rows:
     """Logits of the wanted nodes of one call: row *i* predicts the token **after** wanted node *i*.
 
@@ -83,6 +87,11 @@ class Rows:
         logits = self.logits(i)
         ids = numerics.top_k(logits, k, allowed)
         return ids, logits[ids].astype(np.float64) - normaliser
+
+    def best(self) -> IntArray:
+        """int32[n]: the most probable token after each wanted node (ties: the smaller id)."""
+        self._normalisers(np.arange(len(self._index)))
+        return np.array([self._matrix[row].argmax() for row in self._index], dtype=np.int32)
 
     def logits(self, i: int) -> LogitArray:
         """Raw float32[V] of wanted node i, unchecked; a view."""
@@ -188,8 +197,9 @@ class Model(Protocol):
         """Drop cached nodes not used while the last `idle_rows` rows were evaluated (0: all); returns how many."""
         ...
 
-    def solo(self, nodes: int) -> Model:
-        """A small empty model on the same weights and precision, with room for at least `nodes` nodes.
+    def solo(self, nodes: int, branches: int = SOLO_BRANCHES) -> Model:
+        """A small empty model on the same weights and precision, with room for at least `nodes` nodes, and for `branches` where
+        this one has so many.
 
         What it computes has the same bits whatever this model holds: near ties are settled on it. The caller closes it.
         """

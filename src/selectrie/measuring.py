@@ -1,0 +1,229 @@
+"""Log-likelihoods of many token sequences: one trie for all, every distinct node evaluated once, in an empty memory of its own.
+
+The layout is a function of the sequences alone: nothing that was measured before, beside it, or in another order of the same
+unit changes a bit. That is what makes a run that was killed and taken up again equal to one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+
+from selectrie.errand import errand
+from selectrie.errors import CapacityError, ClosedError, OptionError
+from selectrie.model import Model, Rows
+from selectrie.owner import Owner
+from selectrie.tasks import extend_in_rounds
+from selectrie.tasks.windows import DepthFirstWindows
+from selectrie.trie import TokenTrie
+from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, OffsetArray, Room
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences:
+    """C token sequences, of each of which an end is scored.
+
+    tokens: int32[], one after the other; sequence c is tokens[offsets[c]:offsets[c+1]]; offsets: int64[C+1].
+    first_scored: int64[C], place in its sequence of the first token that counts, at least 1: the first token of all has no
+    probability (`OptionError`). A sequence of which nothing counts has as many tokens as that.
+    """
+
+    tokens: IntArray
+    offsets: OffsetArray
+    first_scored: OffsetArray
+
+    def __post_init__(self) -> None:
+        lengths = np.diff(self.offsets)
+        if len(self.first_scored) != len(lengths):
+            raise OptionError(
+                "first_scored", len(self.first_scored), f"one number for each of {len(lengths)} sequences"
+            )
+        wrong = np.flatnonzero((self.first_scored < 1) | (self.first_scored > lengths))
+        if len(wrong):
+            place = int(wrong[0])
+            raise OptionError(
+                f"first_scored[{place}]", int(self.first_scored[place]), f"from 1 to {int(lengths[place])}, its tokens"
+            )
+
+    @staticmethod
+    def of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Sequences:
+        """From pairs of a context, at least one token, and the continuation that counts."""
+        lengths = [len(context) + len(continuation) for context, continuation in pairs]
+        parts = [np.asarray(part, dtype=np.int32) for pair in pairs for part in pair]
+        return Sequences(
+            np.concatenate([np.empty(0, dtype=np.int32), *parts]),
+            np.cumsum([0, *lengths], dtype=np.int64),
+            np.array([len(context) for context, _ in pairs], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.first_scored)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogLikelihoods:
+    """Of C sequences. logp: float64[C], natural log, summed over the tokens that count. is_greedy: bool[C], each of these was
+    the most probable one (ties: the smaller id). n_scored: int64[C], how many these are.
+
+    rows_evaluated: distinct rows the model computed; rows_naive: rows of evaluating each sequence alone.
+    """
+
+    logp: FloatArray
+    is_greedy: BoolArray
+    n_scored: OffsetArray
+    rows_evaluated: int
+    rows_naive: int
+
+
+def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
+    """Evaluate a unit of sequences on a model that holds nothing, and leave it holding nothing.
+
+    Rows: the distinct proper prefixes of the sequences that something counted hangs from; logits are made of those alone that
+    score a token. Raises `CapacityError` for a sequence that does not fit, `TokenRangeError`, `NonFiniteLogitsError`, and what
+    the model raises.
+    """
+    model.vocabulary.check_tokens(sequences.tokens)
+    trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
+    scored = _Scored.of(trie, sequences)
+    limits = model.limits
+    longest = int(trie.depth.max(initial=0))
+    if longest - 1 > limits.nodes:
+        raise CapacityError("nodes", needed=longest - 1, available=limits.nodes)
+    reading = _Reading(trie)
+    windows = DepthFirstWindows(trie, scored.marked, scored.wanted)
+    room = Room(limits.rows_per_call, limits.nodes, limits.branches)
+    nodes: IntArray = np.zeros(
+        int(np.count_nonzero(scored.marked)) + 1, dtype=np.int32
+    )  # node of each local row; 0 is the empty context
+    rows_evaluated = 0
+    try:
+        while (window := windows.next_window(room)) is not None:
+            ask, wanted = window
+            model.release(nodes[ask.release], forget=True)
+            nodes[ask.release] = 0
+            parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
+            made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
+            nodes[windows.next_local - len(made) : windows.next_local] = made
+            reading.read(wanted, rows)
+            rows_evaluated += len(made)
+    finally:
+        model.release(nodes[nodes > 0], forget=True)
+    logp, is_greedy = reading.along(scored)
+    lengths = np.diff(sequences.offsets)
+    return LogLikelihoods(
+        logp=logp,
+        is_greedy=is_greedy,
+        n_scored=lengths - sequences.first_scored,
+        rows_evaluated=rows_evaluated,
+        rows_naive=int((lengths - 1).sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scored:
+    """Where in a trie the sequences count. end: int32[C], node of the last token; n_scored: int64[C].
+
+    wanted: bool[N], nodes whose row scores a token that counts; marked: with all above them, the root left out.
+    """
+
+    end: IntArray
+    n_scored: OffsetArray
+    wanted: BoolArray
+    marked: BoolArray
+
+    @staticmethod
+    def of(trie: TokenTrie, sequences: Sequences) -> _Scored:
+        end: IntArray = trie.path_node[trie.path_of]
+        n_scored = np.diff(sequences.offsets) - sequences.first_scored
+        wanted = np.zeros(len(trie), dtype=np.bool_)
+        node, left = end.copy(), n_scored.copy()
+        while len(node):
+            going = left > 0
+            node, left = trie.parent[node[going]], left[going] - 1
+            wanted[node] = True
+        before = np.concatenate(([0], np.cumsum(wanted)))
+        numbers = np.arange(len(trie))
+        marked = before[numbers + trie.n_nodes_below + 1] > before[numbers]
+        marked[ROOT] = False
+        return _Scored(end, n_scored, wanted, marked)
+
+
+class _Reading:
+    """What rows say about the edges of a trie. edge_logp: float64[N], 0 at the root; greedy: bool[N], the edge's token was the most
+    probable one after its parent. Neither is set where the parent's row was not wanted."""
+
+    def __init__(self, trie: TokenTrie) -> None:
+        self._trie = trie
+        self.edge_logp: FloatArray = np.full(len(trie), np.nan)
+        self.greedy: BoolArray = np.zeros(len(trie), dtype=np.bool_)
+
+    def read(self, nodes: IntArray, rows: Rows) -> None:
+        """Read the rows of `nodes`, in order."""
+        if not len(nodes):
+            return
+        trie = self._trie
+        starts = trie.child_start[nodes].astype(np.int64)
+        counts = trie.child_start[nodes + 1] - starts
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        shift = starts - np.cumsum(counts) + counts
+        children = trie.child[np.arange(len(owner)) + shift[owner]]
+        tokens = trie.token[children]
+        self.edge_logp[children] = np.minimum(rows.logp(owner, tokens), 0.0)
+        self.greedy[children] = rows.best()[owner] == tokens
+
+    def along(self, scored: _Scored) -> tuple[FloatArray, BoolArray]:
+        """float64[C], bool[C]: sum over the edges that count of each sequence, last first, and whether all of them were greedy."""
+        logp = np.zeros(len(scored.end))
+        is_greedy = np.ones(len(scored.end), dtype=np.bool_)
+        going = np.flatnonzero(scored.n_scored > 0)
+        node, left = scored.end[going], scored.n_scored[going]
+        while len(going):
+            logp[going] += self.edge_logp[node]
+            is_greedy[going] &= self.greedy[node]
+            stay = left > 1
+            going, node, left = going[stay], self._trie.parent[node[stay]], left[stay] - 1
+        return logp, is_greedy
+
+
+class Measurer:
+    """Measures units one after the other, on the model's thread, in a memory that others do not share. Made by `Engine.measurer`.
+
+    A context manager. nodes: tokens of the longest sequence it is made for.
+    """
+
+    def __init__(self, owner: Owner, nodes: int, *, keep: object = None) -> None:
+        """keep: not forgotten before the measurer is."""
+        self._owner, self._nodes, self._kept = owner, nodes, keep
+        self._solo: Model | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> Measurer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def measure(self, sequences: Sequences) -> LogLikelihoods:
+        """`measure` for one unit; Ctrl-C stops it in the middle of a decode."""
+        if self._is_closed:
+            raise ClosedError("the measurer")
+        with errand(self._owner) as begun:
+            return begun.call(lambda: measure(self._model(), sequences))
+
+    def _model(self) -> Model:
+        if self._solo is None:
+            model = self._owner.scheduler.model
+            self._solo = model.solo(self._nodes + model.limits.rows_per_call, model.limits.branches)
+        return self._solo
+
+    def close(self) -> None:
+        """Free its memory. Closing twice is fine."""
+        self._is_closed = True
+        solo, self._solo = self._solo, None
+        if solo is not None:
+            self._owner.call(solo.close)
