@@ -79,6 +79,11 @@ THIRD_PARTY = {
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends"}),
     "huggingface_hub": frozenset({"loading"}),
+    "tomli": frozenset({"evaluation"}),
+    "pyarrow": frozenset({"evaluation"}),
+    "pandas": frozenset({"evaluation"}),
+    "lm_eval": frozenset({"evaluation"}),
+    "ray": frozenset({"evaluation"}),
 }
 """Who may import what; a package that is not named here may be imported by nobody."""
 

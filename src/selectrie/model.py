@@ -22,7 +22,6 @@ from selectrie import numerics
 from selectrie.types import BoolArray, FloatArray, IntArray, Limits, LogitArray, ModelIdentity, Room
 from selectrie.vocabulary import Vocabulary
 
-
 SOLO_BRANCHES = 16
 """Of an empty model of its own, where nobody asks for more: each costs memory."""
 

@@ -42,7 +42,8 @@ class Measured:
     """What was measured of one choice. All log-probabilities are natural and sums over its tokens.
 
     logp: after its context. n_tokens, n_chars, n_bytes: tokens that count, characters and UTF-8 bytes of the choice, delimiter
-    not included. is_greedy: each of its tokens was the most probable one. logp_unconditional: after the model's first
+    not included. is_greedy: each of its tokens was the most probable one. n_words: stretches of it between
+    white space. logp_unconditional: after the model's first
     token alone (None: not asked for). logp_premise: after the premise. logp_content_free: after each content-free context.
     """
 
@@ -51,6 +52,7 @@ class Measured:
     n_chars: int
     n_bytes: int
     is_greedy: bool
+    n_words: int = 0
     logp_unconditional: float | None = None
     logp_premise: float | None = None
     logp_content_free: tuple[float, ...] = ()
