@@ -37,7 +37,7 @@ from selectrie.selecting import Asked, CustomRule
 from selectrie.selfcheck import SelfCheck, self_check
 from selectrie.streaming import Stream
 from selectrie.tasks.sample import Drafter
-from selectrie.types import Precision
+from selectrie.types import Limits, ModelIdentity, Precision
 from selectrie.vocabulary import Vocabulary
 
 
@@ -92,6 +92,16 @@ class Engine:
     def vocabulary(self) -> Vocabulary:
         """The model's vocabulary."""
         return self._model.vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        """How much the model holds at once."""
+        return self._model.limits
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Which model on which back end: what answers are signed with."""
+        return self._model.identity
 
     @property
     def load(self) -> Load:

@@ -19,7 +19,12 @@ from selectrie.owner import Owner
 from selectrie.tasks import extend_in_rounds
 from selectrie.tasks.windows import DepthFirstWindows
 from selectrie.trie import TokenTrie
-from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, OffsetArray, Room
+from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, Limits, OffsetArray, Room
+
+Tokens = Sequence[int] | IntArray
+
+_LEAST_ROWS = 64
+"""Rows below which what a call costs by itself counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +54,7 @@ class Sequences:
             )
 
     @staticmethod
-    def of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Sequences:
+    def of(pairs: Sequence[tuple[Tokens, Tokens]]) -> Sequences:
         """From pairs of a context, at least one token, and the continuation that counts."""
         lengths = [len(context) + len(continuation) for context, continuation in pairs]
         parts = [np.asarray(part, dtype=np.int32) for pair in pairs for part in pair]
@@ -77,6 +82,11 @@ class LogLikelihoods:
     rows_evaluated: int
     rows_naive: int
 
+    @staticmethod
+    def none() -> LogLikelihoods:
+        """Of no sequences."""
+        return LogLikelihoods(np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), 0, 0)
+
 
 def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
     """Evaluate a unit of sequences on a model that holds nothing, and leave it holding nothing.
@@ -94,7 +104,7 @@ def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
         raise CapacityError("nodes", needed=longest - 1, available=limits.nodes)
     reading = _Reading(trie)
     windows = DepthFirstWindows(trie, scored.marked, scored.wanted)
-    room = Room(limits.rows_per_call, limits.nodes, limits.branches)
+    room = Room(_rows_per_call(limits), limits.nodes, limits.branches)
     nodes: IntArray = np.zeros(
         int(np.count_nonzero(scored.marked)) + 1, dtype=np.int32
     )  # node of each local row; 0 is the empty context
@@ -120,6 +130,12 @@ def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
         rows_evaluated=rows_evaluated,
         rows_naive=int((lengths - 1).sum()),
     )
+
+
+def _rows_per_call(limits: Limits) -> int:
+    """Rows of a full call. A row also reads the cells of all others in its call: where a row costs as much as `idle_rows` cells,
+    half a call of them adds an eighth. A model of 0.26 M takes 3.6 s for 12 370 rows in calls of 512, and 1.7 s in calls of 64."""
+    return min(limits.rows_per_call, max(_LEAST_ROWS, limits.idle_rows // 4 // _LEAST_ROWS * _LEAST_ROWS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +15,19 @@ class Item:
     (WinoGrande: the sentence up to and with the option; the choices are then all the same rest); None = `context`.
     shared: text before the context that many items begin with (description and shots); evaluated once. delimiter: between context and
     choice. premise: the context that stands for "no question" in `pmi_dc`; None where the task has none.
-    id: of the record, or "<task>-<index>". subset: group that is reported on its own (a subject, a paradigm), "" for none.
+    content_free: contexts that say nothing, such as the question "N/A" in the task's format (contextual calibration); `shared`
+    stands before them too. id: of the record, or "<task>-<index>". subset: group that is reported on its own (a subject, a paradigm), "" for none.
     """
 
-    id: str
     context: str
     choices: tuple[str, ...]
     gold: tuple[int, ...] = ()
+    id: str = ""
     contexts: tuple[str, ...] | None = None
     shared: str = ""
     delimiter: str = " "
     premise: str | None = None
+    content_free: tuple[str, ...] = ()
     subset: str = ""
 
     def context_of(self, choice: int) -> str:
@@ -33,8 +35,8 @@ class Item:
         return self.shared + (self.context if self.contexts is None else self.contexts[choice])
 
     def continuation(self, choice: int) -> str:
-        """Text of a choice behind its context, delimiter first; the delimiter separates it from something."""
-        return (self.delimiter if self.context_of(choice) else "") + self.choices[choice]
+        """Text of a choice behind its context, delimiter first."""
+        return self.delimiter + self.choices[choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Measured:
     """What was measured of one choice. All log-probabilities are natural and sums over its tokens.
 
     logp: after its context. n_tokens, n_chars, n_bytes: tokens that count, characters and UTF-8 bytes of the choice, delimiter
-    not included. is_greedy: each of its tokens was the most probable one. n_words: stretches of it between
+    not included. is_greedy: each of its tokens was the most probable one. n_words: parts of it between stretches of
     white space. logp_unconditional: after the model's first
     token alone (None: not asked for). logp_premise: after the premise. logp_content_free: after each content-free context.
     """
@@ -76,11 +78,9 @@ class ItemRecord:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured beside the log-probability after the context; metrics say it (`metrics.wanted`).
-
-    content_free: contexts that say nothing, such as "N/A" (contextual calibration).
-    """
+    """What is to be measured beside the log-probability after the context (`metrics.wanted`): without any context, after the
+    premise, after the content-free contexts."""
 
     unconditional: bool = False
     premise: bool = False
-    content_free: tuple[str, ...] = field(default=())
+    content_free: bool = False

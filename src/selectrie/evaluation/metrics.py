@@ -157,7 +157,8 @@ def _contextual(record: ItemRecord) -> FloatArray:
         raise OptionError("metric", "calibrated", "content-free contexts: run with them (`content_free` of the task)")
     prior = np.mean([np.exp(_log_shares(row)) for row in free], axis=0)
     with np.errstate(divide="ignore"):
-        return _log_shares(_column(record, "logp")) - np.log(prior)
+        gain: FloatArray = _log_shares(_column(record, "logp")) - np.log(prior)
+    return gain
 
 
 def _batch_hits(records: Records) -> FloatArray:
@@ -339,13 +340,7 @@ def named(names: Iterable[str]) -> tuple[Metric, ...]:
     return tuple(found)
 
 
-def wanted(metrics: Iterable[Metric], content_free: Sequence[str] = ()) -> Wanted:
-    """What has to be measured for these metrics. content_free: contexts that say nothing, of the task."""
+def wanted(metrics: Iterable[Metric]) -> Wanted:
+    """What has to be measured for these metrics."""
     needs = frozenset().union(*(metric.needs for metric in metrics))
-    if "content_free" in needs and not content_free:
-        raise OptionError("metric", "calibrated", "a task that names content-free contexts (`content_free`)")
-    return Wanted(
-        unconditional="unconditional" in needs,
-        premise="premise" in needs,
-        content_free=tuple(content_free) if "content_free" in needs else (),
-    )
+    return Wanted(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

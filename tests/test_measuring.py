@@ -1,0 +1,120 @@
+"""Log-likelihoods of many sequences: equal to one at a time, whatever stands beside them or was measured before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selectrie.engine import Engine
+from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
+from selectrie.loading import load
+from selectrie.measuring import Sequences, measure
+from selectrie.numerics import logsumexp
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE, hashed_logits
+from selectrie.types import ModelKind
+
+F32_NATS_A_TOKEN = 1e-4
+"""By which layout moves a log-probability on float32 weights."""
+
+SIZE = len(HashModel(0).vocabulary.pieces)
+one_sequence = st.lists(st.integers(0, 3), min_size=1, max_size=7).flatmap(
+    lambda tokens: st.tuples(st.just(tokens), st.integers(1, len(tokens)))
+)
+many = st.lists(one_sequence, min_size=1, max_size=9)
+narrow = replace(WIDE, nodes=8, branches=2, rows_per_call=3)
+forking = replace(narrow, kind=ModelKind.RECURRENT, branches=4)
+
+
+def pairs_of(given_sequences):
+    """Sequences as pairs of context and what counts."""
+    return [(tokens[:first], tokens[first:]) for tokens, first in given_sequences]
+
+
+def alone(seed, tokens, first):
+    """Sum and greediness of one sequence, a row at a time."""
+    total, greedy = 0.0, True
+    for i in range(len(tokens) - 1, first - 1, -1):
+        logits = hashed_logits(seed, tuple(tokens[:i]), SIZE, 1.0)
+        total += min(0.0, float(logits[tokens[i]]) - logsumexp(logits.astype(np.float64)))
+        greedy &= int(np.argmax(logits)) == tokens[i]
+    return total, greedy
+
+
+@pytest.mark.parametrize("limits", [WIDE, narrow, forking], ids=["wide", "narrow", "forking"])
+@given(given_sequences=many, seed=st.integers(0, 9))
+def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
+    """Each sequence as if it stood alone, in any room; and nothing is held afterwards."""
+    model = HashModel(seed, limits=limits)
+    found = measure(model, Sequences.of(pairs_of(given_sequences)))
+    expected = [alone(seed, tokens, first) for tokens, first in given_sequences]
+    assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-5)
+    assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
+    assert model.room().nodes == limits.nodes
+
+
+@given(given_sequences=many)
+def test_every_distinct_prefix_is_evaluated_once(given_sequences):
+    """Those that something counted hangs from, and no other."""
+    found = measure(HashModel(1), Sequences.of(pairs_of(given_sequences)))
+    needed = {tuple(t[:i]) for t, first in given_sequences if first < len(t) for i in range(1, len(t))}
+    assert found.rows_evaluated == len(needed)
+    assert found.rows_naive == sum(len(tokens) - 1 for tokens, _ in given_sequences)
+
+
+def test_the_twin_can_fail():
+    """Another seed gives another sum."""
+    found = measure(HashModel(1), Sequences.of([([0], [1, 2])]))
+    assert abs(found.logp[0] - alone(2, [0, 1, 2], 1)[0]) > 1e-3
+
+
+def test_what_cannot_be_measured_is_refused():
+    """A first token that counts, a token that does not exist, a sequence without room; before any call."""
+    with pytest.raises(OptionError, match=r"first_scored\[1\]"):
+        Sequences.of([([0], [1]), ([], [1])])
+    with pytest.raises(TokenRangeError):
+        measure(HashModel(0), Sequences.of([([0], [SIZE])]))
+    model = HashModel(0, limits=narrow)
+    with pytest.raises(CapacityError):
+        measure(model, Sequences.of([([0], [1] * 9)]))
+    assert model.room().nodes == narrow.nodes
+
+
+def test_a_measurer_is_closed_once_and_for_all():
+    """Closing twice is fine; measuring after it is not."""
+    with Engine(HashModel(3)) as llm:
+        with llm.measurer(9) as measurer:
+            assert measurer.measure(Sequences.of([([0], [1])])).n_scored.tolist() == [1]
+        measurer.close()
+        with pytest.raises(ClosedError):
+            measurer.measure(Sequences.of([([0], [1])]))
+
+
+@pytest.mark.parametrize("name", ["stories260K", "tiny-rwkv-7v0-834K", "random-hybrid-qwen35", "random-swa-gemma3"])
+def test_real_weights_agree_with_one_at_a_time(name, weights):
+    """In every architecture; and the same bits after something else was measured."""
+    rng = np.random.default_rng(5)
+    with load(weights(f"{name}.gguf"), n_threads=1, n_ctx=256) as llm:
+        size = min(200, len(llm.vocabulary.pieces))
+        shared = rng.integers(3, size, 12).tolist()
+        pairs = [
+            (shared + rng.integers(3, size, i % 3).tolist(), rng.integers(3, size, 1 + i % 5).tolist())
+            for i in range(24)
+        ]
+        other = [(rng.integers(3, size, 9).tolist(), rng.integers(3, size, 4).tolist()) for _ in range(9)]
+        with llm.measurer(64) as measurer:
+            found = measurer.measure(Sequences.of(pairs))
+            single = [measurer.measure(Sequences.of([pair])) for pair in pairs]
+            measurer.measure(Sequences.of(other))
+            again = measurer.measure(Sequences.of(pairs))
+        with llm.measurer(64) as fresh:
+            anew = fresh.measure(Sequences.of(pairs))
+    moved = np.abs(found.logp - [one.logp[0] for one in single])
+    assert (moved <= F32_NATS_A_TOKEN * found.n_scored).all()
+    assert found.is_greedy.tolist() == [bool(one.is_greedy[0]) for one in single]
+    assert np.array_equal(found.logp, again.logp)
+    assert np.array_equal(found.logp, anew.logp)
