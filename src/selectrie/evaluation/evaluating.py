@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from selectrie.engine import Engine
 from selectrie.errors import OptionError
-from selectrie.evaluation import metrics as metrics_of
-from selectrie.evaluation.items import Item, ItemRecord, Wanted
+from selectrie.evaluation.items import Item, ItemRecord
+from selectrie.evaluation.metrics import named
 from selectrie.evaluation.planning import TaskItems, Unit, plan
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.measuring import LogLikelihoods
@@ -64,24 +64,21 @@ def signature_of(llm: Engine) -> dict[str, object]:
 _NOT_OURS = ("rule", "premise", "terminator", "following_bytes")
 
 
-def measure_items(
-    llm: Engine, tasks: Sequence[TaskItems], wanted: Wanted, *, on_progress: OnProgress | None = None
-) -> tuple[list[list[ItemRecord]], int, int]:
-    """Records of each task in input order, rows evaluated, and rows of evaluating every context and choice alone."""
-    units = plan(llm.vocabulary, llm.limits, tasks, wanted)
-    n_items = sum(len(task.items) for task in tasks)
-    records: dict[str, list[ItemRecord]] = {task.task: [] for task in tasks}
-    items = rows = naive = 0
-    for n_units, done in enumerate(measured(llm, units), start=1):
-        records[done.unit.task] += done.records
-        items, rows, naive = (
-            items + len(done.unit.entries),
-            rows + done.found.rows_evaluated,
-            naive + done.found.rows_naive,
+def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tuple[TaskResult, ...]:
+    """The result of each task from the records of all, in any order."""
+    by_task: dict[str, list[ItemRecord]] = {task.task: [] for task in tasks}
+    for record in records:
+        by_task[record.task].append(record)
+    return tuple(
+        TaskResult.of(
+            task.task,
+            sorted(by_task[task.task], key=lambda record: record.index),
+            named(task.metrics),
+            version=task.version,
+            n_shots=task.n_shots,
         )
-        if on_progress is not None:
-            on_progress(Progress(items, n_items, n_units, len(units), rows, naive))
-    return [sorted(group, key=lambda record: record.index) for group in records.values()], rows, naive
+        for task in tasks
+    )
 
 
 def evaluate(
@@ -99,7 +96,32 @@ def evaluate(
     """
     if not items:
         raise OptionError("items", items, "at least one item")
-    chosen = metrics_of.named(metrics)
-    wanted = metrics_of.wanted(chosen)
-    [records], rows, naive = measure_items(llm, [TaskItems(task, tuple(items))], wanted, on_progress=on_progress)
-    return Evaluation((TaskResult.of(task, records, chosen),), rows, naive, signature_of(llm))
+    tasks = [TaskItems(task, tuple(items), tuple(metrics))]
+    units = plan(llm.vocabulary, llm.limits, tasks)
+    counter = Counter(tasks, units, on_progress)
+    records = [record for done in measured(llm, units) for record in counter.add(done)]
+    return Evaluation(results_of(tasks, records), counter.rows_evaluated, counter.rows_naive, signature_of(llm))
+
+
+class Counter:
+    """Adds up what is done of a run, and tells after each unit."""
+
+    def __init__(self, tasks: Sequence[TaskItems], units: Sequence[Unit], on_progress: OnProgress | None) -> None:
+        self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)
+        self._on_progress = on_progress
+        self.items = self.units = self.rows_evaluated = self.rows_naive = 0
+
+    def add(self, done: Done) -> tuple[ItemRecord, ...]:
+        """Count a unit; its records."""
+        records = done.records
+        self.count(len(records), done.found.rows_evaluated, done.found.rows_naive)
+        return records
+
+    def count(self, items: int, rows_evaluated: int, rows_naive: int) -> None:
+        """Count a unit by its numbers."""
+        self.items, self.units = self.items + items, self.units + 1
+        self.rows_evaluated, self.rows_naive = self.rows_evaluated + rows_evaluated, self.rows_naive + rows_naive
+        if self._on_progress is not None:
+            self._on_progress(
+                Progress(self.items, self._n_items, self.units, self._n_units, self.rows_evaluated, self.rows_naive)
+            )

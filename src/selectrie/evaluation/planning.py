@@ -16,6 +16,7 @@ import numpy as np
 from selectrie.boundary import PromptText, encode_choices, encode_prompt
 from selectrie.errors import OptionError, PromptError
 from selectrie.evaluation.items import Item, ItemRecord, Measured, Wanted
+from selectrie.evaluation.metrics import named, wanted
 from selectrie.measuring import LogLikelihoods, Sequences
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.prompts import read_prompt
@@ -31,10 +32,17 @@ _Pair = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True, slots=True)
 class TaskItems:
-    """The items of one task, in the order of its data. is_rolling: each is a text of any length, measured window by window."""
+    """The items of one task, in the order of its data, and what is asked of them.
+
+    metrics: names (`metrics.METRICS`). is_rolling: each item is a text of any length, measured window by window. version:
+    of the task. n_shots: examples before each question.
+    """
 
     task: str
     items: tuple[Item, ...]
+    metrics: tuple[str, ...]
+    version: int = 1
+    n_shots: int = 0
     unit_rows: int = UNIT_ROWS
     is_rolling: bool = False
 
@@ -75,7 +83,7 @@ class Unit:
         return tuple(_record(self, entry, found) for entry in self.entries)
 
 
-def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems], wanted: Wanted) -> tuple[Unit, ...]:
+def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> tuple[Unit, ...]:
     """Units of all tasks, in order. Items with one `shared` text stand together, in the order of the data; a unit is cut where its
     own rows exceed the task's `unit_rows`.
 
@@ -84,8 +92,9 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems], wan
     """
     units: list[Unit] = []
     for task in tasks:
+        encoder = _Encoder(vocabulary, limits, task)
         for group in _groups(task.items):
-            for part in _cut(_Encoder(vocabulary, limits, task, wanted), task, group):
+            for part in _cut(encoder, task, group):
                 units.append(_unit(len(units), task.task, part))
     return tuple(units)
 
@@ -136,8 +145,8 @@ def _unit(number: int, task: str, part: list[_Encoded]) -> Unit:
 class _Encoder:
     """Makes the token sequences of a task's items."""
 
-    def __init__(self, vocabulary: Vocabulary, limits: Limits, task: TaskItems, wanted: Wanted) -> None:
-        self._vocabulary, self._task, self._wanted = vocabulary, task, wanted
+    def __init__(self, vocabulary: Vocabulary, limits: Limits, task: TaskItems) -> None:
+        self._vocabulary, self._task, self._wanted = vocabulary, task, wanted(named(task.metrics))
         self._most = limits.nodes + 1  # the last token of a sequence is read, not evaluated
         start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
         if start is None:
@@ -150,16 +159,16 @@ class _Encoder:
         if not item.choices:
             raise OptionError(f"{name}.choices", item.choices, "at least one choice")
         if self._task.is_rolling:
-            pairs, wanted = self._windows(item.choices[0]), Wanted()
+            pairs, needs = self._windows(item.choices[0]), Wanted()
         else:
-            pairs, wanted = self._choices(name, item), self._wanted
+            pairs, needs = self._choices(name, item), self._wanted
         longest = max(len(context) + len(rest) for context, rest in pairs)
         if longest > self._most:
             problem = f"too long: {longest} tokens, room for {self._most}"
-            return _Encoded(index, item, [], 0, wanted, 0, problem)
+            return _Encoded(index, item, [], 0, needs, 0, problem)
         n_shared = self._shared_tokens(item.shared)
         own = sum(len(rest) for _, rest in pairs) + max(len(context) for context, _ in pairs) - n_shared
-        return _Encoded(index, item, pairs, len(pairs) if self._task.is_rolling else 0, wanted, own)
+        return _Encoded(index, item, pairs, len(pairs) if self._task.is_rolling else 0, needs, own)
 
     def _shared_tokens(self, shared: str) -> int:
         """Tokens of the shared text, about."""
