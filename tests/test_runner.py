@@ -103,7 +103,7 @@ def test_a_finished_run_is_read_back(finished):
     assert json.loads((finished / SUMMARY).read_text()) == json.loads(json.dumps(found.to_dict()))
     assert found["long"].figures.n_failed == 1
     assert found["long"].to_dict()["problems"] == [
-        {"index": 0, "id": "", "problem": "too long: 1202 tokens, room for 301"}
+        {"index": 0, "id": "", "problem": "too long: 803 tokens, room for 301"}
     ]
     with pytest.raises(KeyError):
         found["other"]
