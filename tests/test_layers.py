@@ -63,7 +63,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "render",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
-    ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
+    ("cache", "embedded", "history", "loading", "registry", "inputs", "harness", "cli", "server"),  # 6: arguments and files
     ("__init__", "__main__"),  # 7: the promised names, the command
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
@@ -82,7 +82,8 @@ THIRD_PARTY = {
     "tomli": frozenset({"evaluation"}),
     "pyarrow": frozenset({"evaluation"}),
     "pandas": frozenset({"evaluation"}),
-    "lm_eval": frozenset({"evaluation"}),
+    "lm_eval": frozenset({"harness"}),
+    "tqdm": frozenset({"harness"}),
     "ray": frozenset({"evaluation"}),
 }
 """Who may import what; a package that is not named here may be imported by nobody."""
