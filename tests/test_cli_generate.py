@@ -102,7 +102,7 @@ def test_every_option_reaches_the_engine(engine: Remembering):
     words += " --presence-penalty 0.2 --frequency-penalty 0.3 --penalty-last-n 9 --logit-bias 3=-inf --logit-bias 4=1.5"
     words += r" --max-tokens 5 --stop \n\n --stop END --stop-token 6 --stop-token 7 --ignore-eog"
     words += (
-        " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --truncate left -c a -c b --delimiter t --logprobs 2"
+        " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --heal --truncate left -c a -c b --delimiter t --logprobs 2"
     )
     result = run("-p", "a", *words.split(), "--json", "--precision", "exact")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -125,7 +125,7 @@ def test_every_option_reaches_the_engine(engine: Remembering):
         ),
         "stopping": Stopping(max_tokens=5, stop=("\n\n", "END"), stop_tokens=(6, 7), ignore_eog=True),
         "prompting": Prompting(truncate="left", delimiter="t"),
-        "options": Generating(best_of=3, choices=("a", "b"), n_alternatives=2, deadline_s=60.0),
+        "options": Generating(best_of=3, choices=("a", "b"), heal=True, n_alternatives=2, deadline_s=60.0),
     }
     assert engine.opened[0].precision == "exact"
     answer = json.loads(result.stdout)

@@ -78,6 +78,7 @@ def label(value: object) -> str:
 def workplace(tmp_path, monkeypatch, embedded):
     """A folder with the files that the documentation names: a model and some texts."""
     (tmp_path / "model.gguf").symlink_to(embedded)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "p.txt").write_text("Once upon a time there was a little girl. She went to the\n")
     for name in ("labels.txt", "choices.txt", "100k.txt"):
         (tmp_path / name).write_text("".join(f" {word}\n" for word in WORDS))
@@ -137,6 +138,26 @@ def test_every_command_and_option_is_documented():
         spelled = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
         missing += [f"{name} {option}" for option in sorted(spelled) if not re.search(rf"{option}\b", text)]
     assert missing == []
+
+
+def test_every_tag_and_argument_is_documented():
+    """The page on templates has a row for each argument of each tag, and for each tag without one."""
+    from selectrie.template.tags import TAGS
+
+    text = (ROOT / "docs" / "templates.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\| [^|]*\|$", text, re.MULTILINE))
+    assert rows == {(tag.kind, argument) for tag in TAGS.values() for argument in tag.arguments or [""]}
+
+
+def test_templates_of_the_documentation_can_be_read():
+    """Every block of template text parses, in the dialect it is fenced as."""
+    from selectrie.template.parsing import parse
+
+    for dialect, fence in (("selectrie", "template"), ("handlebars", "handlebars")):
+        blocks = [(page.name, *block) for page in PAGES for block in snippets(page.read_text(), fence)]
+        assert blocks
+        for page, line, source in blocks:
+            parse(source, name=f"{page} from line {line}", dialect=dialect)
 
 
 def test_every_error_code_is_documented():

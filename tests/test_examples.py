@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
+import runpy
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from selectrie.embedded import embedded_file
+from test_docs import alike
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
+ON_PAGES = ("classify_emails.py", "fill_form.py", "render_character.py", "route_tools.py")
+"""Examples with a template: chats need a chat template, and what comes out is stored beside them."""
+EXAMPLES = sorted({path.name for path in (ROOT / "examples").glob("[!_]*.py")} - set(ON_PAGES))
 
 
 def run(name: str, *arguments: object) -> str:
@@ -34,6 +40,29 @@ def test_example_runs(name, any_model):
 def test_example_runs_without_a_model(name, any_model):
     """Without an argument the embedded model answers, and not otherwise than where its file is the argument."""
     assert run(name) == run(name, embedded_file()) != run(name, any_model)
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object) -> str:
+    """Standard output of an example that runs in this process."""
+    path = str(ROOT / "examples" / name)
+    monkeypatch.setattr(sys, "argv", [path, *map(str, arguments)])
+    got = io.StringIO()
+    with redirect_stdout(got):
+        runpy.run_path(path, run_name="__main__")
+    return got.getvalue()
+
+
+@pytest.mark.parametrize("name", ON_PAGES)
+def test_a_page_of_an_example_is_as_stored(name, monkeypatch):
+    """On the embedded model each writes what is stored beside it, numbers to the digits that processors agree on."""
+    got = run_here(monkeypatch, name)
+    assert alike((ROOT / "examples" / name).with_suffix(".txt").read_text(encoding="utf-8"), got), got
+
+
+@pytest.mark.parametrize("name", ON_PAGES)
+def test_an_example_with_a_template_runs_on_any_model(name, tiny_model, monkeypatch):
+    """Each runs to its end on a model that knows nothing, whatever comes out."""
+    assert run_here(monkeypatch, name, tiny_model("f32"))
 
 
 def test_every_ticket_that_fits_no_intent_goes_to_a_person(any_model):

@@ -22,6 +22,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "vocabulary",
         "boundary",
         "prompts",
+        "turns",
+        "pages",
         "trie",
         "automaton",
         "context_tree",
@@ -56,11 +58,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "beaming",
         "grammatical",
         "drawing",
+        "joint_search",
+        "jointly",
         "generating",
+        "endings",
+        "lots",
+        "slots",
+        "filling",
         "streaming",
         "asynchronous",
-        "engine",
+        "rendering",
         "render",
+        "engine",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
     ("cache", "embedded", "history", "loading", "registry", "inputs", "harness", "cli", "server"),  # 6: arguments and files

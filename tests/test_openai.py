@@ -21,6 +21,7 @@ class Drawn:
     tokens: tuple[TokenScore, ...]
     alternatives: tuple[tuple[TokenScore, ...], ...] = ()
     finish: str = "stop"
+    healed: bytes = b""
 
 
 def token(piece: bytes, logp: float = -1.0, spelling: str = "") -> TokenScore:

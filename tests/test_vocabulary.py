@@ -112,8 +112,17 @@ def test_a_refusing_template_is_a_prompt_error(weights):
     """What the model's own template raises reaches the caller as a prompt error with its words."""
     vocabulary = vocabulary_of(weights("random_real_vocab/random-qwen2.gguf"))
     with pytest.raises(PromptError, match="chat template refuses these messages"):
-        vocabulary.chat_template([{"role": "user", "content": "a"}], add_generation_prompt=False)
-    assert vocabulary.chat_template([{"role": "user", "content": "a"}]).endswith("<|im_start|>assistant\n")
+        vocabulary.chat_template([{"role": "user", "content": "a"}], eos_token="a")
+    with_prompt = vocabulary.chat_template([{"role": "user", "content": "a"}])
+    assert with_prompt.endswith("a<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_the_generation_prompt_can_be_left_out(weights):
+    """`add_generation_prompt=False` gives the turns alone, whichever is asked for first."""
+    vocabulary = vocabulary_of(weights("random_real_vocab/random-qwen2.gguf"))
+    turns = vocabulary.chat_template([{"role": "user", "content": "a"}], add_generation_prompt=False)
+    assert turns.endswith("a<|im_end|>\n")
+    assert vocabulary.chat_template([{"role": "user", "content": "a"}]) == turns + "<|im_start|>assistant\n"
 
 
 byte_strings = st.binary(max_size=4).map(lambda b: bytes(97 + x % 3 if x < 250 else 255 for x in b))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from selectrie.grammar import Grammar
     from selectrie.history import models
     from selectrie.loading import load
-    from selectrie.options import Beam, Prompting, Rule, Sampling, Search, Stopping
+    from selectrie.options import Beam, Prompting, Rendering, Rule, Sampling, Search, Stopping
     from selectrie.registry import Models
     from selectrie.results import (
         BeamResult,
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
         Generation,
         Hypothesis,
         ModelRecord,
+        Page,
         Selection,
         TextScore,
         TokenPlan,
     )
     from selectrie.streaming import Stream
+    from selectrie.template.template import Template
 
 __all__ = [
     "Beam",
@@ -54,7 +56,9 @@ __all__ = [
     "LookupDrafter",
     "ModelRecord",
     "Models",
+    "Page",
     "Prompting",
+    "Rendering",
     "Rule",
     "Sampling",
     "Search",
@@ -62,6 +66,7 @@ __all__ = [
     "SelectrieError",
     "Stopping",
     "Stream",
+    "Template",
     "TextScore",
     "TokenPlan",
     "__version__",
@@ -84,7 +89,9 @@ _HOME = {
     "LookupDrafter": "draft",
     "ModelRecord": "results",
     "Models": "registry",
+    "Page": "results",
     "Prompting": "options",
+    "Rendering": "options",
     "Rule": "options",
     "Sampling": "options",
     "Search": "options",
@@ -92,6 +99,7 @@ _HOME = {
     "SelectrieError": "errors",
     "Stopping": "options",
     "Stream": "streaming",
+    "Template": "template.template",
     "TextScore": "results",
     "TokenPlan": "results",
     "load": "loading",

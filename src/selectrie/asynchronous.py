@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from selectrie.errand import Scope
-from selectrie.results import Chunk
-from selectrie.streaming import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Streaming(Protocol[T_co]):
+    """What is read piece by piece: a `Stream` of chunks, a `PageStream` of events."""
+
+    @property
+    def is_finished(self) -> bool: ...
+    def listen(self, listener: Callable[[], None]) -> None: ...
+    def arrived(self) -> Iterator[T_co]: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -33,14 +47,14 @@ def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     return _renamed(waiting, method)
 
 
-def async_stream(method: Callable[P, Stream]) -> Callable[P, AsyncGenerator[Chunk, None]]:
+def async_stream(method: Callable[P, Streaming[T]]) -> Callable[P, AsyncGenerator[T, None]]:
     """The method that begins a stream as an asynchronous generator function of the same arguments.
 
     It begins when the first chunk is asked for. No thread waits while it streams.
     """
 
     @wraps(method)
-    async def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Chunk, None]:
+    async def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
         stream = await in_thread(lambda: method(*args, **kwargs))
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
         with stream:

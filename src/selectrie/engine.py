@@ -1,10 +1,12 @@
-"""The facade: select, rank, score, sample, tokens, generate, stream, beam_search, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
+"""The facade: select, rank, score, sample, tokens, generate, stream, beam_search, render, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, overload
 
 from selectrie import answering, generating, selecting
 from selectrie.asynchronous import async_stream, awaitable
@@ -18,11 +20,13 @@ from selectrie.model import Model
 from selectrie.options import (
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
+    DEFAULT_RENDERING,
     DEFAULT_SAMPLING,
     DEFAULT_SEARCH,
     DEFAULT_STOPPING,
     Beam,
     Prompting,
+    Rendering,
     Rule,
     Sampling,
     Search,
@@ -31,7 +35,7 @@ from selectrie.options import (
 )
 from selectrie.owner import Owner
 from selectrie.prompts import Prompt
-from selectrie.results import BeamResult, Draws, Generation, Selection, TextScore, TokenPlan
+from selectrie.results import BeamResult, Draws, Event, Generation, Page, Selection, TextScore, TokenPlan
 from selectrie.scheduler import Load
 from selectrie.selecting import Asked, CustomRule
 from selectrie.selfcheck import SelfCheck, self_check
@@ -39,6 +43,13 @@ from selectrie.streaming import Stream
 from selectrie.tasks.sample import Drafter
 from selectrie.types import Limits, ModelIdentity, Precision
 from selectrie.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from selectrie.render import PageStream
+    from selectrie.rendering import PageRequest
+    from selectrie.template.template import Template
+
+NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
 class Engine:
@@ -306,7 +317,39 @@ class Engine:
                     drawn.append(generating.completion(one, tau))
             return generating.generation(plan, drawn, self._model.identity, tau)
 
+    @overload
     def stream(
+        self,
+        /,
+        prompts: Prompts,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        stopping: Stopping = DEFAULT_STOPPING,
+        draft: Engine | Drafter | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+        options: Generating = DEFAULT_GENERATING,
+    ) -> Stream: ...
+    @overload
+    def stream(
+        self,
+        template: Template,
+        values: Mapping[str, object] = ...,
+        /,
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+        **named: object,
+    ) -> PageStream: ...
+    def stream(self, /, *given: Any, **how: Any) -> Stream | PageStream:
+        """What comes, as it comes: an iterator, and a context manager that cancels what still runs. Work begins at once.
+
+        Prompts and the arguments of `generate`: the chunks of its sequences. Which are the best of more is known only at the
+        end, so `options.best_of` is refused. A template and the arguments of `render`: the events of its page.
+        """
+        return self._stream_page(*given, **how) if _is_template(given) else self._stream_chunks(*given, **how)
+
+    def _stream_chunks(
         self,
         prompts: Prompts,
         *,
@@ -318,10 +361,6 @@ class Engine:
         prompting: Prompting = DEFAULT_PROMPTING,
         options: Generating = DEFAULT_GENERATING,
     ) -> Stream:
-        """As `generate`, chunk by chunk: an iterator, and a context manager that cancels what still runs.
-
-        Work begins at once. Which are the best of more is known only at the end, so `options.best_of` is refused.
-        """
         wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise OptionError("best_of", options.best_of, "None where chunks are streamed")
@@ -351,6 +390,65 @@ class Engine:
             asked = beaming.prepare(self._model, prompt, grammar, beam, prompting)
             return beaming.answer(begun, asked, beam, self._tolerance(begun))
 
+    def render(
+        self,
+        template: Template,
+        values: Mapping[str, object] = NO_VALUES,
+        /,
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+        **named: object,
+    ) -> Page:
+        """Render a template: its slots are decided one after the other, each after the page as it stands there.
+
+        values, named: what the template reads; those it does not read are left alone. rendering: seed, limits, how chat turns are
+        written.
+
+        Raises `TemplateError` for what is wrong with template or values, nearly all of it before any model call, and what its
+        slots raise, with the slot's place (`SelectrieError.slot`).
+        """
+        from selectrie import render
+
+        return self._make_page(render.request_of(template, values, named, rendering))
+
+    def render_many(
+        self,
+        template: Template,
+        rows: Iterable[Mapping[str, object]],
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+    ) -> list[Page]:
+        """As `render` for each row of values: they share model calls and prefixes. Pages in order, each as it would be alone.
+
+        Up to 64 pages are under way at once. A row that is refused or fails refuses all, before any model call where that can
+        be known; the error's `request` is its index.
+        """
+        from selectrie import render
+
+        return render.make_many(self._make_page, render.requests_of(template, rows, rendering))
+
+    def _stream_page(
+        self,
+        template: Template,
+        values: Mapping[str, object] = NO_VALUES,
+        /,
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+        **named: object,
+    ) -> PageStream:
+        from selectrie import render
+
+        with self._owner.using():
+            request = render.request_of(template, values, named, rendering)
+            return render.PageStream(self._make_page, request, self._owner.check_process)
+
+    def _make_page(self, request: PageRequest, tell: Callable[[Event], None] | None = None) -> Page:
+        from selectrie import rendering
+
+        how = request.rendering
+        with errand(self._owner, priority=how.priority, deadline_s=how.deadline_s, linger=True) as begun:
+            return rendering.render_page(begun, self._model, self._tolerance(begun), request, tell)
+
     aselect = awaitable(select)
     asample = awaitable(sample)
     arank = awaitable(rank)
@@ -359,6 +457,8 @@ class Engine:
     agenerate = awaitable(generate)
     abeam_search = awaitable(beam_search)
     astream = async_stream(stream)
+    arender = awaitable(render)
+    arender_many = awaitable(render_many)
 
     def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
         """Prepare all, evaluate all together, settle and answer each."""
@@ -370,6 +470,12 @@ class Engine:
         if wanted.draft is not None:
             check_draft(wanted.draft, self._model, self._owner)
         return generating.prepare(self._model.vocabulary, self._model.limits, prompts, wanted)
+
+
+def _is_template(given: tuple[Any, ...]) -> bool:
+    """Is the first of them a template? Nobody can have made one whose module was never imported."""
+    module = sys.modules.get("selectrie.template.template")
+    return module is not None and len(given) > 0 and isinstance(given[0], module.Template)
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:

@@ -10,6 +10,7 @@ SelectrieError
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TokenRangeError         a token id that does not exist
 │   ├── GrammarError            a grammar that cannot be read or compiled, or that grows without bound
+│   ├── TemplateError           a template that cannot be read, or rendered with the values given
 │   ├── DeadEndError            no token is both allowed and possible
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
 │   ├── DeadlineError           the deadline passed before there was an answer
@@ -42,14 +43,16 @@ from typing import Any, ClassVar
 
 
 class SelectrieError(Exception):
-    """Root of the tree. request: index of the request that was refused or failed, where many were made at once."""
+    """Root of the tree. request: index of the request that was refused or failed, where many were made at once.
+    slot: kind and name of the slot of a template where it did, and its place: "gen 'x' at page.tmpl:3:8"."""
 
     code: ClassVar[str] = "selectrie"
     exit_code: ClassVar[int] = 70
     request: int | None = None
+    slot: str | None = None
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = super().__str__() if self.slot is None else f"{self.slot}: {super().__str__()}"
         return text if self.request is None else f"request {self.request}: {text}"
 
     def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
@@ -136,6 +139,29 @@ class GrammarError(RequestError, ValueError):
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
         where = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
         super().__init__(where + reason + _marked(excerpt, column))
+
+
+class TemplateError(RequestError, ValueError):
+    """A template that cannot be read, or rendered with the values given.
+
+    name: of the file, or "<template>". line, column: from 1 on, column in characters; None where there is no single place.
+    excerpt: that line of the source, or "". Where all are known the message shows the line with a caret below the place.
+    """
+
+    code = "template"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        name: str = "<template>",
+        line: int | None = None,
+        column: int | None = None,
+        excerpt: str = "",
+    ) -> None:
+        self.reason, self.name, self.line, self.column, self.excerpt = reason, name, line, column, excerpt
+        where = name if line is None else f"{name}:{line}" if column is None else f"{name}:{line}:{column}"
+        super().__init__(f"{where}: {reason}{_marked(excerpt, column)}")
 
 
 class DeadEndError(RequestError):
@@ -340,6 +366,22 @@ def of_request(index: int | None) -> Iterator[None]:
     except SelectrieError as error:
         if error.request is None:
             error.request = index
+        raise
+
+
+@contextmanager
+def of_slot(slot: str) -> Iterator[None]:
+    """What fails in the block is this slot of a template, which goes into the error.
+
+    Not so where the whole page fails (`of_request`), nor in a `TemplateError` that says its place itself.
+    """
+    try:
+        yield
+    except (ClosedError, ForkedError, CancelledError):
+        raise
+    except SelectrieError as error:
+        if error.slot is None and not (isinstance(error, TemplateError) and error.line is not None):
+            error.slot = slot
         raise
 
 

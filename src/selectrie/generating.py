@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.automaton import Automaton, ChoiceAutomaton
-from selectrie.boundary import PromptText, encode_choices, encode_prompt
+from selectrie.boundary import HealedBytes, PromptText, encode_choices, reopen
 from selectrie.errand import Errand
 from selectrie.errors import OptionError, PromptTooLongError, SelectrieError
 from selectrie.grammar import Grammar
@@ -23,6 +23,7 @@ from selectrie.options import (
     Sampling,
     Stopping,
     at_least,
+    flag,
     number,
     record,
     seed,
@@ -46,13 +47,15 @@ class Generating:
     best_of: so many are drawn of each prompt, and the most probable `n` of them are given, the best first.
     choices: the only texts that may be generated, chosen token by token among those that are left (`select` decides by the
     whole text). grammar: its texts are the only ones that may be generated, likewise; one that `max_tokens` breaks off ends
-    with "length". n_alternatives: most probable tokens noted at every step. priority: higher goes first.
+    with "length". heal: the last token of the prompt's text is taken back, and the first tokens drawn spell its bytes, so that
+    the text may go on within it; they are drawn tokens and no part of the text. n_alternatives: most probable tokens noted at every step. priority: higher goes first.
     deadline_s: seconds from now; a sequence that still runs then ends with what it has.
     """
 
     best_of: int | None = None
     choices: Sequence[str] | None = None
     grammar: Grammar | None = None
+    heal: bool = False
     n_alternatives: int = 0
     priority: int = 0
     deadline_s: float | None = None
@@ -67,6 +70,7 @@ class Generating:
             raise OptionError("grammar", self.grammar, "a Grammar (Grammar.from_gbnf, from_regex, …), or None")
         if self.grammar is not None and self.choices is not None:
             raise OptionError("grammar", self.grammar, "None beside choices: give one of the two")
+        flag("heal", self.heal)
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
@@ -113,11 +117,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A request ready to be begun. specs: one for each sequence, those of the first prompt first."""
+    """A request ready to be begun.
+
+    specs: one for each sequence, those of the first prompt first. prompt_tokens: how many tokens each prompt has, one that is
+    healed included.
+    """
 
     wanted: Wanted
     vocabulary: Vocabulary
     specs: tuple[SampleSpec, ...]
+    prompt_tokens: tuple[int, ...]
 
     @property
     def n_prompts(self) -> int:
@@ -135,8 +144,9 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: Wa
         _opening(vocabulary, limits, prompt, wanted, at if len(given) > 1 else None) for at, prompt in enumerate(given)
     ]
     first = int.from_bytes(os.urandom(4), "little") if wanted.seed is None else wanted.seed
-    specs = [replace(spec, seed=first + i) for spec in openings for i in range(wanted.n_drawn)]
-    return Plan(wanted, vocabulary, tuple(specs))
+    common = [_spec(vocabulary, opening, wanted) for opening in openings]
+    specs = [replace(spec, seed=first + i) for spec in common for i in range(wanted.n_drawn)]
+    return Plan(wanted, vocabulary, tuple(specs), tuple(one.n_prompt for one in openings))
 
 
 def _as_many(prompts: Prompts) -> list[Prompt]:
@@ -151,60 +161,82 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
     return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # told apart by what is in it
 
 
-def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wanted, place: int | None) -> SampleSpec:
-    """What every sequence of one prompt has in common."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opening:
+    """What every sequence of one prompt has in common: the kept tokens, what may follow them, and the prompt's own tokens."""
+
+    context: IntArray
+    healed: HealedBytes | None
+    n_prompt: int
+    automaton: Automaton | None
+    stopping: Stopping
+
+
+def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wanted, place: int | None) -> _Opening:
+    """One prompt cut into tokens, on the left where it is too long and that is wanted."""
     try:
         read = read_prompt(vocabulary, prompt, wanted.prompting)
-        tokens = encode_prompt(vocabulary, read)
-        automaton, stopping = _restricted(vocabulary, tokens, wanted)
-        most = limits.nodes - (stopping.max_tokens - 1)
-        if len(tokens) > most >= 1 and wanted.prompting.truncate == "left":
-            tokens = encode_prompt(vocabulary, truncate_left(vocabulary, read, most))
-        if len(tokens) > most:
+        opening = _opened(vocabulary, read, wanted)
+        most = limits.nodes - (opening.stopping.max_tokens - 1)
+        if len(opening.context) > most >= 1 and wanted.prompting.truncate == "left":
+            opening = _opened(vocabulary, truncate_left(vocabulary, read, most), wanted)
+        if len(opening.context) > most:
             shorter = "shorten the prompt, set truncate='left', " if most >= 1 else ""
             raise PromptTooLongError(
-                needed_tokens=len(tokens) + stopping.max_tokens - 1,
+                needed_tokens=len(opening.context) + opening.stopping.max_tokens - 1,
                 available_tokens=limits.nodes,
-                remedy=f"{shorter}lower max_tokens ({stopping.max_tokens}), or load with a larger n_ctx",
+                remedy=f"{shorter}lower max_tokens ({opening.stopping.max_tokens}), or load with a larger n_ctx",
             )
     except SelectrieError as error:
         error.request = place
         raise
+    return opening
+
+
+def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: Wanted) -> SampleSpec:
     return SampleSpec(
-        prompt=tokens,
+        prompt=opening.context,
         pieces=vocabulary.pieces,
         texts=vocabulary.texts,
         eog=vocabulary.eog,
         seed=0,
         sampling=wanted.sampling,
-        stopping=stopping,
+        stopping=opening.stopping,
         n_alternatives=wanted.options.n_alternatives,
-        automaton=automaton,
+        automaton=opening.automaton,
         drafter=wanted.draft,
+        healed=opening.healed,
     )
 
 
-def _restricted(vocabulary: Vocabulary, tokens: IntArray, wanted: Wanted) -> tuple[Automaton | None, Stopping]:
-    """The automaton of the choices or the grammar after a prompt, whose tokens are kept, and the most tokens: as many as the
-    longest choice needs.
+def _opened(vocabulary: Vocabulary, read: PromptText, wanted: Wanted) -> _Opening:
+    """A prompt, and the automaton of the choices or the grammar after it. Of choices as many tokens are drawn as the longest
+    needs, its healed bytes included.
 
     Fewer raise `OptionError`: the beginning of a choice is none.
     """
     choices, grammar = wanted.options.choices, wanted.options.grammar
     start = to_bytes(wanted.prompting.delimiter, "delimiter")
-    if grammar is not None:
-        return grammar.automaton(vocabulary, prefix=start), wanted.stopping
     if choices is None:
-        return None, wanted.stopping
+        opened = reopen(vocabulary, read, heal=wanted.options.heal)
+        automaton = None if grammar is None else grammar.automaton(vocabulary, prefix=opened.healed + start)
+        healed = HealedBytes(vocabulary, opened.healed) if opened.healed else None
+        return _Opening(opened.context, healed, len(opened.prompt_tokens), automaton, wanted.stopping)
     written = [start + to_bytes(choice, f"choice {place}") for place, choice in enumerate(choices)]
-    encoded = encode_choices(vocabulary, PromptText(tokens, b""), written, boundary="split")
+    encoded = encode_choices(vocabulary, read, written, boundary="heal" if wanted.options.heal else "split")
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     longest = max(1, int(trie.depth.max()))
     if wanted.stopping.max_tokens < longest:
         raise OptionError(
             "max_tokens", wanted.stopping.max_tokens, f"at least {longest}, the tokens of the longest choice"
         )
-    return ChoiceAutomaton(trie), replace(wanted.stopping, max_tokens=longest)
+    return _Opening(
+        encoded.context,
+        HealedBytes(vocabulary, encoded.healed) if encoded.healed else None,
+        len(encoded.prompt_tokens),
+        ChoiceAutomaton(trie),
+        replace(wanted.stopping, max_tokens=longest),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,6 +277,8 @@ def completion(drawing: Drawing, tolerance: float | None) -> Completion:
         tokens=drawing.task.drawn(),
         alternatives=sampled.alternatives,
         logp=sampled.joint,
+        log_heal=sampled.log_heal,
+        healed=drawing.task.healed,
         finish=sampled.finish,
         stop=sampled.stop,
         ended_by=sampled.ended_by,
@@ -269,7 +303,7 @@ def generation(plan: Plan, drawn: Sequence[Completion], identity: ModelIdentity,
     return Generation(
         completions=tuple(given),
         n=wanted.n,
-        prompt_tokens=tuple(len(spec.prompt) for spec in plan.specs[::size]),
+        prompt_tokens=plan.prompt_tokens,
         n_drawn=sum(len(one.tokens) for one in drawn),
         sampling=wanted.sampling,
         stopping=wanted.stopping,

@@ -126,6 +126,55 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     return {choice: float(p) for choice, p in prior.items()}
 
 
+def read_values(path: str) -> dict[str, Any]:
+    """Values of a template: a JSON object from name to value."""
+    return _object(path, _json(path, _decode(path, _read_bytes(path))))
+
+
+def read_rows(path: str) -> list[dict[str, Any]]:
+    """Values of many pages, a JSON object a line. Errors name the line; so does an empty one."""
+    text = _decode(path, _read_bytes(path))
+    if not text:
+        raise InputFileError(path, "holds no rows")
+    rows = []
+    for at, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        if not line.strip():
+            raise InputFileError(path, "the line is empty; remove it", line=at)
+        rows.append(_object(path, _json(path, line, line=at), line=at))
+    return rows
+
+
+def _object(path: str, value: object, *, line: int | None = None) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputFileError(path, f"expected a JSON object from name to value, not {_kind(value)}", line=line)
+    return value
+
+
+_VALUE = re.compile(r"([^\W\d]\w*)(:?)=(.*)", re.DOTALL)
+
+
+def parse_values(items: Sequence[str]) -> dict[str, Any]:
+    """`name=text` and `name:=json` items, later ones over earlier ones.
+
+    The text is taken exactly as given; what follows `:=` is JSON: `level:=3`, `tags:=["a", "b"]`.
+    """
+    result: dict[str, Any] = {}
+    for item in items:
+        match = _VALUE.fullmatch(item)
+        if match is None:
+            raise OptionError("var", item, "name=text or name:=json, the name of letters, digits and _")
+        name, is_json, value = match.groups()
+        try:
+            result[name] = json.loads(value, parse_constant=_no_number) if is_json else value
+        except (ValueError, RecursionError):
+            raise OptionError("var", item, f"JSON behind := (a text is {name}=text)") from None
+    return result
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(text)
+
+
 def parse_token_ids(text: str) -> list[int]:
     """Token ids separated by commas or white space."""
     words = re.split(r"[,\s]+", text.strip().strip(","))

@@ -89,7 +89,8 @@ class Gathered:
 class Job:
     """A task on its way: its rows, what it has cost, and the future that will hold its result.
 
-    priority: higher goes first. deadline: on the scheduler's clock, s. order: when it came.
+    priority: higher goes first. deadline: on the scheduler's clock, s. order: when it came. linger: what it has evaluated
+    stays as cache when it ends, until room is needed.
     on_queued_no_more: called when it is admitted or ended; it may be called again.
     told: it knows the row of its prompt's end. cursor, depth: the node that the prompt is evaluated up to, while it is.
     narrow: its runs go one by one, since several did not fit. cancelled: set by anybody; answered: the future is, or will be
@@ -103,9 +104,10 @@ class Job:
         *,
         priority: int = 0,
         deadline: float | None = None,
+        linger: bool = False,
     ) -> None:
         self.task, self.on_step = task, on_step
-        self.priority, self.deadline = priority, deadline
+        self.priority, self.deadline, self.linger = priority, deadline, linger
         self.on_queued_no_more: Callable[[], object] | None = None
         self.future: Future[Any] = Future()
         self.cost = Cost()

@@ -143,16 +143,17 @@ class Owner:
         *,
         priority: int = 0,
         deadline_s: float | None = None,
+        linger: bool = False,
     ) -> Handle[R]:
         """A task that is not queued yet. on_step: called on the model's thread when its prompt's row is known and after each of its model calls.
 
         priority: higher goes first. deadline_s: seconds from now; a task that has none left ends with what it has where it
-        can (`jobs.Expiring`), else with `DeadlineError`.
+        can (`jobs.Expiring`), else with `DeadlineError`. linger: its nodes stay as cache when it has ended.
         """
         if deadline_s is not None and not deadline_s > 0:
             raise OptionError("deadline_s", deadline_s, "seconds above 0, or None for no deadline")
         deadline = None if deadline_s is None else self._clock() + deadline_s
-        return Handle(self, Job(task, on_step, priority=priority, deadline=deadline))
+        return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, linger=linger))
 
     def submit(
         self,

@@ -15,11 +15,11 @@ from selectrie.options import Prompting
 from selectrie.types import IntArray
 from selectrie.vocabulary import Vocabulary, to_bytes
 
-_ROLE = re.compile(r"\w[\w .-]*")
+ROLE = re.compile(r"\w[\w .-]*")
 """What a role may be spelled with: templates write it between control tokens, so it must not be able to spell one."""
 
 Message = Mapping[str, object]
-Prompt = str | Sequence[int] | Sequence[Message]
+Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
 def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
@@ -28,6 +28,7 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     str: BOS where the model adds one, then the text (control tokens are recognised in it with `parse_special`).
     Token ids: checked; BOS is put before them where the model adds one and they do not begin with it. The end of
     them that the tokenizer makes of their bytes becomes text, so that the boundary can be healed.
+    `PromptText`: as it is, where it has a token or text.
     Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`: rendered by the model's template,
     with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages say.
 
@@ -35,9 +36,12 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     index) or a template that changes what messages say; `TextError` for a lone surrogate; `TokenRangeError`;
     `OptionError` for chat options with a prompt that is no chat.
     """
-    if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
+    if isinstance(prompt, PromptText):
+        _refuse_chat_options(prompting)
+        read = prompt
+    elif isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
         raise PromptError(f"a prompt is text, token ids, or messages, not {type(prompt).__name__}")
-    if isinstance(prompt, str) and prompting.system is None:
+    elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)
     elif isinstance(prompt, str):
@@ -73,7 +77,7 @@ def truncate_left(vocabulary: Vocabulary, prompt: PromptText, most_tokens: int) 
         return PromptText(np.concatenate([kept, prompt.prefix[first:]]), prompt.text)
     if first == len(tokens):
         return PromptText(kept, b"")
-    return _with_text(vocabulary, kept, tokens[first:])
+    return with_text(vocabulary, kept, tokens[first:])
 
 
 def _read_text(vocabulary: Vocabulary, text: bytes, *, parse_special: bool) -> PromptText:
@@ -111,15 +115,18 @@ def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
     tokens = _with_bos(vocabulary, vocabulary.check_tokens(ids))
     controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
     start = int(controls[-1]) + 1 if len(controls) else 0
-    return _with_text(vocabulary, tokens[:start], tokens[start:])
+    return with_text(vocabulary, tokens[:start], tokens[start:])
 
 
-def _with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
+def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
     """The same tokens, the end of `tokens` that the tokenizer makes of their bytes turned into text."""
     everything = np.concatenate([prefix, tokens])
     n_fixed = len(prefix)
     while n_fixed < len(everything):
         spelled = vocabulary.decode(everything[n_fixed:])
+        if spelled and spelled[0] & 0xC0 == 0x80:  # inside a character, which no text begins with
+            n_fixed += 1
+            continue
         fixed = everything[:n_fixed]
         texts = (spelled[1:], spelled) if vocabulary.space_prefix and spelled[:1] == b" " else (spelled,)
         common = 0
@@ -169,7 +176,7 @@ def _check_message(index: int, message: object) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(value, str):
             raise PromptError(f"{where}[{key!r}] is {value!r}: expected text")
         to_bytes(value, f"{where}[{key!r}]")
-    if not _ROLE.fullmatch(str(message["role"])):
+    if not ROLE.fullmatch(str(message["role"])):
         raise PromptError(
             f"{where} has role {message['role']!r}: expected a word such as 'user', 'assistant' or 'system'"
         )

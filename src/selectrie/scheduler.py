@@ -293,7 +293,7 @@ class Scheduler:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         gone = job.begin(ask, forks=self._forks)
         if gone:
-            self.model.release(as_ids(gone), forget=True)
+            self.model.release(as_ids(gone), forget=not job.linger)
         return True
 
     def _extend(self, parts: list[Part]) -> None:
@@ -364,7 +364,7 @@ class Scheduler:
         elif job in self._waiting:
             self._waiting.remove(job)
         try:
-            self._give_back(job)
+            self._give_back(job, forget=not job.linger)
             self._tolerant(lambda: self.model.trim(self.model.limits.idle_rows))
         finally:
             self._answer(job, result=result, error=error)
@@ -373,10 +373,10 @@ class Scheduler:
         job.leave_queue()
         job.answer(result, error)
 
-    def _give_back(self, job: Job) -> None:
-        """Release everything that a job holds. Its prompt stays as cache, its branches go."""
+    def _give_back(self, job: Job, *, forget: bool = True) -> None:
+        """Release everything that a job holds. Its prompt stays as cache; its branches go, or stay as cache too."""
         branches, ends = job.let_go()
-        self._tolerant(lambda: self.model.release(as_ids(branches), forget=True))
+        self._tolerant(lambda: self.model.release(as_ids(branches), forget=forget))
         self._tolerant(lambda: self.model.release(as_ids(ends)))
 
     def _tolerant(self, give_back: Callable[[], object]) -> None:

@@ -30,7 +30,7 @@ class Tokenize(Protocol):
 
 
 class ChatTemplate(Protocol):
-    """The model's own chat template: messages -> one text, generation prompt included.
+    """The model's own chat template: messages -> one text, generation prompt included unless `add_generation_prompt=False`.
 
     Raises `PromptError` where the template refuses the messages.
     """

@@ -7,19 +7,23 @@ from selectrie.boundary.choices import encode_choices
 from selectrie.boundary.collisions import Collision, collisions
 from selectrie.boundary.healing import HealPlan, heal_plan
 from selectrie.boundary.records import EncodedChoices, PromptText
+from selectrie.boundary.reopened import HealedBytes, Reopened, reopen
 from selectrie.boundary.tail import encode_after, encode_prompt
 
 __all__ = [
     "Collision",
     "EncodedChoices",
     "HealPlan",
+    "HealedBytes",
     "OpenPrompt",
     "OwnPaths",
     "PromptText",
+    "Reopened",
     "collisions",
     "encode_after",
     "encode_choices",
     "encode_prompt",
     "heal_plan",
     "open_prompt",
+    "reopen",
 ]

@@ -62,8 +62,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     tokens = np.concatenate([prompt.prefix, own])
     if not len(tokens):
         raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
-    spelt = vocabulary.decode(own)
-    is_aligned = spelt in (prompt.text, _SPACE + prompt.text)
+    is_aligned = spells_text(vocabulary, own, prompt.text)
     healed = b""
     if boundary == "heal" and len(own) and len(tokens) > 1 and is_aligned:
         healed = vocabulary.pieces[own[-1]]
@@ -81,6 +80,11 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         boundary="split" if boundary == "heal" and not is_aligned else boundary,
         paths=OwnPaths(vocabulary, prompt, context, healed or put),
     )
+
+
+def spells_text(vocabulary: Vocabulary, tokens: IntArray, text: bytes) -> bool:
+    """Are the bytes of a prompt's own tokens those of its text, but for a space put before it?"""
+    return vocabulary.decode(tokens) in (text, _SPACE + text)
 
 
 class OwnPaths:

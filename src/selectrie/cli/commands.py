@@ -36,6 +36,7 @@ from selectrie.cli.groups import (
     TokensOutput,
 )
 from selectrie.cli.progress import progress
+from selectrie.cli.render import render
 from selectrie.errors import OptionError
 from selectrie.options import TERMINATORS, one_of
 from selectrie.version import __version__
@@ -183,6 +184,8 @@ def generate(
 
 
 command(app)(beam)
+
+command(app)(render)
 
 
 @command(app)

@@ -43,6 +43,7 @@ def check(
         best_of=sequences.best_of,
         choices=allowed[0],
         grammar=allowed[1],
+        heal=sequences.heal,
         n_alternatives=output.logprobs or 0,
         deadline_s=sequences.deadline,
     )

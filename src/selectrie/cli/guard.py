@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import typer
 
-from selectrie.errors import GrammarError, SelectrieError
+from selectrie.errors import GrammarError, SelectrieError, TemplateError
 
 INTERRUPTED = 130
 OURS = 70
@@ -18,7 +18,7 @@ _REPORT = "this is a fault of selectrie; please report it with the command and t
 
 def guarded(work: Callable[[], int], *, verbose: bool) -> None:
     """Run a command and leave with its exit code; an error becomes one line `error[code]: message` on stderr,
-    that about a grammar with the line of the grammar and a caret below it.
+    that about a grammar or a template with the line of it and a caret below.
 
     verbose: the traceback is written as well. A closed pipe ends silently with 0, as nobody is left to read.
     """
@@ -44,9 +44,9 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> None:
 
 
 def _taken_apart(error: SelectrieError) -> tuple[str, str]:
-    """The message, and the line of a grammar with a caret that may be its end."""
+    """The message, and the line of a grammar or a template with a caret that may be its end."""
     text = str(error)
-    if not isinstance(error, GrammarError) or not error.excerpt or text.count("\n") < 2:
+    if not isinstance(error, GrammarError | TemplateError) or not error.excerpt or text.count("\n") < 2:
         return text, ""
     message, line, caret = text.rsplit("\n", 2)
     return message, f"{line}\n{caret}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import blake2b
@@ -18,7 +19,7 @@ from selectrie.grammar.installed import installed_grammar
 from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
-from selectrie.vocabulary import Vocabulary
+from selectrie.vocabulary import Vocabulary, to_bytes
 
 if TYPE_CHECKING:
     from selectrie.grammar.analysis import Report
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
 """A machine that holds as much is left to those who have it, and a new one begun: well below the limits that end it."""
+MOST_FOLLOWED = 16
+"""Grammars with a text behind them that a grammar keeps; the least recently used goes."""
 GUIDED_BYTES = 128 << 20
 """An automaton of llguidance keeps every path that was asked for, beside 64 MiB of masks and matchers: when it holds so much
 the next caller begins a new one."""
@@ -57,6 +60,7 @@ class Grammar:
         self._automata = Automata(self._new_automaton, most_bytes=None if isinstance(source, RuleSet) else GUIDED_BYTES)
         self._compiled: Program | None = None
         self._running: Machine | None = None
+        self._followed: OrderedDict[str, Grammar] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Grammar {self.name}>"
@@ -199,6 +203,30 @@ class Grammar:
             from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 
             return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
+
+    def followed_by(self, text: str) -> Grammar:
+        """Each of its texts with this text behind it. The same object for the same text, as long as it is kept.
+
+        >>> from selectrie import Grammar
+        >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
+        True
+
+        Raises `GrammarError` where llguidance reads the grammar: its rules are not known.
+        """
+        from selectrie.grammar.following import rules_with
+
+        check_text("text", text)
+        rules = self._rule_set("followed_by")
+        if not text:
+            return self
+        with self._lock:
+            found = self._followed.get(text)
+            if found is None:
+                found = self._followed[text] = Grammar(rules_with(rules, to_bytes(text, "text")), name=self.name)
+                if len(self._followed) > MOST_FOLLOWED:
+                    self._followed.popitem(last=False)
+            self._followed.move_to_end(text)
+            return found
 
     def accepts(self, text: str | bytes) -> Verdict:
         """Is this one of its texts, the beginning of one, or neither, and where does it stop being one?

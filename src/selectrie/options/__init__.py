@@ -32,11 +32,13 @@ from selectrie.options.choosing import (
     Search,
 )
 from selectrie.options.drawing import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
+from selectrie.options.rendering import DEFAULT_RENDERING, Rendering
 
 __all__ = [
     "BEAM_TERMINATORS",
     "DEFAULT_BEAM",
     "DEFAULT_PROMPTING",
+    "DEFAULT_RENDERING",
     "DEFAULT_SAMPLING",
     "DEFAULT_SEARCH",
     "DEFAULT_STOPPING",
@@ -45,6 +47,7 @@ __all__ = [
     "TERMINATORS",
     "Beam",
     "Prompting",
+    "Rendering",
     "Rule",
     "Sampling",
     "Search",

@@ -35,6 +35,25 @@ def selection_facts(selection: Selection) -> list[tuple[str, str]]:
     ]
 
 
+def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
+    """Of a select on a page: winner (by what name), warnings, masked greedy, what ended it, cost."""
+    return [
+        (winner, _winner(selection)),
+        *_warnings(selection),
+        ("greedy", _greedy(selection)),
+        ("ended by", _TERMINATOR_WORDS.get(selection.terminator, selection.terminator)),
+        ("cost", cost_sentence(selection.cost)),
+    ]
+
+
+_TERMINATOR_WORDS = {
+    "none": "none: the choice itself, whatever follows it",
+    "eog": "eog: the end of the turn",
+    "text": "text: what follows on the page",
+    "unless-continued": "unless-continued: the text does not go on to a longer choice",
+}
+
+
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
     """Log-probability, tokens, cost."""
     mean = score.logp / max(1, len(score.tokens))

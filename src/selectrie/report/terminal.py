@@ -17,6 +17,7 @@ from selectrie.report.words import count, interval, probability, quoted, quoted_
 from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
 
 _BAR_CELLS = 24
+_LEAST_BAR_CELLS = 5
 _PARTS = " ▏▎▍▌▋▊▉"
 _GREY = "bright_black"
 _WARNING = "bold yellow"
@@ -41,7 +42,7 @@ def selection_report(
     unnamed: the model that answered where the caller named none.
     """
     facts = [*selection_facts(selection), *unnamed_model(unnamed)]
-    parts: list[RenderableType] = [facts_table(facts), Text(), _Ranking(selection, top)]
+    parts: list[RenderableType] = [facts_table(facts), Text(), Ranking(selection, top)]
     if explain:
         label = _choice_label(selection)
         lines = tree_lines(selection.trie(limit), label)
@@ -98,7 +99,7 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
     return table
 
 
-class _Ranking:
+class Ranking:
     """The table of choices, laid out for the width it is given."""
 
     def __init__(self, selection: Selection, top: int) -> None:
@@ -112,21 +113,21 @@ class _Ranking:
         widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(head))]
         free = options.max_width - sum(widths) - 2 * len(head) + widths[1]  # for text and bar
         widths[1] = min(widths[1], max(8, free - (10 if free >= 40 else 0)))
-        bar = min(_BAR_CELLS, free - widths[1])
-        bar = bar if bar >= 5 else 0
+        cells = min(_BAR_CELLS, free - widths[1])
+        cells = cells if cells >= _LEAST_BAR_CELLS else 0
         table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for at, name in enumerate(head):
             text = at == 1
             table.add_column(
                 name, width=widths[at], justify="left" if text else "right", no_wrap=True, overflow="ellipsis"
             )
-            if text and bar:
-                table.add_column("", width=bar, no_wrap=True)
-        for choice, cells in zip(self._shown, rows, strict=True):
+            if text and cells:
+                table.add_column("", width=cells, no_wrap=True)
+        for choice, row in zip(self._shown, rows, strict=True):
             style = "bold green" if choice.index == self._selection.index else _GREY if choice.pruned else ""
-            line = [Text(cell) for cell in cells]
-            if bar:
-                line.insert(2, Text(_bar(choice.probability or 0.0, bar)))
+            line = [Text(cell) for cell in row]
+            if cells:
+                line.insert(2, Text(bar(choice.probability or 0.0, cells)))
             table.add_row(*line, style=style)
         yield table
         rest = int(self._selection.choices.distinct.sum()) - len(self._shown)
@@ -146,7 +147,7 @@ class _Ranking:
         return [str(place), text, p, f"{choice.logp:.3f}", *score, margin]
 
 
-def _bar(p: float, cells: int) -> str:
+def bar(p: float, cells: int) -> str:
     """P of `cells` character cells, in eighths; something however small for p > 0."""
     eighths = min(8 * cells, max(round(p * 8 * cells), int(p > 0)))
     return "█" * (eighths // 8) + (_PARTS[eighths % 8] if eighths % 8 else "")

@@ -10,6 +10,7 @@ from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
 from selectrie.results.draws import Draws
 from selectrie.results.generation import Chunk, Completion, Generation
 from selectrie.results.models import ModelRecord
+from selectrie.results.page import Event, Page, SlotEvent, TextEvent
 from selectrie.results.records import (
     FORMAT_VERSION,
     Certificate,
@@ -33,12 +34,16 @@ __all__ = [
     "Chunk",
     "Completion",
     "Draws",
+    "Event",
     "Generation",
     "GrammarFacts",
     "Hypothesis",
     "ModelRecord",
+    "Page",
     "Selection",
     "Signature",
+    "SlotEvent",
+    "TextEvent",
     "TextScore",
     "TokenPlan",
     "TokenScore",

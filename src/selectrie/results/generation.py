@@ -9,7 +9,7 @@ from typing import overload
 
 from selectrie.options import Sampling, Stopping
 from selectrie.results.openai import chat_completion, text_completion
-from selectrie.results.plain import number, plain
+from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, TokenScore
 from selectrie.types import Cost, ModelIdentity
 from selectrie.version import __version__
@@ -23,8 +23,10 @@ class Completion:
 
     prompt_index: of the prompts given. index: among the sequences of its prompt; with `best_of` the best is 0.
     text: without the stop string. data: its bytes, an incomplete character at the end included.
-    tokens: all that were drawn, those of a stop string and one that ended it included, each with the log-probability that
+    tokens: all that were drawn, those that spell `healed`, those of a stop string and one that ended it included, each with the log-probability that
     the model itself gives it, before any step of the sampler chain. alternatives: per token the most probable ones, if asked for.
+    healed: bytes of the prompt that the tokens spell before the text. log_heal: their log-probability, already taken off `logp`:
+    at each step that spelt them, of all tokens that agree with what was left of them.
     finish: "eog", "stop" (a text or a token), "length", "callback", "automaton" (nothing may follow) or "deadline".
     stop: the stop string found. ended_by: the last token where it is no text. seed: run it again alone by this.
     close_steps: steps whose draw the layout of the work could have changed (`tolerance`); None where that is not measured.
@@ -37,6 +39,8 @@ class Completion:
     tokens: tuple[TokenScore, ...] = field(repr=False)
     alternatives: tuple[tuple[TokenScore, ...], ...] = field(repr=False)
     logp: float
+    healed: bytes = field(repr=False)
+    log_heal: float
     finish: str
     stop: str | None
     ended_by: int | None
@@ -59,6 +63,8 @@ class Completion:
             "text": self.text,
             **({} if self.text.encode() == self.data else {"text_bytes": list(self.data)}),
             "logp": number(self.logp),
+            **bytes_fields("healed", self.healed),
+            "log_heal": number(self.log_heal),
             "finish": self.finish,
             "stop": self.stop,
             "ended_by": self.ended_by,

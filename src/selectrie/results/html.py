@@ -46,3 +46,19 @@ def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str
         name = escape(repr(text)) + more
         rows.append(f'<tr{style}><td{_LEFT}>{name}</td><td style="width:12em">{bar}</td><td>{logp:.3f}</td></tr>')
     return f"{head}<tbody>{''.join(rows)}</tbody></table>"
+
+
+def joint_html(
+    names: Sequence[str], rows: Sequence[tuple[tuple[str, ...], float, float]], *, hidden: int, caption: str
+) -> str:
+    """A row per assignment, best first: an option a slot, bar, probability, log-probability; the first bold."""
+    cells = "".join(f"<th>{escape(name)}</th>" for name in (*names, "", "p", "logp"))
+    lines = []
+    for place, (texts, probability, logp) in enumerate(rows):
+        shown = (f"<b>{escape(repr(text))}</b>" if place == 0 else escape(repr(text)) for text in texts)
+        options = "".join(f"<td{_LEFT}>{text}</td>" for text in shown)
+        bar = _BAR.format(width=100 * probability, colour="#4c8bf5" if place == 0 else "#9aa5b1")
+        numbers = f"<td>{probability:.4f}</td><td>{logp:.3f}</td>"
+        lines.append(f'<tr>{options}<td style="width:12em">{bar}</td>{numbers}</tr>')
+    more = f'<tr><td colspan="{len(names) + 3}">… {hidden} more</td></tr>' if hidden > 0 else ""
+    return f"{_HEAD.format(caption=escape(caption), cells=cells)}<tbody>{''.join(lines)}{more}</tbody></table>"

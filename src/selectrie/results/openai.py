@@ -23,6 +23,8 @@ class Drawn(Protocol):
     @property
     def text(self) -> str: ...
     @property
+    def healed(self) -> bytes: ...
+    @property
     def tokens(self) -> tuple[TokenScore, ...]: ...
     @property
     def alternatives(self) -> tuple[tuple[TokenScore, ...], ...]: ...
@@ -74,7 +76,7 @@ def _logprobs(one: Drawn) -> dict[str, object]:
         "tokens": [token.label for token in one.tokens],
         "token_logprobs": [number(token.logp) for token in one.tokens],
         "top_logprobs": top or None,
-        "text_offset": _offsets(one.tokens, len(one.text)),
+        "text_offset": _offsets(one),
     }
 
 
@@ -89,11 +91,14 @@ def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, flo
     return top
 
 
-def _offsets(tokens: Sequence[TokenScore], n_chars: int) -> list[int]:
-    """Characters of the text before each token; those of a stop string, which is no text, stand at its end."""
+def _offsets(one: Drawn) -> list[int]:
+    """Characters of the text before each token; healed bytes are not of it, and those of a stop string stand at its end."""
     decoder = getincrementaldecoder("utf-8")("replace")
-    lengths = [len(decoder.decode(token.piece)) for token in tokens]
-    return [min(before, n_chars) for before in accumulate(lengths[:-1], initial=0)] if tokens else []
+    left, lengths = len(one.healed), []
+    for token in one.tokens:
+        lengths.append(len(decoder.decode(token.piece[left:])))
+        left = max(0, left - len(token.piece))
+    return [min(before, len(one.text)) for before in accumulate(lengths[:-1], initial=0)] if lengths else []
 
 
 def _chat_logprobs(one: Drawn) -> list[dict[str, object]]:

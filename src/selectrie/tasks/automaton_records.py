@@ -28,7 +28,8 @@ class AutomatonSpec:
     canonical: is this finished path the tokenizer's own encoding? None: every path counts. own: the tokenizer's own path
     of the text that these tokens spell, empty for none. viable: may these two tokens be
     neighbours in such an encoding? last: the token before the first, None: not known.
-    merge_equal_text: finished paths of one text are one, and the k best texts are looked for.
+    merge_equal_text: finished paths of one text are one, and the k best texts are looked for. tolerance: nats below the k-th
+    best score within which all texts are found too.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -43,11 +44,14 @@ class AutomatonSpec:
     viable: Callable[[int, int], bool] | None = None
     last: int | None = None
     merge_equal_text: bool = True
+    tolerance: float = 0.0
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
         one_of("terminator", self.terminator, ("eog", "none"))
         one_of("rule", self.rule, ("joint", "token_mean"))
+        if not 0 <= self.tolerance < np.inf:
+            raise OptionError("tolerance", self.tolerance, "nats, not below 0")
         if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from selectrie.automaton import Automaton
+from selectrie.boundary import HealedBytes
 from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.results import TokenScore
@@ -72,11 +73,15 @@ class DrawnTokens:
 
 
 class DrawnText:
-    """The text of a sequence. A character that the prompt began is read to its end with the bytes of the prompt."""
+    """The text of a sequence. A character that the prompt began is read to its end with the bytes of the prompt.
 
-    def __init__(self, prompt: IntArray, pieces: Sequence[bytes], stop: Sequence[str]) -> None:
+    healed: bytes of the prompt that the first tokens spell again; they are no part of the text.
+    """
+
+    def __init__(self, prompt: IntArray, pieces: Sequence[bytes], stop: Sequence[str], healed: bytes = b"") -> None:
         self._pieces = pieces
-        self._begun = _begun_character(prompt, pieces)
+        self._n_healed = len(healed)
+        self._begun = _begun_character(prompt, pieces, healed)
         self._emitter = TextEmitter([text.encode() for text in stop])
         self._emitter.feed(self._begun)
         self._is_inside = len(self._begun) > 0
@@ -93,9 +98,15 @@ class DrawnText:
         """The stop string that was found."""
         return None if self._emitter.stopped is None else self._emitter.stopped.decode()
 
+    def only_heals(self, token: int) -> bool:
+        """Does this token, the next one, spell healed bytes alone?"""
+        return 0 < len(self._pieces[token]) <= self._n_healed
+
     def feed(self, token: int) -> bool:
         """Take a token's bytes in; True = a stop string has come."""
-        self._add(self._emitter.feed(self._pieces[token]))
+        piece = self._pieces[token]
+        new, self._n_healed = piece[self._n_healed :], max(0, self._n_healed - len(piece))
+        self._add(self._emitter.feed(new))
         return self._emitter.stopped is not None
 
     def end(self) -> None:
@@ -116,10 +127,12 @@ class DrawnText:
         self.text += text
 
 
-def _begun_character(prompt: IntArray, pieces: Sequence[bytes]) -> bytes:
-    """The bytes of an incomplete UTF-8 character at the end of a prompt; b"" for a control token's end."""
-    tail = b""
+def _begun_character(prompt: IntArray, pieces: Sequence[bytes], healed: bytes) -> bytes:
+    """The bytes of an incomplete UTF-8 character at the end of a prompt, its healed bytes included; b"" for a control token's end."""
+    tail = healed
     for token in reversed(prompt.tolist()):
+        if len(tail) >= _LONGEST_BEGINNING:
+            break
         piece = pieces[token]
         tail = piece + tail
         if not piece or len(tail) >= _LONGEST_BEGINNING:
@@ -130,9 +143,14 @@ def _begun_character(prompt: IntArray, pieces: Sequence[bytes]) -> bytes:
 
 
 class AllowedTokens:
-    """Which tokens may be drawn next: what the automaton says, the end of generation where it can end, or all but that."""
+    """Which tokens may be drawn next: what the automaton says, the end of generation where it can end, or all but that.
 
-    def __init__(self, n_vocabulary: int, eog: IntArray, automaton: Automaton | None, *, ignore_eog: bool) -> None:
+    `HealedBytes` restrict until they are spelt; from there on it is as without an automaton.
+    """
+
+    def __init__(
+        self, n_vocabulary: int, eog: IntArray, automaton: Automaton | HealedBytes | None, *, ignore_eog: bool
+    ) -> None:
         self._automaton, self._eog = automaton, np.unique(eog).astype(np.int32)
         self._ignores_eog = ignore_eog
         self._no_eog: BoolArray = np.ones(n_vocabulary, dtype=np.bool_)
@@ -146,6 +164,8 @@ class AllowedTokens:
         """Go on by a token that was allowed."""
         if self._automaton is not None:
             self._state = self._automaton.advance(self._state, token)
+            if isinstance(self._automaton, HealedBytes) and self._automaton.is_spelt(self._state):
+                self._automaton = None
             self._look()
 
     def _look(self) -> None:

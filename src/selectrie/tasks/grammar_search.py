@@ -156,7 +156,8 @@ class AutomatonSearch:
 
     def _at_least(self) -> float:
         """Bounds below this do not matter any more."""
-        return self._found.kth() - ROUNDING if self._spec.search.stop == "best" else -np.inf
+        slack = ROUNDING + self._spec.tolerance
+        return self._found.kth() - slack if self._spec.search.stop == "best" else -np.inf
 
     def _targets(self, most: int, left: int | None) -> tuple[list[int], dict[int, float]]:
         """Nodes to evaluate, the next one of the first path first, and the bounds of those taken off the queue.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.automaton import Automaton
+from selectrie.boundary import HealedBytes
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.model import Rows
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least
@@ -38,6 +39,8 @@ class SampleSpec:
     eog: int32[], ids that end a generation. seed: of the uniform numbers, one a step. n_alternatives: most probable tokens
     noted at every step. automaton: what may follow; the sequence also ends where it can end. tolerance: nats by which layout
     may have moved a log-probability; steps that this could change are noted. drafter: guesses what follows.
+    healed: bytes of the prompt that are no longer part of `prompt`: the first tokens spell them, and an automaton beside
+    them accepts them first itself.
     """
 
     prompt: IntArray
@@ -51,6 +54,7 @@ class SampleSpec:
     automaton: Automaton | None = None
     tolerance: float = 0.0
     drafter: Drafter | None = None
+    healed: HealedBytes | None = None
 
     def __post_init__(self) -> None:
         if len(self.prompt) == 0:
@@ -74,8 +78,9 @@ class Sampled:
 
     text: up to a stop string, which is not part of it; where the prompt ended inside a character, that character whole.
     data: its bytes without those of the prompt, an incomplete character at the end included.
-    tokens: int32[n], all that were drawn, one that ended it and those of a stop string included. logp: float64[n], of the
-    full softmax, before any step of the chain. alternatives: per token the most probable ones; empty where not asked for.
+    tokens: int32[n], all that were drawn, those that spell healed bytes, one that ended it and those of a stop string
+    included. logp: float64[n], of the full softmax, before any step of the chain. log_heal: log-probability of the healed
+    bytes, by the rows of the steps that spelt them: of the tokens that agree with what was left of them (0.0 = none). alternatives: per token the most probable ones; empty where not asked for.
     finish: "eog", "stop" (a string or a token), "length", "callback", "automaton" or "deadline". stop: the string found.
     ended_by: the last token where that is no text: end of generation, or a stop token. close_steps: steps whose draw the
     tolerance could change. n_drafted, n_accepted: guesses evaluated, and those that were drawn.
@@ -85,6 +90,7 @@ class Sampled:
     data: bytes
     tokens: IntArray
     logp: FloatArray
+    log_heal: float
     alternatives: tuple[tuple[TokenScore, ...], ...]
     finish: str
     stop: str | None
@@ -96,8 +102,8 @@ class Sampled:
 
     @property
     def joint(self) -> float:
-        """Log-probability of all tokens together, one that ended it included."""
-        return float(self.logp.sum())
+        """Log-probability of all tokens together, one that ended it included, given that they spell the healed bytes."""
+        return float(self.logp.sum()) - self.log_heal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,11 +129,14 @@ class SampleTask:
         self._most = spec.stopping.max_tokens
         self._floor = Room(rows=1, nodes=self._most - 1, branches=1)
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
-        self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop)
+        self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
+        self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop, self.healed)
         self._sampler = Sampler(spec.sampling, spec.prompt)
-        self._choice = AllowedTokens(len(spec.pieces), spec.eog, spec.automaton, ignore_eog=spec.stopping.ignore_eog)
+        automaton = spec.healed if spec.automaton is None else spec.automaton
+        self._choice = AllowedTokens(len(spec.pieces), spec.eog, automaton, ignore_eog=spec.stopping.ignore_eog)
         self._ends = frozenset(spec.eog.tolist()) | frozenset(spec.stopping.stop_tokens)
         self._finish: str | None = None
+        self._ended_by: int | None = None
         self._asked: _Asked | None = _Asked(0, DraftTree())
         self._tip, self._next_local, self._n_held = 0, 1, 0
         self._leaving: list[int] = []
@@ -139,6 +148,11 @@ class SampleTask:
     @property
     def prompt(self) -> IntArray:
         return self._spec.prompt
+
+    @property
+    def healed(self) -> bytes:
+        """Bytes of the prompt that are spelt first."""
+        return b"" if self._spec.healed is None else self._spec.healed.data
 
     @property
     def floor(self) -> Room:
@@ -210,10 +224,11 @@ class SampleTask:
             data=self._text.data,
             tokens=self._tokens.drawn.copy(),
             logp=np.array(self._tokens.logp, dtype=np.float64),
+            log_heal=self._log_heal,
             alternatives=tuple(self._tokens.alternatives),
             finish=self._finish,
             stop=self._text.stop,
-            ended_by=self._tokens.last if self._has_end_token else None,
+            ended_by=self._ended_by,
             seed=self._spec.seed,
             close_steps=tuple(self._tokens.close_steps),
             n_drafted=self._n_drafted,
@@ -256,29 +271,38 @@ class SampleTask:
             rows, i, uniform(spec.seed, len(self._tokens)), allowed=self._choice.allowed, tolerance=spec.tolerance
         )
         self._tokens.add(rows, i, drawn.token, close=drawn.close)
+        self._heal(rows, i, drawn.token)
         self._sampler.accept(drawn.token)
         finish = self._ending(drawn.token)
         if finish is not None:
             self._end(finish)
         return drawn.token
 
+    def _heal(self, rows: Rows, i: int, token: int) -> None:
+        """Note what the healed bytes cost at row i, the one this token was drawn from."""
+        healed = self._healed
+        if healed is None:
+            return
+        self._log_heal += rows.log_mass(i, healed.allowed(self._n_spelt))
+        self._n_spelt = healed.advance(self._n_spelt, token)
+        if healed.is_spelt(self._n_spelt):
+            self._healed = None
+
     def _ending(self, token: int) -> str | None:
-        """Take the token in; how it ends the sequence, None where it does not."""
+        """Take the token in; how it ends the sequence, None where it does not. One that only heals can but be the last."""
         stopping = self._spec.stopping
-        if token in self._ends:
+        only_heals = self._text.only_heals(token)
+        if token in self._ends and not only_heals:
+            self._ended_by = token
             return "eog" if token in self._spec.eog else "stop"
         if self._text.feed(token):
             return "stop"
-        if stopping.when is not None and stopping.when(self._text.text):
+        if stopping.when is not None and not only_heals and stopping.when(self._text.text):
             return "callback"
         self._choice.advance(token)
         if self._choice.is_over:
             return "automaton"
         return "length" if len(self._tokens) == self._most else None
-
-    @property
-    def _has_end_token(self) -> bool:
-        return len(self._tokens) > 0 and self._tokens.last in self._ends
 
     def _end(self, finish: str) -> None:
         self._text.end()

@@ -34,7 +34,7 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
     """A vocabulary of `<bos>`, `<eos>` and then `pieces`; text becomes tokens by longest match from the left.
 
     The tokenizer raises `TextError` where no piece matches. The chat template writes each message as the first letter of
-    its role, a colon, its content, `<eos>` and a newline, and ends with `a:`.
+    its role, a colon, its content, `<eos>` and a newline, and ends with `a:` unless `add_generation_prompt=False`.
     """
     all_pieces = (b"", b"", *pieces)
     texts = ("<bos>", "<eos>", *(piece.decode("utf-8", "backslashreplace") for piece in all_pieces[2:]))
@@ -71,5 +71,5 @@ def spell(vocabulary: Vocabulary, pieces: Sequence[str]) -> tuple[int, ...]:
 
 
 def _chat(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-    del template_args
-    return "".join(f"{str(m['role'])[0]}:{m['content']}<eos>\n" for m in messages) + "a:"
+    turns = "".join(f"{str(m['role'])[0]}:{m['content']}<eos>\n" for m in messages)
+    return turns + ("a:" if template_args.get("add_generation_prompt", True) else "")

@@ -133,13 +133,16 @@ def _chat_template(model: llama_cpp.llama_model_p, bos: str, eos: str) -> ChatTe
     if not source:
         return None
     template = source.decode("utf-8", "replace")
-    compiled: list[Any] = []
+    compiled: dict[bool, Any] = {}
 
     def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        generates = bool(template_args.pop("add_generation_prompt", True))
         try:
-            if not compiled:
-                compiled.append(Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos))
-            return str(compiled[0](messages=[dict(message) for message in messages], **template_args).prompt)
+            if generates not in compiled:
+                compiled[generates] = Jinja2ChatFormatter(
+                    template, eos_token=eos, bos_token=bos, add_generation_prompt=generates
+                )
+            return str(compiled[generates](messages=[dict(message) for message in messages], **template_args).prompt)
         except (TemplateError, ValueError, TypeError) as error:
             # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
             raise PromptError(f"the model's chat template refuses these messages: {error}") from error

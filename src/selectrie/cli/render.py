@@ -1,0 +1,180 @@
+"""`selectrie render`: a template to a page, or to many."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from selectrie import inputs
+from selectrie.cli import requests
+from selectrie.cli.groups import ModelGroup, RenderingGroup, RenderOutput, TemplateGroup, ValuesGroup
+from selectrie.cli.text import shown
+from selectrie.errors import OptionError, of_request
+from selectrie.options import Rendering
+
+if TYPE_CHECKING:
+    from selectrie.results import Page
+    from selectrie.streaming import PageStream
+    from selectrie.template.template import Template
+
+STDIN_NAME = "<stdin>"
+Values = Mapping[str, Any]
+
+
+def render(
+    model: ModelGroup, template: TemplateGroup, values: ValuesGroup, rendering: RenderingGroup, output: RenderOutput
+) -> int:
+    r"""Render a template, whose slots the model decides.
+
+    Selects are decided by joint log-probability, together with the text that follows them. What a template may hold is described in docs/templates.md.
+
+    \b
+    selectrie render sheet.tmpl -m model.gguf --var name=Aria --var-file data.json --explain
+    selectrie render mail.tmpl --rows mails.jsonl --json
+    selectrie render --handlebars program.hbs --var 'armors:=["leather", "plate"]'
+    selectrie render sheet.tmpl --check
+    """
+    _check_output(template, values, output)
+    how = _rendering(rendering)
+    given, rows = _read_values(values)
+    read = _read_template(template)
+    for name, near in _unused(read, [given, *(rows or ())]):
+        typer.echo(f"warning: the template reads no value called {name!r}{near}", err=True)
+    if output.check:
+        return _tell(read, given, rows, output)
+    _check_values(read, given, rows)
+    with requests.open_engine(model) as engine:
+        if rows is not None:
+            return _render_rows(engine.render_many(read, rows, rendering=how), output)
+        if output.stream:
+            page = _flow(engine.stream(read, given, rendering=how))
+        else:
+            page = engine.render(read, given, rendering=how)
+            _write(page, output)
+        if output.explain:
+            _explain(page, output, requests.unnamed_model(model))
+    return 0
+
+
+def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOutput) -> None:
+    """Refuse what would not go together."""
+    for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
+        if getattr(output, name) and getattr(output, other):
+            raise OptionError(name, True, f"no --{other} beside it")
+    if output.stream and values.rows is not None:
+        raise OptionError("stream", True, "no --rows beside it: pages that are made side by side end together")
+    places = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
+    if places.count(inputs.STDIN) > 1:
+        raise OptionError("file", inputs.STDIN, "standard input for one of template, --var-file and --rows")
+
+
+def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
+    """The values of every page, and with --rows those of each."""
+    given: dict[str, Any] = {}
+    for path in group.var_file or ():
+        given |= inputs.read_values(path)
+    given |= inputs.parse_values(group.var or ())
+    if group.rows is None:
+        return given, None
+    return given, [{**given, **row} for row in inputs.read_rows(group.rows)]
+
+
+def _read_template(group: TemplateGroup) -> Template:
+    from selectrie.template.template import Template  # lark: not needed for --help
+
+    dialect = "handlebars" if group.handlebars else None
+    if group.file != inputs.STDIN:
+        return Template.from_file(group.file, search_path=group.search_path, dialect=dialect)
+    text = inputs.read_text(inputs.STDIN)
+    return Template(text, name=STDIN_NAME, search_path=group.search_path or Path(), dialect=dialect or "selectrie")
+
+
+def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]:
+    """Names that are given and not read, each once, and what may have been meant."""
+    names = dict.fromkeys(name for row in rows for name in template.unused(row))
+    free = [need for need in template.needs if not any(need in row for row in rows)]
+    near = {name: difflib.get_close_matches(name, free, n=1) for name in names}
+    return [(name, f"; did you mean {near[name][0]!r}?" if near[name] else "") for name in names]
+
+
+def _check_values(template: Template, given: Values, rows: Sequence[Values] | None) -> None:
+    """The values of every page; an error says which row it is of."""
+    if rows is None:
+        template.check(given)
+        return
+    for at, row in enumerate(rows):
+        with of_request(at):
+            template.check(row)
+
+
+def _tell(template: Template, given: Values, rows: Sequence[Values] | None, output: RenderOutput) -> int:
+    """--check: values are checked where some are given."""
+    if given or rows is not None:
+        _check_values(template, given, rows)
+    from selectrie.report.page import template_fields, template_report
+
+    if output.json:
+        from selectrie.report import formats
+
+        typer.echo(formats.to_json(template_fields(template)))
+        return 0
+    from selectrie.report import terminal
+
+    terminal.show(template_report(template), sys.stdout)
+    return 0
+
+
+def _rendering(group: RenderingGroup) -> Rendering:
+    template_args = inputs.parse_template_args(group.template_arg or ())
+    return Rendering(seed=group.seed, max_tokens=group.max_tokens, template_args=template_args)
+
+
+def _write(page: Page, output: RenderOutput) -> None:
+    """The page as one JSON object, or its text, whose last line is ended."""
+    if output.json:
+        from selectrie.report import formats
+
+        typer.echo(formats.to_json(page.to_dict()))
+    else:
+        typer.echo(shown(page.text).removesuffix("\n"))
+
+
+def _render_rows(pages: Sequence[Page], output: RenderOutput) -> int:
+    """Every page, in the order of the rows; a text below a line with its number."""
+    for at, page in enumerate(pages):
+        if not output.json:
+            typer.echo(f"--- row {at}")
+        _write(page, output)
+        if output.explain:
+            _explain(page, output, None)
+    return 0
+
+
+def _flow(stream: PageStream) -> Page:
+    """The page's text as it comes; its last line is ended, when it is interrupted too."""
+    last = ""
+    with stream as events:
+        try:
+            for event in events:
+                if event.text:
+                    typer.echo(shown(event.text), nl=False)
+                    sys.stdout.flush()
+                    last = event.text[-1]
+        finally:
+            if last not in ("", "\n"):
+                typer.echo()
+        return events.page
+
+
+def _explain(page: Page, output: RenderOutput, unnamed: str | None) -> None:
+    from selectrie.report import terminal
+    from selectrie.report.page import page_report
+
+    file = sys.stderr if output.json else sys.stdout
+    file.write("\n")
+    terminal.show(page_report(page, unnamed=unnamed), file)

@@ -1,0 +1,226 @@
+"""From a slot and its place on a page to what stands there: a select, a gen or a beam of the page so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import numpy as np
+
+from selectrie import answering, beaming, drawing, generating, grammatical, selecting
+from selectrie.boundary import PromptText, reopen
+from selectrie.boundary.canonical import encode_inside
+from selectrie.endings import Ending, default_stop, ending_of
+from selectrie.errand import Errand
+from selectrie.errors import InternalError, OptionError
+from selectrie.generating import Drawing, Generating, Wanted
+from selectrie.lots import drawn_choice
+from selectrie.model import Model
+from selectrie.options import DEFAULT_PROMPTING, Stopping
+from selectrie.results import BeamResult, Completion, Draws, Generation, Selection
+from selectrie.results.drawn import DrawnChoice
+from selectrie.selecting import Asked
+from selectrie.slots import AnySlot, BeamSlot, GenSlot, SelectSlot
+from selectrie.tasks.sample import SampleTask
+from selectrie.template.scope import Option
+from selectrie.types import IntArray
+
+Record: TypeAlias = Selection | DrawnChoice | Generation | BeamResult | Draws
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where a slot stands. prompt: the page before it. following: text that certainly follows it, or "". ends_turn: it ends an
+    assistant turn, whose end is an end-of-generation token. before: text of the page before it, its end at least.
+    seed: of what is drawn there, where the slot names none."""
+
+    prompt: PromptText
+    following: str = ""
+    ends_turn: bool = False
+    before: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """What stands in a slot.
+
+    value: what is stored: of options the option's own value, of `gen` with n > 1 the list of texts, else the text.
+    text: what the page goes on with. record: how it was found. drawn: of a gen (context, tokens drawn after it), int32[] each:
+    the tokens spell the end of the page that was opened again, then the text, and maybe more. logprobs: log-probability
+    of each text, where the slot names them.
+    """
+
+    value: object
+    text: str
+    record: Record
+    drawn: tuple[IntArray, IntArray] | None = None
+    logprobs: dict[str, float] | None = None
+
+
+def fill(  # noqa: PLR0917 - the errand and its model first, as everywhere
+    begun: Errand,
+    model: Model,
+    tau: float | None,
+    slot: AnySlot,
+    place: Place,
+    on_text: Callable[[str], None] | None = None,
+) -> Filled:
+    """Decide a slot, and wait for it. tau: nats a row that layout may move, None = not measured.
+
+    on_text: called in this thread with the text of a gen as it comes (of the first one); the pieces joined are `Filled.text`.
+
+    Raises errors of `RequestError` for what the caller can mend, and of `ModelError`.
+    """
+    if isinstance(slot, GenSlot):
+        return _fill_gen(begun, model, tau, slot, place, on_text)
+    if isinstance(slot, BeamSlot):
+        return _fill_beam(begun, model, tau, slot, place)
+    if slot.grammar is not None:
+        return _fill_unlisted(begun, model, tau, slot, place)
+    return _fill_select(begun, model, tau, slot, place)
+
+
+def _fill_select(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
+    terminator, following = _listed_ending(slot, place)
+    asked = Asked(slot.rule, terminator, following, slot.prior, slot.search)
+    question = selecting.prepare(model.vocabulary, model.limits, place.prompt, slot.texts, asked)
+    selection = answering.answer(begun, [question], tau)[0]
+    record: Selection | DrawnChoice = selection
+    if slot.temperature is not None:
+        record = drawn_choice(selection, slot.temperature, place.seed if slot.seed is None else slot.seed)
+    return Filled(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
+
+
+def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
+    """Terminator and following text of a select among options."""
+    if slot.terminator is not None:
+        return slot.terminator, place.following if slot.terminator == "text" else ""
+    if place.following or not place.ends_turn:
+        return "auto", place.following
+    return "eog", ""
+
+
+def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
+    """A select among the texts of a grammar that cannot be listed."""
+    if slot.grammar is None:
+        raise InternalError("a select without options has a grammar")
+    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
+    asked = Asked(slot.rule, ending.terminator, search=slot.search)
+    if slot.temperature is not None:
+        wanted = (1, place.seed if slot.seed is None else slot.seed, True)
+        lottery = drawing.prepare(model, place.prompt, ending.grammar, asked, wanted)
+        draws = ending.of_draws(drawing.answer(begun, lottery, tau))
+        found = {one.text: one.logp for one in draws}
+        return Filled(draws[0].text, draws[0].text, draws, logprobs=found if slot.logprobs is not None else None)
+    hunt = grammatical.prepare(model, place.prompt, ending.grammar, asked)
+    selection = ending.of_selection(grammatical.answer(begun, hunt, tau))
+    return Filled(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
+
+
+def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None:
+    if slot.logprobs is None:
+        return None
+    table = selection.choices
+    pairs = zip(table.texts, table.logp.tolist(), strict=True)
+    return {one: logp for one, logp in pairs if not np.isnan(logp)}
+
+
+def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
+    """The value of the option of this text."""
+    return next((option.value for option in options or () if option.text == text), text)
+
+
+def _fill_beam(begun: Errand, model: Model, tau: float | None, slot: BeamSlot, place: Place) -> Filled:
+    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
+    n_more = _n_reopened(model, place) + len(encode_inside(model.vocabulary, ending.text.encode()))
+    beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
+    asked = beaming.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
+    result = ending.of_beam(beaming.answer(begun, asked, beam, tau))
+    if slot.options is not None and not result.best.complete:
+        raise OptionError("max_tokens", slot.beam.max_tokens, "more: no option was finished within so many tokens")
+    return Filled(_value_of(slot.options, result.text), result.text, result)
+
+
+def _fill_gen(  # noqa: PLR0917
+    begun: Errand,
+    model: Model,
+    tau: float | None,
+    slot: GenSlot,
+    place: Place,
+    on_text: Callable[[str], None] | None,
+) -> Filled:
+    ending, stop = _gen_ending(model, slot, place)
+    stopping = Stopping(max_tokens=slot.max_tokens, stop=stop)
+    grammar = slot.grammar if ending is None else ending.grammar
+    when = ending.is_complete if ending is not None and ending.text else None
+    wanted = Wanted(
+        n=slot.n,
+        seed=place.seed if slot.seed is None else slot.seed,
+        sampling=slot.sampling,
+        stopping=replace(stopping, max_tokens=slot.max_tokens + _n_reopened(model, place), when=when),
+        options=Generating(grammar=grammar, heal=True),
+    )
+    plan = generating.prepare(model.vocabulary, model.limits, place.prompt, wanted)
+    outlet = None if on_text is None else _Outlet(on_text, "" if ending is None else ending.text)
+    drawings = generating.begin(begun, plan, tau, None if outlet is None else outlet.watch)
+    if outlet is not None:
+        outlet.pass_on(drawings[0])
+    done = [generating.completion(one, tau) for one in drawings]
+    if ending is not None:
+        done = [ending.of_completion(one) for one in done]
+    record = replace(generating.generation(plan, done, model.identity, tau), stopping=stopping)
+    first = done[0]
+    if outlet is not None:
+        outlet.finish(first)
+    tokens = np.array([token.id for token in first.tokens], dtype=np.int32)
+    value = first.text if slot.n == 1 else [one.text for one in done]
+    return Filled(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
+
+
+def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | None, tuple[str, ...]]:
+    """How a gen ends: with a grammar and no stop text of its own as texts of the grammar do, else by stop texts."""
+    if slot.stop is not None:
+        return None, slot.stop
+    if slot.grammar is not None:
+        return ending_of(model.vocabulary, slot.grammar, None, place.following, ends_turn=place.ends_turn), ()
+    stop = default_stop(place.following, place.before)
+    return None, (stop,) if stop else ()
+
+
+def _n_reopened(model: Model, place: Place) -> int:
+    """Tokens that spell the end of the page again, which is opened for the text: no part of what a slot may have."""
+    return int(bool(reopen(model.vocabulary, place.prompt).healed))
+
+
+class _Outlet:
+    """Text of a sequence from the model's thread to the caller of `fill`. What begins the following text is held back, for it may
+    be no part of it."""
+
+    def __init__(self, on_text: Callable[[str], None], following: str) -> None:
+        self._on_text, self._following = on_text, following
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._text, self._n_told = "", 0
+
+    def watch(self, _prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
+        """What is called on the model's thread after each of a sequence's model calls."""
+        return (lambda: None) if index else (lambda: self._queue.put(task.new_text()))
+
+    def pass_on(self, drawing: Drawing) -> None:
+        """Tell the text of a sequence as it comes, until it ends, one way or another."""
+        drawing.handle.when_done(lambda: self._queue.put(None))
+        while (piece := self._queue.get()) is not None:
+            self._text += piece
+            held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
+            self._tell(self._text[: len(self._text) - held])
+
+    def finish(self, whole: Completion) -> None:
+        """Tell what was held back."""
+        self._tell(whole.text)
+
+    def _tell(self, text: str) -> None:
+        if len(text) > self._n_told:
+            piece, self._n_told = text[self._n_told :], len(text)
+            self._on_text(piece)

@@ -1,0 +1,50 @@
+"""How a template is rendered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from selectrie.errors import OptionError
+from selectrie.options.checks import at_least, flag, named, number, seed
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How a template is rendered.
+
+    seed: of the page, from which that of each slot is made; None = one from the system for each page. max_tokens: of a `gen` that
+    does not say it. template_args: passed to the model's chat template, by name, for roles; the mapping is copied, and left out of the hash.
+    parse_special: read control tokens such as `<|im_end|>` in the template's own text as such, never in values.
+    priority: higher goes first. deadline_s: seconds from now for each page, after which it is refused.
+    """
+
+    seed: int | None = None
+    max_tokens: int = 128
+    template_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    parse_special: bool = False
+    priority: int = 0
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", seed("seed", self.seed))
+        at_least("max_tokens", self.max_tokens, 1, optional=False)
+        flag("parse_special", self.parse_special)
+        object.__setattr__(self, "template_args", named("template_args", self.template_args))
+        if type(self.priority) is not int:
+            raise OptionError("priority", self.priority, "a whole number")
+        if self.deadline_s is not None:
+            number(
+                "deadline_s", self.deadline_s, least=math.ulp(0.0), remedy="seconds above 0, or None for no deadline"
+            )
+
+    def __reduce__(self) -> tuple[type[Rendering], tuple[object, ...]]:
+        """Copied and pickled by its fields, since a `MappingProxyType` cannot be."""
+        rest = (self.parse_special, self.priority, self.deadline_s)
+        return Rendering, (self.seed, self.max_tokens, dict(self.template_args), *rest)
+
+
+DEFAULT_RENDERING = Rendering()

@@ -1,0 +1,265 @@
+"""A page of text that grows while a model decides parts of it: what stands there, as fixed tokens and a last stretch of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from selectrie.boundary import PromptText, encode_after
+from selectrie.boundary.keeping import keep
+from selectrie.errors import PromptError, ProtocolError
+from selectrie.prompts import with_text
+from selectrie.turns import Turns, turns_of
+from selectrie.types import IntArray
+from selectrie.vocabulary import Vocabulary, to_bytes
+
+_KEEP_FROM_BYTES = 256
+"""Text from this length on is cut: its beginning becomes fixed tokens. Shorter text costs less than looking for a place."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Text:
+    """Text in pieces, the last one first, so that any earlier state of a page costs nothing to keep."""
+
+    last: str = ""
+    before: _Text | None = None
+
+    def since(self, start: _Text | None = None) -> str:
+        """What was added after `start`; all of it without one."""
+        pieces: list[str] = []
+        part: _Text | None = self
+        while part is not None and part is not start:
+            pieces.append(part.last)
+            part = part.before
+        return "".join(reversed(pieces))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """A state of a page. Pages never change one, so each can be gone back to as often as needed.
+
+    tokens: int32[], what stands fixed. rest: the text after them, as it is on the page. control: the control token that ends
+    the tokens where one does, which may swallow white space of the rest; else None. keep_from: bytes of rest from which on
+    more of it is looked at to be kept. text: all that stands there. turns: of the chat. opened: the text when the open turn began.
+    """
+
+    tokens: IntArray
+    rest: bytes
+    control: int | None
+    keep_from: int
+    text: _Text
+    turns: Turns
+    opened: _Text | None = None
+
+
+class GrowingPage:
+    """One page under way over a vocabulary. No model call in it.
+
+    What stands there is fixed tokens up to a place from which encoding goes on the same, and the text after it: a slot costs
+    its own tail, never the whole page again. Control tokens come from the chat template alone, and from literals with
+    `parse_special`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        template_args: Mapping[str, Any] | None = None,
+        parse_special: bool = False,
+        has_roles: bool = False,
+    ) -> None:
+        """template_args: for the model's chat template. has_roles: text and slots stand in turns alone; white space between
+        turns is no part of the page. So it is from the first `open_role` on anyway."""
+        self._vocabulary, self._parse_special, self._has_roles = vocabulary, parse_special, has_roles
+        start = () if vocabulary.bos is None else (vocabulary.bos,)
+        tokens = np.array(start, dtype=np.int32)
+        turns = turns_of(vocabulary.chat_template, template_args or {})
+        self._at = self._start = Mark(tokens, b"", None, _KEEP_FROM_BYTES, _Text(), turns)
+
+    @property
+    def text(self) -> str:
+        """What stands on the page, the turns' control tokens spelled as the template spells them."""
+        return self._at.text.since()
+
+    @property
+    def prompt(self) -> PromptText:
+        """What comes next is conditioned on this.
+
+        Raises `PromptError` where nothing stands on the page yet and the model puts no BOS token there, and between turns.
+        """
+        if self._is_between_turns:
+            raise PromptError("a slot of a page with roles must stand inside of one, such as the assistant's")
+        prompt = self._settled
+        if not len(prompt.prefix) and not prompt.text:
+            raise PromptError(
+                "nothing stands on the page before this slot, and this model puts no BOS token there, so nothing predicts "
+                "the first token; begin the page with text"
+            )
+        return prompt
+
+    @property
+    def ends_turn(self) -> bool:
+        """Is an assistant's turn open that the template ends with a token that ends generation?"""
+        turn = self._at.turns.open
+        if turn is None or turn.role != "assistant":
+            return False
+        tokens, rest = self._vocabulary.encode_spans([(to_bytes(turn.after, "chat template"), True)])
+        first = tokens[:1].tolist() or encode_after(self._vocabulary, tokens, rest)[:1]
+        return bool(first) and bool(np.isin(first[0], self._vocabulary.eog))
+
+    def add(self, text: str, *, literal: bool = False) -> str:
+        """Write text; what came onto the page of it (white space between turns does not).
+
+        It is never read as control tokens, unless it is a `literal` of a page with `parse_special`. Raises `PromptError` for
+        other text between turns, `TextError` for a lone surrogate.
+        """
+        data = to_bytes(text, "text of the page")
+        if not text:
+            return text
+        if self._is_between_turns:
+            if text.strip():
+                raise PromptError(
+                    f"{_shortened(text)} stands outside of every role; on a page with roles only white space can"
+                )
+            return ""
+        self._write(text, data, has_control=literal and self._parse_special)
+        return text
+
+    def add_drawn(self, context: IntArray, tokens: IntArray, data: bytes) -> str:
+        """Write what was drawn; the text that came onto the page.
+
+        context: int32[], tokens of the page up to its end or to some place in its last stretch of text, behind which it was
+        drawn. tokens: int32[], what was drawn: it spells the rest of the page, then `data`, and maybe more (a stop text, an
+        end token). The page keeps the tokens that are wholly data where they differ from the tokenizer's own; what is left
+        of the data becomes text, encoded together with what comes. Bytes that are no text become U+FFFD.
+        Raises `ProtocolError` where the context is not the page's.
+        """
+        if self._is_between_turns:
+            raise PromptError("what is drawn on a page with roles must stand inside of one, such as the assistant's")
+        text = data.decode("utf-8", "replace")
+        page = self._settled
+        healed = self._rest_after(page, context)
+        written = text.encode()
+        n_kept, n_bytes = self._wholly(tokens, healed, written)
+        if n_bytes >= len(healed):
+            own = np.concatenate([context, tokens[:n_kept]])
+            n_fixed = min(len(page.prefix), len(context))
+            page = with_text(self._vocabulary, own[:n_fixed], own[n_fixed:])
+            written = (healed + written)[n_bytes:]
+        self._set(PromptText(page.prefix, page.text + written), None, _Text(text, self._at.text))
+        return text
+
+    def mark(self) -> Mark:
+        """The page as it stands now."""
+        return self._at
+
+    def back_to(self, mark: Mark) -> None:
+        """Let the page be what it was."""
+        self._at = mark
+
+    def open_role(self, role: str) -> str:
+        """Begin a turn; what the model's chat template writes before what it says, which stands on the page now.
+
+        An assistant's begins with the template's generation prompt. Raises `PromptError` as `Turns.opened` does, and where
+        text stands on the page already that is in no turn.
+        """
+        at = self._at
+        if not at.turns.all and at.text.since().strip():
+            raise PromptError(
+                f"{_shortened(at.text.since())} stands before the first role; on a page with roles only white space can"
+            )
+        turns = at.turns.opened(role)
+        before = turns.all[-1].before
+        # White space before the first turn is no part of the page.
+        self._at = replace(at if at.turns.all else self._start, turns=turns)
+        self._write(before, to_bytes(before, "chat template"), has_control=True)
+        self._at = replace(self._at, opened=self._at.text)
+        return before
+
+    def close_role(self) -> str:
+        """End the turn; what the template writes after what it said, which stands on the page now.
+
+        Raises `PromptError` where no turn is open.
+        """
+        at = self._at
+        turns = at.turns.closed(at.text.since(at.opened))
+        after = turns.all[-1].after
+        self._write(after, to_bytes(after, "chat template"), has_control=True)
+        self._at = replace(self._at, turns=turns, opened=None)
+        return after
+
+    @property
+    def _is_between_turns(self) -> bool:
+        return (self._has_roles or bool(self._at.turns.all)) and self._at.turns.open is None
+
+    @property
+    def _settled(self) -> PromptText:
+        """The page with the white space swallowed that its last control token swallows."""
+        rest, control = self._at.rest, self._at.control
+        if control is not None and (self._vocabulary.strips_right == control).any():
+            rest = rest.lstrip()
+        return PromptText(self._at.tokens, rest)
+
+    def _write(self, text: str, data: bytes, *, has_control: bool) -> None:
+        """Put text at the end of the page."""
+        if not text:
+            return
+        at = self._at
+        new_text = _Text(text, at.text)
+        tokens, rest = self._vocabulary.encode_spans([(self._settled.text, False), (data, has_control)])
+        if not len(tokens):
+            self._set(PromptText(at.tokens, at.rest + data), at.control, new_text)
+            return
+        control = int(tokens[-1])
+        if at.text.before is None and tokens[0] == self._vocabulary.bos:
+            tokens = tokens[1:]  # it stands there already
+        self._set(PromptText(np.concatenate([at.tokens, tokens]), rest), control, new_text)
+
+    def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
+        """Let the page be this; the beginning of a long rest becomes fixed tokens."""
+        self._at = replace(self._at, tokens=page.prefix, rest=page.text, control=control, text=text)
+        if len(page.text) < self._at.keep_from:
+            return
+        kept = keep(self._vocabulary, self._settled)
+        if len(kept.prefix) == len(page.prefix):
+            self._at = replace(
+                self._at, keep_from=2 * len(page.text)
+            )  # what no place is found in is not searched each time
+        else:
+            self._at = replace(self._at, tokens=kept.prefix, rest=kept.text, control=None, keep_from=_KEEP_FROM_BYTES)
+
+    def _rest_after(self, page: PromptText, context: IntArray) -> bytes:
+        """Bytes of the page after a context, as tokens spell them; `ProtocolError` where the context is not the page's."""
+        own = encode_after(self._vocabulary, page.prefix, page.text)
+        tokens = np.concatenate([page.prefix, np.asarray(own, dtype=np.int32)])
+        n = len(context)
+        if (
+            n > len(tokens)
+            or not np.array_equal(tokens[:n], context)
+            or (self._vocabulary.lengths[tokens[n:]] == 0).any()
+        ):
+            raise ProtocolError("what was drawn was not drawn behind this page")
+        return self._vocabulary.decode(tokens[n:])
+
+    def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:
+        """How many of the tokens, and of their bytes, spell whole characters of the rest of the page and then of what was
+        written."""
+        wanted = healed + written
+        best = at = 0, 0
+        for token in tokens.tolist():
+            piece = self._vocabulary.pieces[token]
+            if not piece or not wanted.startswith(piece, at[1]):
+                break
+            at = at[0] + 1, at[1] + len(piece)
+            if wanted[at[1] : at[1] + 1] < b"\x80" or wanted[at[1]] >= 0xC0:
+                best = at
+        return best
+
+
+def _shortened(text: str) -> str:
+    """As an error message shows it."""
+    text = text.strip()
+    return repr(text if len(text) <= 40 else text[:39] + "…")

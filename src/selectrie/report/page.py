@@ -1,0 +1,193 @@
+"""What was decided on a page, slot by slot, and what a template needs, for people at a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from selectrie.report.beam import beam_facts
+from selectrie.report.facts import cost_sentence, slot_facts, unnamed_model
+from selectrie.report.terminal import Ranking, bar, facts_table
+from selectrie.report.words import count, probability, quoted
+from selectrie.results import BeamResult, Generation, Page, Selection, SlotEvent
+from selectrie.results.drawn import DrawnChoice
+from selectrie.results.joint import JointSelection
+from selectrie.template.places import line_and_column
+from selectrie.template.segments import Block, Document, Each, GenEach, If, Joint, Role, Segment, Slot
+from selectrie.template.template import Template
+
+_BAR_CELLS = 24
+_TEXT_CELLS = 40
+
+
+def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
+    """A block for each slot, in the order decided: its facts, and its `top` candidates with bars.
+
+    The selects of a joint block share one. unnamed: the model that answered where the caller named none.
+    """
+    parts: list[RenderableType] = []
+    told: set[int] = set()
+    for slot in page.slots:
+        if id(slot.record) not in told:
+            told.add(id(slot.record))
+            parts += [*_block(slot, top), Text()]
+    facts = [("page", _page_words(page)), ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
+    return Group(*parts, facts_table(facts))
+
+
+def _page_words(page: Page) -> str:
+    return f"{count(len(page.slots), 'slot')}, {count(len(page.text), 'character')}, seed {page.seed}"
+
+
+def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
+    """Heading, facts and candidates of one decision."""
+    record = slot.record
+    if isinstance(record, JointSelection):
+        yield _heading(" + ".join(record.names), "joint", slot)
+        yield facts_table(_joint_facts(record))
+        yield _candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
+        return
+    yield _heading(slot.name, slot.kind, slot)
+    if isinstance(record, DrawnChoice):
+        words = f"{quoted(record.text)} p {probability(record.probability)} at temperature {record.temperature:g}"
+        yield facts_table(
+            [("drawn", f"{words}, seed {record.seed}"), *slot_facts(record.selection, winner="most likely")]
+        )
+        yield Ranking(record.selection, top)
+    elif isinstance(record, Selection):
+        yield facts_table(slot_facts(record))
+        yield Ranking(record, top)
+    elif isinstance(record, BeamResult):
+        yield facts_table([("chosen", quoted(record.text)), *beam_facts(record)[1:]])
+        shown = record.shown[:top]
+        yield _candidates([(quoted(one.text), math.exp(one.logp), one.logp) for one in shown])
+    elif isinstance(record, Generation):
+        yield facts_table(_generation_facts(record))
+    else:
+        yield facts_table([("drawn", quoted(str(slot.value))), ("cost", cost_sentence(record.cost))])
+
+
+def _heading(name: str, kind: str, slot: SlotEvent) -> Text:
+    where = f", {slot.place}" if slot.place else ""
+    return Text(f"{name} ({kind}{where}{', hidden' if slot.hidden else ''})", "bold")
+
+
+def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
+    certificate = record.certificate
+    ahead = f"ahead by {record.margin:.3f} nats" if math.isfinite(record.margin) else "no other assignment"
+    proof = (
+        f"proved, {count(record.n_assignments, 'assignment')}" if certificate.proved else "not proved: budget used up"
+    )
+    tie = [("! tie", "another assignment is exactly as probable")] if record.is_tie else []
+    return [
+        ("chosen", f"{', '.join(map(quoted, record.best.texts))} p {probability(record.probability)}, {ahead}"),
+        *tie,
+        ("proof", f"{proof}; {count(certificate.nodes_evaluated, 'node')} evaluated"),
+        ("ended by", record.terminator),
+        ("cost", cost_sentence(record.cost)),
+    ]
+
+
+_FINISH_WORDS = {
+    "eog": "an end-of-generation token",
+    "length": "max_tokens",
+    "automaton": "nothing may follow",
+    "deadline": "the deadline",
+}
+
+
+def _generation_facts(record: Generation) -> list[tuple[str, str]]:
+    facts = [
+        ("chosen" if at == 0 else "drawn", f"{quoted(one.text)} logp {one.logp:.3f}, {count(len(one.tokens), 'token')}")
+        for at, one in enumerate(record)
+    ]
+    first = record[0]
+    ended = (
+        f"the text {quoted(first.stop)}" if first.stop is not None else _FINISH_WORDS.get(first.finish, first.finish)
+    )
+    return [*facts, ("ended by", ended), ("cost", cost_sentence(record.cost))]
+
+
+def _candidates(rows: Sequence[tuple[str, float, float]]) -> Table:
+    """Text, bar, probability and log-probability of each."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("#", justify="right")
+    table.add_column("choice", max_width=_TEXT_CELLS, overflow="ellipsis", no_wrap=True)
+    table.add_column("", width=_BAR_CELLS, no_wrap=True)
+    table.add_column("p", justify="right")
+    table.add_column("logp", justify="right")
+    for place, (text, p, logp) in enumerate(rows, start=1):
+        cells = (str(place), text, bar(p, _BAR_CELLS), probability(p), f"{logp:.3f}")
+        table.add_row(*map(Text, cells), style="bold green" if place == 1 else "")
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """A slot of a template: name, kind ("select", "gen", "beam", "geneach"), file, line and column of its tag."""
+
+    name: str
+    kind: str
+    file: str
+    line: int
+    column: int
+
+
+def template_report(template: Template) -> RenderableType:
+    """What values the template needs, its slots with their places, the files it is made of."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("slot", "kind", "place"):
+        table.add_column(name)
+    for slot in slot_places(template):
+        table.add_row(*map(Text, (slot.name, slot.kind, f"{slot.file}:{slot.line}:{slot.column}")))
+    return Group(facts_table(_template_facts(template)), Text(), table)
+
+
+def _template_facts(template: Template) -> list[tuple[str, str]]:
+    included = sorted(template.documents)
+    return [
+        ("template", f"{template.name}, {template.document.dialect}"),
+        ("needs", ", ".join(template.needs) or "no values"),
+        *([("includes", ", ".join(included))] if included else []),
+    ]
+
+
+def template_fields(template: Template) -> dict[str, object]:
+    """The same, JSON-ready."""
+    return {
+        "kind": "template",
+        "name": template.name,
+        "dialect": template.document.dialect,
+        "needs": list(template.needs),
+        "includes": sorted(template.documents),
+        "slots": [{field.name: getattr(slot, field.name) for field in fields(slot)} for slot in slot_places(template)],
+    }
+
+
+def slot_places(template: Template) -> list[SlotPlace]:
+    """Every slot of the template and of what it includes, in the order written."""
+    documents = [template.document, *(template.documents[path] for path in sorted(template.documents))]
+    return [place for document in documents for place in _places(document.body, document)]
+
+
+def _places(body: Sequence[Segment], document: Document) -> Iterator[SlotPlace]:
+    for segment in body:
+        if isinstance(segment, Slot | GenEach):
+            kind = segment.kind if isinstance(segment, Slot) else "geneach"
+            yield SlotPlace(segment.name, kind, document.name, *line_and_column(document.source, segment.span.start))
+        for inner in _bodies(segment):
+            yield from _places(inner, document)
+
+
+def _bodies(segment: Segment) -> Iterator[Sequence[Segment]]:
+    """What a segment has inside; of a select nothing, as no slot stands in its choices."""
+    if isinstance(segment, If):
+        yield from (body for _, body in segment.branches)
+        yield segment.otherwise
+    elif isinstance(segment, Each | GenEach | Block | Joint | Role):
+        yield segment.body
