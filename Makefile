@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := select large_sets generation grammar trie encode startup
+BENCHMARKS := select large_sets generation grammar templates trie encode startup
 TINY := PYTHONPATH=tools $(BIN)/python -m tiny_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
@@ -30,6 +30,13 @@ check: $(VENV)/installed
 bench: $(VENV)/installed
 	@missed=; for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || missed="$$missed $$name"; done; \
 	    test -z "$$missed" || { echo "# a target missed, or not run:$$missed" >&2; exit 1; }
+
+# What benchmarks/templates.py compares with. It wants another llguidance than selectrie's extra does, so it has a place of its own.
+build/guidance: pyproject.toml
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1'  # the first that knows dependency groups
+	$@/bin/python -m pip install --disable-pip-version-check --quiet --group bench
+	@touch $@
 
 # Trains the model of src/selectrie/assets anew, in about an hour on two cores; started again, it goes on where it was.
 model: $(VENV)/train-installed

@@ -47,6 +47,13 @@ class Targets:
         """These bounds and those of other figures."""
         return Targets({**self.at_most, **other.at_most}, {**self.at_least, **other.at_least})
 
+    def without(self, word: str) -> Targets:
+        """These bounds but those of figures whose names hold a word: of what could not be measured here."""
+        return Targets(
+            {name: bound for name, bound in self.at_most.items() if word not in name},
+            {name: bound for name, bound in self.at_least.items() if word not in name},
+        )
+
     def verdicts(self, figures: Mapping[str, Any]) -> list[dict[str, Any]]:
         """For each bound: name, relation, bound, figure, whether it is met. `KeyError` for a figure that is not there."""
         signed = [("<=", name, bound) for name, bound in self.at_most.items()]

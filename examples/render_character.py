@@ -2,8 +2,9 @@
 
     python examples/render_character.py [model.gguf]
 
-The template (`templates/character.tmpl`) chooses a class, then armor and mantra jointly, then a weapon out of a grammar, and
-writes a level and three items. Every choice is conditioned on the page above it and on the text that follows it.
+The template (`templates/character.tmpl`) decides class, armor and mantra jointly, then a weapon out of a grammar, and writes a
+level and three items. The same template without its joint block decides class before armor, and armor before mantra: each is
+the best when it is chosen, and together they need not fit.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import selectrie
 
 FOLDER = Path(__file__).parent / "templates"
 SHEET = selectrie.Template.from_file(FOLDER / "character.tmpl")
+APART = selectrie.Template(
+    SHEET.source.replace("<<#joint k=3>>", "").replace("<</joint>>", ""), name="apart", search_path=FOLDER
+)
 LISTS = json.loads((FOLDER / "lists.json").read_text(encoding="utf-8"))
 
 
 def main() -> None:
+    values = {"name": "Aria", "race": "elf", **LISTS}
     with selectrie.load(*sys.argv[1:2]) as llm:
-        page = llm.render(SHEET, name="Aria", race="elf", **LISTS)
-        print(page.text)
-        print("class, in the model's order:")
-        for choice in page.selections["class"].ranked:
-            print(f"  {choice.text:8} {choice.probability:.2f}")
-        print("armor and mantra together, the best three of twelve pairs:")
-        for pair in page.selections["armor"].top(3):
-            print(f"  {pair.probability:.2f}  {' / '.join(pair.texts)}")
-        print("items:", ", ".join(page["items"]))
+        page, apart = llm.render(SHEET, values), llm.render(APART, values)
+    print(page.text)
+    print("class, armor and mantra together, the best three of 48:")
+    for one in page.selections["class"].top(3):
+        print(f"  {one.probability:.2f}  {' / '.join(one.texts)}")
+    print("one after the other:")
+    print("       ", " / ".join(str(apart[name]) for name in ("class", "armor", "mantra")))
+    print("items:", ", ".join(page["items"]))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def _slot(slot: SlotEvent) -> str:
     terminator = getattr(slot.record, "terminator", None)
     if terminator is not None:
         words.append(f"ended by {terminator}")
-    return f"{slot.name} <- {slot.text!r} ({', '.join(words)}{', hidden' if slot.hidden else ''})"
+    return f"{slot.path} <- {slot.text!r} ({', '.join(words)}{', hidden' if slot.hidden else ''})"
 
 
 def _written(value: object) -> str:

@@ -56,6 +56,12 @@ def test_a_target_without_its_figure_is_an_error(common):
         common.report("x", {"a_s": 1.0}, common.Targets(at_most={"b_s": 1.0}), as_json=False)
 
 
+def test_targets_of_what_is_not_there_are_left_out(common):
+    """Those of figures that name it, and no others."""
+    targets = common.Targets(at_most={"a_over_x": 1.0, "b_s": 2.0}, at_least={"x_rows": 3})
+    assert targets.without("x") == common.Targets(at_most={"b_s": 2.0})
+
+
 def test_no_target_is_said(common, capsys):
     """A quick look at other shapes says that it checked nothing."""
     assert common.report("x", {"a_s": 1.0}, common.NO_TARGETS, as_json=False) == 0
@@ -146,3 +152,35 @@ def test_grammar_measures_all_that_it_promises(common):
     assert found["targets"] == []
     assert {verdict["name"] for verdict in targets.verdicts(found["figures"])} == set(targets.at_most)
     assert all(isfinite(value) and value > 0 for name, value in found["figures"].items() if name.endswith("_s"))
+
+
+def test_templates_measures_all_that_it_promises(common, embedded):
+    """Once through: every figure that has a target is there but for guidance, which may be; the page takes no row too many."""
+    script = ROOT / "benchmarks" / "templates.py"
+    options = ["--repeats", "1", "--threads", "1", "--json", "--under-load"]
+    command = [sys.executable, str(script), "--model", str(embedded), *options]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(shown.splitlines()[-1])
+    figures = {name.replace("model_", "embedded_", 1): value for name, value in found["figures"].items()}
+    targets = importlib.import_module("benchmarks.templates").TARGETS
+    if "guidance" in figures:
+        assert "skipped: it is not installed" in figures["guidance"]
+        targets = targets.without("guidance")
+    verdicts = targets.verdicts(figures | {name.replace("embedded", "random"): 1.0 for name in figures})
+    assert {verdict["name"] for verdict in verdicts} == {*targets.at_most, *targets.at_least}
+    assert figures["embedded_rows_over_bound"] <= 1
+    assert figures["embedded_again_rows_over_page"] > 5
+    assert 500 <= figures["embedded_page_tokens"] <= 700
+    assert all(isfinite(value) and value > 0 for name, value in figures.items() if name.endswith("_s"))
+
+
+def test_the_page_is_the_same_as_a_template_and_in_pieces(common):
+    """What a select of its own sees before and after a slot is what stands there on the page."""
+    questionnaire = importlib.import_module("benchmarks.questionnaire")
+    questions = questionnaire.QUESTIONS
+    assert len(questions) == len({question.name for question in questions}) == 12
+    for number, question in enumerate(questions):
+        tag = f"<<select '{question.name}' options={question.name}_options>>"
+        assert f"{question.text}{tag}{questionnaire.following(number)}" in questionnaire.template()
+        assert len(question.options) == len(set(question.options)) >= 2
+    assert set(questionnaire.values()) == {f"{question.name}_options" for question in questions}

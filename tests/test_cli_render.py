@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,12 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
 import selectrie
 from selectrie import Engine, Rendering, inputs
-from selectrie.cli import app, render, requests
+from selectrie.cli import app, requests
 from selectrie.errors import InputFileError, OptionError
+from selectrie.report import terminal
+from selectrie.report.page import page_report
 
 SHEET = """\
 Name: <<name>>
@@ -23,6 +30,7 @@ Class: <<#select 'class'>>ranger<<or>>knight<</select>>
 Armor: <<select 'armor' options=armors>>
 """
 ARMORS = '["leather", "plate"]'
+LEAVES = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = ("--var", "name=Aria", "--var", f"armors:={ARMORS}")
 
 
@@ -97,6 +105,13 @@ def test_the_page_is_that_of_the_library(opened, sheet, llm):
 def test_values_are_texts_or_json(items, values):
     """`=` takes the text as it is, `:=` reads JSON; the later one wins."""
     assert inputs.parse_values(items) == values
+
+
+@given(st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True), st.text(), st.recursive(LEAVES, st.lists, max_leaves=5))
+def test_every_text_and_every_json_value_can_be_given(name, text, value):
+    """What stands behind `=` comes back as it was, and what stands behind `:=` as JSON reads it."""
+    assert inputs.parse_values([f"{name}={text}"]) == {name: text}
+    assert inputs.parse_values([f"{name}:={json.dumps(value)}"]) == {name: value}
 
 
 @pytest.mark.parametrize("item", ["", "a", "=b", "1=b", "a b=c", "a.b=c", "a:=", "a:=x", "a:={", "a:=NaN", "a :=1"])
@@ -199,7 +214,7 @@ def test_check_looks_into_blocks_and_included_files(opened, tmp_path, monkeypatc
         ("a\n<<#if x>>", (), ":2:1", "if"),
         ("a <<nmae>>", ("--var", "name=x"), ":1:5", "nmae"),
         ("a <<select 'x' options=n>>", ("--var", "n:=[]"), ":1:", "empty"),
-        ("a <<selct 'x'>>", (), ":1:", "selct"),
+        ("a <<#selct 'x'>>", (), ":1:", "selct"),
     ],
 )
 def test_a_mistake_in_a_template_is_shown_with_its_place(opened, source, args, place, words):
@@ -268,6 +283,18 @@ def test_what_does_not_go_together_is_refused(opened, sheet, args):
     assert opened == []
 
 
+def test_a_closed_pipe_ends_quietly(sheet):
+    """Nobody reads on: no traceback, exit code 0."""
+    command = (
+        f"{sys.executable} -m selectrie.cli render {sheet} --var name=A --var 'armors:={ARMORS}' --stream | head -0"
+    )
+    where = os.environ | {"PYTHONPATH": str(Path(selectrie.__file__).parents[1])}
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=where, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_missing_file_is_named(opened):
     """The path is told."""
     assert "error[input_file]: nowhere.tmpl: " in run("nowhere.tmpl", code=2).stderr
@@ -292,10 +319,22 @@ def test_explain_has_a_block_for_each_decision(opened):
     assert [head.split(" (")[0] for head in heads] == ["armor + weapon", "level", "item", "kind"]
     assert heads[-1].endswith(", hidden)")
     kind = blocks[blocks.index("kind (") :]
-    for words in ("chosen", "ahead by", "greedy", "ended by  text", "one by one", "█", "\n3  '"):
+    for words in ("chosen", "ahead by", "greedy", "ended by    text", "one by one", "█", "\n3  '"):
         assert words in kind
     assert "… 1 more choice" in kind
     assert "embedded.gguf, which comes with selectrie" in blocks
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_an_explanation_fits_its_terminal(llm, width):
+    """No line is wider than the terminal, and no number is cut."""
+    page = llm.render(selectrie.Template(EVERYTHING), rendering=Rendering(seed=1))
+    file = io.StringIO()
+    terminal.show(page_report(page), file, width=width)
+    lines = file.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= width
+    best = page.selections["armor"].best
+    assert any(line.split()[-2:] == [f"{best.probability:.4f}", f"{best.logp:.3f}"] for line in lines)
 
 
 def test_explain_beside_json_goes_to_stderr(opened, sheet):
@@ -311,7 +350,7 @@ def test_every_slot_of_the_language_can_be_explained(opened):
     source += " A <<select 'x' options=['bow', 'axe'] temperature=1>> B <<gen 'y' n=2 temperature=1 max_tokens=3>>"
     source += " C <<select 'z' regex='[a-z]+' temperature=1>>."
     blocks = run("-", "--explain", "--seed", "1", stdin=source).stdout
-    for head in ("this (select", "items (geneach", "x (select", "y (gen", "z (select"):
+    for head in ("items[0] (select", "items (geneach", "x (select", "y (gen", "z (select"):
         assert head in blocks
 
 
@@ -319,7 +358,7 @@ def test_help_imports_nothing_heavy():
     """Neither numpy nor lark nor rich, so that help comes at once."""
     code = "import sys; from selectrie.cli import app; app(['render', '--help'], standalone_mode=False)"
     code += "\nassert not {'numpy', 'lark', 'rich', 'llama_cpp'} & set(sys.modules), sorted(sys.modules)"
-    source = Path(render.__code__.co_filename).parents[2]
+    source = Path(selectrie.__file__).parents[1]
     command, where = [sys.executable, "-c", code], {"PYTHONPATH": str(source)}
     done = subprocess.run(command, capture_output=True, text=True, env=where, check=False)
     assert done.returncode == 0, done.stderr

@@ -143,7 +143,7 @@ def test_tokens_that_spell_something_else_are_not_kept():
     text = b"a cat. a bat. a cat. a bat. a cat. a bat. a cat. a bat."
     assert len(keep(tiny, PromptText(start_of(tiny), text)).text) < len(text)
     lowering = replace(tiny, tokenize=lambda text: tiny.tokenize(text.lower()))
-    for given_text in (text.upper(), b""):
+    for given_text in (text.upper(), text.upper() + text, b""):
         prompt = PromptText(start_of(tiny), given_text)
         assert keep(lowering, prompt) is prompt
 
@@ -157,3 +157,33 @@ def test_kept_tokens_are_the_beginning_of_the_whole():
     n = len(kept.prefix)
     assert kept.prefix.tolist() == tokens[:n]
     assert tiny.decode(kept.prefix[1:]) + kept.text == whole.text
+
+
+def test_a_token_that_only_what_follows_completes_is_seen():
+    """Twenty bytes and more of the text may belong to one long token: the place is before it."""
+    words = [b" cat at the car at the bat.", *(bytes([byte]) for byte in range(256))]
+    vocabulary = make_vocabulary(words)
+    whole = PromptText(start_of(vocabulary), b"at a bat at a cat at the car at the")
+    assert rests_that_differ(vocabulary, whole, [b" bat.", b" bat", b""])[0] == []
+    assert keep(vocabulary, whole).text == b" cat at the car at the"
+
+
+def test_the_line_end_put_before_a_text_joins_nothing():
+    """A SentencePiece vocabulary with a token of a line end and twenty spaces, which what follows completes."""
+    pieces = [b"\n" + b" " * 20, *(bytes([byte]) for byte in range(256))]
+    plain = make_vocabulary(pieces)
+    vocabulary = replace(plain, space_prefix=True, tokenize=lambda text: plain.tokenize(b" " + text))
+    whole = PromptText(start_of(vocabulary), b"a cat" + b" " * 17)
+    assert rests_that_differ(vocabulary, whole, [b"   .", b" " * 9, b"."])[0] == []
+
+
+@pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
+def test_white_space_at_the_end_is_left_to_the_rules_of_the_boundary(boundary, weights):
+    """Of a long run of it nothing is kept, for lm-eval's rule moves all of it to the choice."""
+    vocabulary = vocabulary_of(weights("stories260K.gguf"))
+    whole = PromptText(start_of(vocabulary), b"Once upon a time there was a girl who went out." + b" " * 90)
+    one, other = (
+        encode_choices(vocabulary, prompt, [b"Then", b" So"], b"", boundary)
+        for prompt in (whole, keep(vocabulary, whole))
+    )
+    assert (one.context.tolist(), one.tokens.tolist()) == (other.context.tolist(), other.tokens.tolist())

@@ -18,8 +18,8 @@ from selectrie.testing.tiny_vocabulary import BOS, DEFAULT_PIECES, EOS, make_voc
 from test_boundary import PARTS
 from vocabularies import vocabulary_of
 
-TINY = make_vocabulary([*DEFAULT_PIECES, b"\xef", b"\xbf", b"\xbd"])
-"""The vocabulary drawn by hand, and bytes that spell U+FFFD."""
+TINY = make_vocabulary([*DEFAULT_PIECES, b"\xef", b"\xbf", b"\xbd", b"\xa9."])
+"""The vocabulary drawn by hand, bytes that spell U+FFFD, and one with the end of a character and what comes after it."""
 SPECIAL = Prompting(parse_special=True)
 LETTERS = st.text("abcrstu .:\né", max_size=40)
 REAL = ("random_real_vocab/random-qwen2.gguf", "stories260K.gguf", "tiny-rwkv-7v0-834K.gguf")
@@ -298,6 +298,10 @@ def test_half_a_character_is_no_text():
     cut = page_of(TINY, "a")
     drawn(cut, ["<bos>", "a"], ["c", "\\xc3", "\\xa9", "."], "cé".encode())
     assert tokens_of(cut) == ids("<bos>", "a", "c", "\\xc3", "\\xa9").tolist()
+    assert cut.prompt.text == b"", "no text begins inside a character"
+    stopped = page_of(TINY, "a")
+    drawn(stopped, ["<bos>", "a"], ["c", "\\xc3", "\\xa9."], "cé".encode())
+    assert tokens_of(stopped) == ids("<bos>", "a", "c", "é").tolist()
 
 
 def test_broken_bytes_become_replacement_characters():
@@ -374,6 +378,9 @@ def test_a_text_drawn_at_the_beginning_of_a_sentencepiece_page(weights):
     assert state_of(page) == state_of(page_of(vocabulary, "Once upon a"))
     page.add(" time")
     assert tokens_of(page, vocabulary) == [vocabulary.bos, *vocabulary.tokenize(b"Once upon a time")]
+    begun = page_of(vocabulary, "Once")
+    begun.add_drawn(np.array([vocabulary.bos], dtype=np.int32), np.array([vocabulary.eos], dtype=np.int32), b"")
+    assert state_of(begun) == state_of(page_of(vocabulary, "Once"))
 
 
 def test_template_arguments_open_no_turns():

@@ -446,7 +446,7 @@ def test_what_is_no_template_or_no_values_is_refused(fake, arguments, named, err
 
 def test_a_deadline_ends_a_page(fake):
     """It is told at the slot that came too late."""
-    with pytest.raises(DeadlineError, match="^gen 'x' at"):
+    with pytest.raises(DeadlineError, match=r"^gen 'x' at"):
         fake.render(Template("a<<gen 'x'>><<gen 'y'>>"), rendering=Rendering(deadline_s=1e-9))
 
 
@@ -520,7 +520,7 @@ def test_a_row_that_fails_cancels_the_others():
         {"waits": [], "names": {"a": "s", "b": "s"}}
     ] * 3
     with Engine(HashModel(1), check=EXACT) as engine:
-        with pytest.raises(TemplateError, match="^request 1: <template>:2:") as caught:
+        with pytest.raises(TemplateError, match=r"^request 1: <template>:2:") as caught:
             engine.render_many(template, rows)
         assert caught.value.request == 1
         assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))

@@ -10,11 +10,11 @@ import numpy as np
 from selectrie import scoring, selecting
 from selectrie.automaton import Automaton
 from selectrie.boundary import EncodedChoices, PromptText, heal_plan
-from selectrie.boundary.products import Ground, Part, cut_product, open_ground
+from selectrie.boundary.products import Ground, Part, cut_product, one_varied, open_ground
 from selectrie.errand import Errand
 from selectrie.errors import ChoiceError, InternalError, OptionError, PromptTooLongError
 from selectrie.model import Model
-from selectrie.options import Beam, Rule, Search
+from selectrie.options import DEFAULT_SEARCH, Beam, Rule, Search
 from selectrie.results import Certificate, Selection
 from selectrie.selecting import Finding, Question
 from selectrie.settle import Found, settle_near_ties
@@ -26,7 +26,7 @@ from selectrie.tasks.grammar_search import AutomatonSearch
 from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.tasks.score import ScoreTask
 from selectrie.trie import TokenTrie
-from selectrie.types import Cost, Limits
+from selectrie.types import Cost, FloatArray, Limits
 from selectrie.vocabulary import Vocabulary
 
 MOST_NODES = 4_000
@@ -76,11 +76,12 @@ class _Field:
 class _Catch:
     """What a search found, best first.
 
-    tokens: of each text. best_open: bound on the log-probability of all others; open_mass: on that of them together. Both are of
+    tokens: of each text; logp: its log-probability as searched. best_open: bound on the log-probability of all others; open_mass: on that of them together. Both are of
     the path from the ground's context: healed bytes are not taken off. proved: no other is among the first k, as searched.
     """
 
     tokens: dict[bytes, tuple[int, ...]]
+    logp: dict[bytes, float]
     best_open: float
     open_mass: float
     n_evaluated: int
@@ -116,8 +117,10 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
             field = _field(model.vocabulary, hunt)
             _check_fits(field, model.limits)
             continue
-        question = _question(model.vocabulary, field.ground, dict(zip(texts, paths, strict=True)), terminator, hunt.k)
-        selection = _selection(begun, question, (hunt, replace(catch, cost=spent)), field, tau)
+        ground = _scoring_ground(field, model.vocabulary, hunt.parts, paths)
+        n_moved = len(ground.context) - len(field.ground.context)
+        question = _question(model.vocabulary, ground, [path[n_moved:] for path in paths], texts, terminator)
+        selection = _selection(begun, question, (hunt, replace(catch, cost=spent)), field.longest, tau)
         is_spent = catch.n_evaluated >= (hunt.budget or MOST_NODES)
         if terminator != "unless-continued" or selection.certificate.proved or is_spent or most >= MOST_SCORED:
             return selection
@@ -237,7 +240,7 @@ def _catch(begun: Errand, field: _Field, hunt: Hunt, terminator: str, tau: float
     handle = begun.begin(AutomatonSearch(ground.context, field.automaton, spec))
     outcome: AutomatonOutcome = handle.result()
     found = {ground.text_of(path.data): (path.score, tuple(path.tokens.tolist())) for path in outcome.found}
-    caught = _Catch({}, outcome.best_open, outcome.open_mass, outcome.n_evaluated, handle.cost)
+    caught = _Catch({}, {}, outcome.best_open, outcome.open_mass, outcome.n_evaluated, handle.cost)
     if not outcome.proved:
         width = max(hunt.k, min(_WIDEST, (budget - outcome.n_evaluated) // field.longest))
         is_checked = field.canonical is not None
@@ -259,6 +262,7 @@ def _best_of(caught: _Catch, found: dict[bytes, tuple[float, tuple[int, ...]]]) 
     return replace(
         caught,
         tokens={text: tokens for text, (_, tokens) in ranked[:MOST_SCORED]},
+        logp={text: logp for text, (logp, _) in ranked[:MOST_SCORED]},
         best_open=max([caught.best_open, *left]),
         open_mass=caught.open_mass + float(np.exp(left).sum()),
     )
@@ -280,26 +284,33 @@ def _scored_texts(parts: tuple[Part, ...], catch: _Catch, letters: ProductAutoma
     return sorted(texts)
 
 
+def _scoring_ground(
+    field: _Field, vocabulary: Vocabulary, parts: tuple[Part, ...], paths: list[tuple[int, ...]]
+) -> Ground:
+    """The ground that the texts have as choices: no more of the prompt is opened again than one of them changes."""
+    if field.canonical is None:
+        return field.ground
+    others = field.ground.paths_of(vocabulary, one_varied(parts))
+    return field.ground if others is None else field.ground.narrowed(vocabulary, [*paths, *others])
+
+
 def _question(
-    vocabulary: Vocabulary, ground: Ground, paths: dict[bytes, tuple[int, ...]], terminator: str, k: int
+    vocabulary: Vocabulary, ground: Ground, paths: list[tuple[int, ...]], written: list[bytes], terminator: str
 ) -> Question:
-    """The texts as choices, on the ground of all of them."""
+    """The texts as choices, on the ground of all of them. paths: of each, after the ground's context."""
     own, context = ground.prompt_tokens, ground.context
-    lengths = np.cumsum([0, *map(len, paths.values())], dtype=np.int64)
     encoded = EncodedChoices(
         context=context,
-        tokens=np.array([token for path in paths.values() for token in path], dtype=np.int32),
-        offsets=lengths,
+        tokens=np.array([token for path in paths for token in path], dtype=np.int32),
+        offsets=np.cumsum([0, *map(len, paths)], dtype=np.int64),
         first_scored=np.zeros(len(paths), dtype=np.int32),
         prompt_tokens=own,
         healed=ground.healed,
-        boundary_shift=np.array(
-            [_shift(own[len(context) :].tolist(), path) for path in paths.values()], dtype=np.int32
-        ),
+        boundary_shift=np.array([_shift(own[len(context) :].tolist(), path) for path in paths], dtype=np.int32),
         following_bytes=len(ground.tail),
         boundary=ground.boundary,
     )
-    texts = tuple(text.decode() for text in paths)
+    texts = tuple(text.decode() for text in written)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
     return Question(
@@ -314,7 +325,7 @@ def _question(
         terminator=terminator,
         log_prior=None,
         lengths=scoring.Lengths.of(texts, trie),
-        search=Search(k=k),
+        search=DEFAULT_SEARCH,
         method="exhaustive",
         premises=(),
     )
@@ -327,39 +338,51 @@ def _shift(own: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _selection(
-    begun: Errand, question: Question, searched: tuple[Hunt, _Catch], field: _Field, tau: float | None
+    begun: Errand, question: Question, searched: tuple[Hunt, _Catch], longest: int, tau: float | None
 ) -> Selection:
     """Score the texts found, settle near ties among them, and say what the search proves of all others."""
     hunt, catch = searched
+    question = replace(question, search=Search(k=hunt.k))
     handle = begun.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
     scored = selecting.score(question, evaluation, None)
-    ranked = np.sort(scored.scores)[::-1]
-    kth = float(ranked[hunt.k - 1]) if len(ranked) >= hunt.k else -np.inf
-    best_open = catch.best_open - scored.log_heal
-    gap = np.inf if best_open == -np.inf else kth - best_open
-    moves = 2 * (tau or 0.0) * (field.longest + 1)
-    certificate = Certificate(
+    certificate = _certificate(question, scored, catch, hunt.k)
+    cost = replace(catch.cost + handle.cost, rows_naive=question.rows_naive)
+    with np.errstate(divide="ignore"):
+        log_open = float(np.log(certificate.open_mass))
+    if question.terminator in ("none", "text"):
+        log_open += float(np.log(longest))  # of those that begin with one another each is as probable as the first
+    finding = Finding(certificate, cost, log_open)
+    scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
+    if certificate.bound_gap <= 2 * (tau or 0.0) * (longest + 1):  # what is open may be as near
+        finding = replace(finding, certificate=replace(finding.certificate, settled=False))
+    signature = selecting.signature(question, begun.owner.scheduler.model.identity, tau)
+    selection = selecting.selection(question, evaluation, scored, finding, signature)
+    margin = min(selection.margin, selection.score - _kth(scored.scores, hunt.k) + certificate.bound_gap)
+    return replace(selection, margin=margin)
+
+
+def _kth(scores: FloatArray, k: int) -> float:
+    """The k-th best; -inf where there are fewer."""
+    return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
+
+
+def _certificate(question: Question, scored: selecting.Scored, catch: _Catch, k: int) -> Certificate:
+    """What the search proves. Its bounds are of paths from the ground's context; what is between that and the context of
+    the scores is told by a text that both know."""
+    offset, known = 0.0, next((i for i, text in enumerate(question.texts) if text.encode() in catch.logp), None)
+    if known is not None:
+        own = float(scored.logp[known]) + scored.log_heal
+        own -= float(scored.terminator[known]) if question.terminator == "unless-continued" else 0.0
+        offset = catch.logp[question.texts[known].encode()] - own + scored.log_heal
+    gap = np.inf if catch.best_open == -np.inf else _kth(scored.scores, k) - (catch.best_open - offset)
+    return Certificate(
         proved=gap > ROUNDING,
         bound_gap=gap,
-        open_mass=min(1.0, catch.open_mass * float(np.exp(-scored.log_heal))),
+        open_mass=min(1.0, catch.open_mass * float(np.exp(-offset))),
         nodes_evaluated=catch.n_evaluated,
         nodes_inner=None,
         settled=False,
         n_settled=0,
         method="best_first",
     )
-    cost = catch.cost + handle.cost
-    with np.errstate(divide="ignore"):
-        log_open = float(np.log(certificate.open_mass))
-    if question.terminator in ("none", "text"):
-        log_open += float(
-            np.log(field.longest)
-        )  # of those that begin with one another each is as probable as the first
-    finding = Finding(certificate, replace(cost, rows_naive=question.rows_naive), log_open)
-    scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
-    if gap <= moves and best_open > -np.inf:  # what is open may be as near
-        finding = replace(finding, certificate=replace(finding.certificate, settled=False))
-    signature = selecting.signature(question, begun.owner.scheduler.model.identity, tau)
-    selection = selecting.selection(question, evaluation, scored, finding, signature)
-    return replace(selection, margin=min(selection.margin, selection.score - best_open))

@@ -205,6 +205,8 @@ def _joint(
 ) -> JointSelection:
     """The answer from that of a selection among the texts. readings: the assignments that spell a text."""
     certificate, best_open = _certificate(request, selection)
+    if selection.certificate.nodes_inner is None:  # a search forgets what is below the places looked for
+        best_open = np.inf
     assignments = tuple(_assignments(request, readings, selection, best_open))
     second = assignments[1] if len(assignments) > 1 else None
     same = second is not None and second.text == assignments[0].text

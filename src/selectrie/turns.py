@@ -82,7 +82,7 @@ class Turns:
     @property
     def _written(self) -> str:
         """What the page holds so far, with marks for what turns say."""
-        return self._with([_said(place, turn, marked=True) for place, turn in enumerate(self.all)])
+        return self._with([_mark(place) for place in range(len(self.all))])
 
     def _with(self, said: Sequence[str]) -> str:
         return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
@@ -97,7 +97,8 @@ class Turns:
             raise PromptError(f"no turn of {role!r} can stand{before}: {error}") from error
 
     def _messages(self, *, marked: bool) -> list[Mapping[str, str]]:
-        return [{"role": turn.role, "content": _said(at, turn, marked=marked)} for at, turn in enumerate(self.all)]
+        said = [_mark(place) if marked else turn.said or "" for place, turn in enumerate(self.all)]
+        return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
 
     def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> str:
         """The rendering with one more message that says `content`, which stands in it once.
@@ -160,12 +161,6 @@ class Turns:
 def _mark(place: int) -> str:
     """What stands for what a turn says."""
     return f"m{_KEY}n{place}m"
-
-
-def _said(place: int, turn: Turn, *, marked: bool) -> str:
-    """What a closed turn said, or its mark; blank text as it is, since templates ask whether there is any."""
-    said = turn.said or ""
-    return _mark(place) if marked and said.strip() else said
 
 
 def turns_of(template: ChatTemplate | None, args: Mapping[str, Any]) -> Turns:

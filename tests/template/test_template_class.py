@@ -49,6 +49,8 @@ def test_what_is_never_read():
     """Given names that nothing reads are listed; a slot's own name is read only where the slot may be passed by."""
     sheet = Template("<<#if x>><<gen 'a'>><</if>><<a>><<gen 'b'>><<b>><<y.z>>")
     assert sheet.unused({"z": 1, "a": 1, "b": 1, "y": 1, "x": 1}) == ("z", "b")
+    either = Template("<<#if x>><<gen 'a'>><<set b=1>><<else>><<gen 'a'>><</if>><<a>><<b>>")
+    assert either.unused({"a": 1, "b": 1}) == ("a",)
 
 
 def test_templates_are_values():

@@ -62,10 +62,8 @@ def _places(vocabulary: Vocabulary, text: bytes) -> Iterator[int]:
 
 
 def _is_settled(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
-    """Has the place something else than white space before it and somewhere behind it, and does no token span it, nor the
-    line end that `encode_after` puts there for a `space_prefix` vocabulary?"""
-    if text[place - 1 : place].isspace() or text[place:].isspace():
-        return False
-    if is_spanned(vocabulary, text, place):
+    """Has the place something else than white space before it, and does no token span it, nor the line end that `encode_after`
+    puts there for a `space_prefix` vocabulary?"""
+    if text[place - 1 : place].isspace() or is_spanned(vocabulary, text, place):
         return False
     return not vocabulary.space_prefix or not is_spanned(vocabulary, _LINE_END + text[place:], 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import prod
 from typing import TypeAlias
@@ -46,6 +46,20 @@ class Ground:
     def text_of(self, spelled: bytes) -> bytes:
         """The text in what the tokens of a path after the context spell."""
         return spelled[len(self.healed) + len(self.put) : len(spelled) - len(self.tail)]
+
+    def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> Ground:
+        """With a longer context: all of the prompt's tokens that none of these paths changes."""
+        own = self.prompt_tokens[len(self.context) :].tolist()
+        n = len(own)
+        for path in paths:
+            n = next(
+                (i for i, (mine, other) in enumerate(zip(own[:n], path, strict=False)) if mine != other),
+                min(n, len(path)),
+            )
+        size = len(vocabulary.decode(own[:n]))
+        if size > len(self.healed):  # it reaches into what the tokenizer puts before a text
+            return self
+        return replace(self, context=self.prompt_tokens[: len(self.context) + n], healed=self.healed[size:])
 
     def paths_of(self, vocabulary: Vocabulary, texts: Sequence[bytes]) -> list[tuple[int, ...]] | None:
         """The tokens of each text after the context, up to the end of the tail; None where a text changes the context."""
@@ -101,6 +115,11 @@ def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part
 
 def _n_texts(chunk: list[Part]) -> int:
     return prod(len(part) for part in chunk if isinstance(part, tuple))
+
+
+def one_varied(parts: Sequence[Part]) -> list[bytes]:
+    """The texts of a product with at most one part that is not the first of its alternatives."""
+    return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
 
 
 def _texts(chunk: list[Part]) -> list[bytes]:

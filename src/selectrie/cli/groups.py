@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from selectrie.options import DEFAULT_RENDERING, DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
+from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,63 +292,3 @@ class ModelsGroup:
         bool, Option("--forget-missing", help="Drop the models whose files are gone from the list.")
     ] = False
     json: Annotated[bool, Option("--json", help="One JSON object.")] = False
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateGroup:
-    """Template."""
-
-    file: Annotated[str, Argument(metavar="FILE", help="The template, or - for stdin.")]
-    handlebars: Annotated[
-        bool, Option("--handlebars", help="It is written with {{ }}. [default: if its name ends in .hbs, .handlebars]")
-    ] = False
-    search_path: Annotated[
-        str | None,
-        Option(metavar="FOLDER", help="Where included files and grammars are. [default: the template's folder]"),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class ValuesGroup:
-    """Values (later ones win, --var over --var-file, a row over both)."""
-
-    var: Annotated[
-        list[str] | None,
-        Option("--var", metavar="NAME=TEXT", help="A value as text, or NAME:=JSON for any other. Repeatable."),
-    ] = None
-    var_file: Annotated[
-        list[str] | None, Option(metavar="FILE", help="A JSON object from name to value (- for stdin). Repeatable.")
-    ] = None
-    rows: Annotated[
-        str | None, Option(metavar="FILE", help="Many pages: a JSON object of values a line (- for stdin).")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class RenderingGroup:
-    """Rendering."""
-
-    seed: Annotated[
-        int | None,
-        Option(metavar="N", help="What is drawn has seeds made from N. [default: one from the system]"),
-    ] = None
-    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that does not say it.")] = (
-        DEFAULT_RENDERING.max_tokens
-    )
-    template_arg: Annotated[
-        list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class RenderOutput:
-    """Output."""
-
-    check: Annotated[
-        bool, Option("--check", help="Check template and values and say what it needs; no model is loaded.")
-    ] = False
-    stream: Annotated[bool, Option("--stream", help="Text as it comes.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object, with every slot; with --rows one a line.")] = False
-    explain: Annotated[
-        bool, Option("--explain", help="Below the page, what was decided at each slot; with --json on stderr.")
-    ] = False

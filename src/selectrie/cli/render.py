@@ -5,25 +5,87 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from selectrie import inputs
 from selectrie.cli import requests
-from selectrie.cli.groups import ModelGroup, RenderingGroup, RenderOutput, TemplateGroup, ValuesGroup
+from selectrie.cli.groups import ModelGroup
 from selectrie.cli.text import shown
 from selectrie.errors import OptionError, of_request
-from selectrie.options import Rendering
+from selectrie.options import DEFAULT_RENDERING, Rendering
 
 if TYPE_CHECKING:
+    from selectrie.render import PageStream
     from selectrie.results import Page
-    from selectrie.streaming import PageStream
     from selectrie.template.template import Template
 
 STDIN_NAME = "<stdin>"
 Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateGroup:
+    """Template."""
+
+    file: Annotated[str, Argument(metavar="FILE", help="The template, or - for stdin.")]
+    handlebars: Annotated[
+        bool, Option("--handlebars", help="It is written with {{ }}. [default: if its name ends in .hbs, .handlebars]")
+    ] = False
+    search_path: Annotated[
+        str | None,
+        Option(metavar="FOLDER", help="Where included files and grammars are. [default: the template's folder]"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesGroup:
+    """Values (later ones win, --var over --var-file, a row over both)."""
+
+    var: Annotated[
+        list[str] | None,
+        Option("--var", metavar="NAME=TEXT", help="A value as text, or NAME:=JSON for any other. Repeatable."),
+    ] = None
+    var_file: Annotated[
+        list[str] | None, Option(metavar="FILE", help="A JSON object from name to value (- for stdin). Repeatable.")
+    ] = None
+    rows: Annotated[
+        str | None, Option(metavar="FILE", help="Many pages: a JSON object of values a line (- for stdin).")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenderingGroup:
+    """Rendering."""
+
+    seed: Annotated[
+        int | None,
+        Option(metavar="N", help="What is drawn has seeds made from N. [default: one from the system]"),
+    ] = None
+    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that does not say it.")] = (
+        DEFAULT_RENDERING.max_tokens
+    )
+    template_arg: Annotated[
+        list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOutput:
+    """Output."""
+
+    check: Annotated[
+        bool, Option("--check", help="Check template and values and say what it needs; no model is loaded.")
+    ] = False
+    stream: Annotated[bool, Option("--stream", help="Text as it comes.")] = False
+    json: Annotated[bool, Option("--json", help="One JSON object, with every slot; with --rows one a line.")] = False
+    explain: Annotated[
+        bool, Option("--explain", help="Below the page, what was decided at each slot; with --json on stderr.")
+    ] = False
 
 
 def render(

@@ -33,15 +33,15 @@ def beam_report(
     return Group(*parts)
 
 
-def beam_facts(result: BeamResult) -> list[tuple[str, str]]:
-    """Winner, warnings, greedy, proof, what was dropped, cost, what the numbers are."""
+def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple[str, str]]:
+    """Winner, warnings, greedy, proof, what was dropped, cost, what the numbers are. remedy: what proves more than a beam does."""
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
     if not best.complete:
         facts.append(("! incomplete", f"{_ENDS[best.ended_by]}; it is the beginning of a text"))
     if result.stopped != "done" and best.complete:
         facts.append(("! not through", f"{_ENDS[result.stopped]}; a better text may be longer"))
-    facts += [("greedy", _greedy(result)), ("proof", _proof(result))]
+    facts += [("greedy", _greedy(result)), ("proof", _proof(result, remedy))]
     dropped = _dropped(result)
     if dropped:
         facts.append(("paths", dropped))
@@ -70,11 +70,11 @@ def _greedy(result: BeamResult) -> str:
     return "masked greedy decoding writes something else" if result.agrees_with_greedy is False else "not known"
 
 
-def _proof(result: BeamResult) -> str:
+def _proof(result: BeamResult, remedy: str) -> str:
     certificate = result.certificate
     nodes = count(certificate.nodes_evaluated, "node")
     if not certificate.proved:
-        exact = "" if certificate.method == "best_first" else "; --exact can"
+        exact = "" if certificate.method == "best_first" else f"; {remedy}"
         return f"not proved, after {nodes}: what was left aside may hold a better one{exact}"
     gap = f", the rest at least {certificate.bound_gap:.3f} nats behind" if math.isfinite(certificate.bound_gap) else ""
     return f"proved with {nodes}{gap}; of {certificate.about}"

@@ -41,9 +41,14 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
         (winner, _winner(selection)),
         *_warnings(selection),
         ("greedy", _greedy(selection)),
-        ("ended by", _TERMINATOR_WORDS.get(selection.terminator, selection.terminator)),
+        ("ended by", terminator_words(selection.terminator)),
         ("cost", cost_sentence(selection.cost)),
     ]
+
+
+def terminator_words(name: str) -> str:
+    """A terminator and what it means on a page."""
+    return _TERMINATOR_WORDS.get(name, name)
 
 
 _TERMINATOR_WORDS = {

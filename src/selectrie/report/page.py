@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from selectrie.report.beam import beam_facts
-from selectrie.report.facts import cost_sentence, slot_facts, unnamed_model
+from selectrie.report.facts import cost_sentence, slot_facts, terminator_words, unnamed_model
 from selectrie.report.terminal import Ranking, bar, facts_table
 from selectrie.report.words import count, probability, quoted
 from selectrie.results import BeamResult, Generation, Page, Selection, SlotEvent
@@ -21,8 +22,8 @@ from selectrie.template.places import line_and_column
 from selectrie.template.segments import Block, Document, Each, GenEach, If, Joint, Role, Segment, Slot
 from selectrie.template.template import Template
 
-_BAR_CELLS = 24
-_TEXT_CELLS = 40
+_BAR_CELLS = 16
+_LEAST_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
@@ -50,9 +51,9 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
     if isinstance(record, JointSelection):
         yield _heading(" + ".join(record.names), "joint", slot)
         yield facts_table(_joint_facts(record))
-        yield _candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
+        yield _Candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
         return
-    yield _heading(slot.name, slot.kind, slot)
+    yield _heading(slot.path or slot.name, slot.kind, slot)
     if isinstance(record, DrawnChoice):
         words = f"{quoted(record.text)} p {probability(record.probability)} at temperature {record.temperature:g}"
         yield facts_table(
@@ -63,9 +64,10 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
         yield facts_table(slot_facts(record))
         yield Ranking(record, top)
     elif isinstance(record, BeamResult):
-        yield facts_table([("chosen", quoted(record.text)), *beam_facts(record)[1:]])
+        facts = dict(beam_facts(record, remedy="a select of the same texts can"))
+        yield facts_table([("chosen", facts.pop("best")), *facts.items()])
         shown = record.shown[:top]
-        yield _candidates([(quoted(one.text), math.exp(one.logp), one.logp) for one in shown])
+        yield _Candidates([(quoted(one.text), math.exp(one.logp), one.logp) for one in shown])
     elif isinstance(record, Generation):
         yield facts_table(_generation_facts(record))
     else:
@@ -88,7 +90,7 @@ def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
         ("chosen", f"{', '.join(map(quoted, record.best.texts))} p {probability(record.probability)}, {ahead}"),
         *tie,
         ("proof", f"{proof}; {count(certificate.nodes_evaluated, 'node')} evaluated"),
-        ("ended by", record.terminator),
+        ("ended by", terminator_words(record.terminator)),
         ("cost", cost_sentence(record.cost)),
     ]
 
@@ -113,18 +115,30 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
     return [*facts, ("ended by", ended), ("cost", cost_sentence(record.cost))]
 
 
-def _candidates(rows: Sequence[tuple[str, float, float]]) -> Table:
-    """Text, bar, probability and log-probability of each."""
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("#", justify="right")
-    table.add_column("choice", max_width=_TEXT_CELLS, overflow="ellipsis", no_wrap=True)
-    table.add_column("", width=_BAR_CELLS, no_wrap=True)
-    table.add_column("p", justify="right")
-    table.add_column("logp", justify="right")
-    for place, (text, p, logp) in enumerate(rows, start=1):
-        cells = (str(place), text, bar(p, _BAR_CELLS), probability(p), f"{logp:.3f}")
-        table.add_row(*map(Text, cells), style="bold green" if place == 1 else "")
-    return table
+class _Candidates:
+    """Text, bar, probability and log-probability of each, laid out for the width there is."""
+
+    def __init__(self, rows: Sequence[tuple[str, float, float]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        numbers = [(str(at), probability(p), f"{logp:.3f}") for at, (_, p, logp) in enumerate(self._rows, start=1)]
+        widths = [max(len(row[at]) for row in numbers) for at in range(3)]
+        free = options.max_width - sum(widths) - 2 * 4  # for text and bar
+        cells = _BAR_CELLS if free >= 2 * _BAR_CELLS else 0
+        text = max(_LEAST_TEXT_CELLS, free - cells)
+        text = min(text, max(cell_len(row[0]) for row in self._rows))
+        table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("#", justify="right", width=widths[0])
+        table.add_column("choice", width=max(text, len("choice")), overflow="ellipsis", no_wrap=True)
+        if cells:
+            table.add_column("", width=cells, no_wrap=True)
+        table.add_column("p", justify="right", width=widths[1], no_wrap=True)
+        table.add_column("logp", justify="right", width=widths[2], no_wrap=True)
+        for (words, p, _), (place, share, logp) in zip(self._rows, numbers, strict=True):
+            line = [place, words, *([bar(p, cells)] if cells else []), share, logp]
+            table.add_row(*map(Text, line), style="bold green" if place == "1" else "")
+        yield table
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +154,13 @@ class SlotPlace:
 
 def template_report(template: Template) -> RenderableType:
     """What values the template needs, its slots with their places, the files it is made of."""
+    slots = slot_places(template)
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("slot", "kind", "place"):
-        table.add_column(name)
-    for slot in slot_places(template):
+        table.add_column(name, overflow="fold")
+    for slot in slots:
         table.add_row(*map(Text, (slot.name, slot.kind, f"{slot.file}:{slot.line}:{slot.column}")))
-    return Group(facts_table(_template_facts(template)), Text(), table)
+    return Group(facts_table(_template_facts(template)), Text(), table if slots else Text("no slots"))
 
 
 def _template_facts(template: Template) -> list[tuple[str, str]]:

@@ -18,6 +18,8 @@ from selectrie.version import __version__
 
 _REPR_SLOTS = 12
 _CLIP = 60
+_DEEPEST = 64
+"""Lists and mappings within each other that JSON gets."""
 
 
 class Record(Protocol):
@@ -165,18 +167,18 @@ class Page:
         return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>'
 
 
-def jsonable(value: object) -> object:
-    """A value as JSON can hold it."""
+def jsonable(value: object, depth: int = _DEEPEST) -> object:
+    """A value as JSON can hold it: what is nested deeper than `depth` as its `repr`."""
     if isinstance(value, Enum):
-        return jsonable(value.value)
+        value = value.value
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):
         return number(value)
-    if isinstance(value, Mapping):
-        return {str(jsonable(key)): jsonable(one) for key, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [jsonable(one) for one in value]
+    if depth and isinstance(value, Mapping):
+        return {str(jsonable(key, 0)): jsonable(one, depth - 1) for key, one in value.items()}
+    if depth and isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [jsonable(one, depth - 1) for one in value]
     return repr(value)
 
 

@@ -42,13 +42,13 @@ class Findings:
     """Of a template, whatever the values.
 
     slots: names the model decides, in the order of the page. needs: names used that nothing before gives a value to, in the
-    order of their use. read: names whose given value may be read. grammars: those named in the template, with digests.
+    order of their use. read: names whose given value may be read. grammars: names of those named in the template.
     """
 
     slots: tuple[str, ...]
     needs: tuple[str, ...]
     read: frozenset[str]
-    grammars: tuple[tuple[str, str], ...]
+    grammars: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,7 @@ def examine(document: Document, documents: Mapping[str, Document], sources: Sour
         if name in run.decided:
             reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
             raise error_at(where, span, f"{reason}; move that before this, or call it otherwise")
-    grammars = tuple(sorted({name: sources.grammars[name][1] for name in run.grammars}.items()))
-    return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), grammars)
+    return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), tuple(sorted(run.grammars)))
 
 
 @dataclass(slots=True)

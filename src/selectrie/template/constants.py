@@ -36,7 +36,7 @@ def check_constants(segment: Segment, document: Document, sources: Sources) -> N
         check_range(segment, document, values)
     if isinstance(segment, Slot):
         _check_choices(segment, document)
-        options = options_of(values["options"]) if "options" in values else None
+        options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
         check_weights(segment, document, values.get("prior"), options)
 
 

@@ -50,7 +50,7 @@ def check_joint_slot(slot: Slot, document: Document) -> None:
 def check_slot_form(slot: Slot, document: Document) -> None:
     """Raise where what may stand in a slot is said twice, or not at all."""
     given = dict(slot.arguments)
-    said = [name for name in ("options", "grammar", "regex") if name in given]
+    said = [name for name in given if name in ("options", "grammar", "regex")]
     if slot.choices is not None and said:
         reason = f"the block's choices say what may stand here; leave {said[0]}= out, or the choices"
         raise error_at(document, given[said[0]].span, reason)
@@ -89,9 +89,7 @@ def constant_name(expression: Expression, document: Document) -> str:
 
 
 def check_joint(joint: Joint, document: Document) -> None:
-    """Raise where a joint has nothing to decide, or a slot that cannot stand in one."""
-    slots = [segment for segment in joint.body if isinstance(segment, Slot)]
-    if not slots:
-        raise error_at(document, joint.span, "the joint has no select, so there is nothing to decide; leave it out")
-    for slot in slots:
-        check_joint_slot(slot, document)
+    """Raise where a slot stands in a joint that cannot."""
+    for segment in joint.body:
+        if isinstance(segment, Slot):
+            check_joint_slot(segment, document)

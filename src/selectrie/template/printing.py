@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from selectrie.errors import TemplateError
 from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
 from selectrie.template.handlebars import DIALECTS
+from selectrie.template.places import clipped
 from selectrie.template.segments import (
     Arguments,
     Block,
@@ -35,7 +37,9 @@ _TURNS = frozenset({"system", "user", "assistant"})
 def unparse(document: Document) -> str:
     """The canonical text of a document in its dialect: `parse` of it gives the same segments, at other places.
 
-    White space is written as the segments have it, without `~`; `unless` is `if not`; a raw block is escapes.
+    White space is written as the segments have it, without `~`; `unless` is `if not`; a raw block is escapes. Segments that
+    no source has (two literals beside each other, a name with a blank) are written as they are. Raises `TemplateError` for a
+    comment that holds its own end.
     """
     dialect = DIALECTS[document.dialect]
     return "".join(_Printer(dialect.opens, dialect.closes).body(document.body, ends=True))
@@ -46,8 +50,8 @@ class _Printer:
 
     def __init__(self, opens: str, closes: str) -> None:
         self._opens, self._closes = opens, closes
-        self._opening = re.compile(rf"(\\*){re.escape(opens)}")
-        self._before_tag = re.compile(rf"(\\*)({re.escape(opens[0])}?)\Z")
+        first = re.escape(opens[0])
+        self._opening = re.compile(rf"(?<!\\)(\\*)(?:({first}{first})|({first}?)\Z)")
 
     def body(self, body: Body, *, ends: bool = False) -> Iterator[str]:
         """ends: does the source end behind it, instead of going on with a tag?"""
@@ -59,20 +63,21 @@ class _Printer:
                 yield from self._segment(segment)
 
     def _literal(self, text: str, *, before_tag: bool) -> str:
-        """Delimiters escaped, and backslashes that stand before one doubled."""
-        tail = ""
-        if before_tag:
-            match = self._before_tag.search(text)
-            if match:
-                text, tail = text[: match.start()], match[1] * 2 + match[2]
-        return self._opening.sub(lambda match: match[1] * 2 + "\\" + self._opens, text) + tail
+        """Delimiters escaped, and backslashes doubled where the next sign would be escaped by them."""
+
+        def written(match: re.Match[str]) -> str:
+            if match[2]:
+                return match[1] * 2 + "\\" + self._opens
+            return match[1] * 2 + match[3] if before_tag else match[0]
+
+        return self._opening.sub(written, text)
 
     def _segment(self, segment: Segment) -> Iterator[str]:
         match segment:
             case Literal(text):
                 yield self._literal(text, before_tag=True)
             case Comment(text):
-                yield self._tag(f"!{text}" if self._is_short(text) else f"!--{text}--")
+                yield self._comment(text)
             case Output(value):
                 yield self._tag(expression_text(value))
             case Set(name, value):
@@ -110,9 +115,14 @@ class _Printer:
     def _tag(self, inner: str) -> str:
         return f"{self._opens}{inner}{self._closes}"
 
-    def _is_short(self, text: str) -> bool:
-        """May a comment be written without `--`?"""
-        return self._closes not in text and not text.startswith("--") and not text.endswith(("~", self._closes[0]))
+    def _comment(self, text: str) -> str:
+        """Without `--` where that says the same."""
+        first = self._closes[0]
+        if self._closes not in text and not text.startswith("--") and not text.endswith(("~", first)):
+            return self._tag(f"!{text}")
+        if f"--{self._closes}" in text or f"--~{self._closes}" in text:
+            raise TemplateError(f"a comment that holds --{self._closes} cannot be written: {clipped(text)}")
+        return self._tag(f"!--{text}--")
 
 
 def _head(block: Each | GenEach | Block | Joint | Role) -> str:

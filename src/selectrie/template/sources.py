@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 
 from selectrie.errors import GrammarError, InputFileError, OptionError, TemplateError
@@ -51,39 +50,39 @@ class Sources:
     """The files of one search path as they were when first asked for. Errors are `TemplateError`s without a place.
 
     root: the folder, resolved; None: there is none, and every file is refused. texts: included files by path as written.
-    grammars: grammars by file or installed name, with a digest of what was read. patterns: regular expressions.
+    grammars: grammars by file or installed name. patterns: regular expressions.
     """
 
     root: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
-    grammars: dict[str, tuple[Grammar, str]] = field(default_factory=dict)
+    grammars: dict[str, Grammar] = field(default_factory=dict)
     patterns: dict[str, Grammar] = field(default_factory=dict)
 
     def text(self, path: str) -> str:
         """The text of an included file."""
         if path not in self.texts:
-            self.texts[path] = self._read(self._found(path, "include"), path)
+            self.texts.setdefault(path, self._read(self._found(path, "include"), path))
         return self.texts[path]
 
     def grammar(self, name: str) -> Grammar:
         """A grammar: a file of the search path, else an installed one."""
         if name not in self.grammars:
-            self.grammars[name] = self._grammar(name)
-        return self.grammars[name][0]
+            self.grammars.setdefault(name, self._grammar(name))  # whichever of two threads is first
+        return self.grammars[name]
 
     def regex(self, pattern: str) -> Grammar:
         """A regular expression as a grammar, the same object each time."""
         if pattern not in self.patterns:
             try:
-                self.patterns[pattern] = Grammar.from_regex(pattern)
+                self.patterns.setdefault(pattern, Grammar.from_regex(pattern))
             except (GrammarError, OptionError) as error:
                 reason = _inner(error, "")
                 raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
         return self.patterns[pattern]
 
-    def _grammar(self, name: str) -> tuple[Grammar, str]:
+    def _grammar(self, name: str) -> Grammar:
         if name in installed_names():
-            return Grammar.load(name), name
+            return Grammar.load(name)
         if not name.lower().endswith(GRAMMAR_ENDINGS):
             known = did_you_mean(name, installed_names()) or f"; installed are {', '.join(installed_names())}"
             endings = ", ".join(GRAMMAR_ENDINGS)
@@ -91,9 +90,9 @@ class Sources:
                 f"no grammar is called {shown(name)}: it is no file name ({endings}) and not installed{known}"
             )
         path = self._found(name, "grammar")
-        text = self._read(path, name)
+        self._read(path, name)  # within bounds; what it says is read by its ending
         try:
-            return Grammar.from_file(path), blake2b(text.encode(), digest_size=16).hexdigest()
+            return Grammar.from_file(path)
         except (GrammarError, InputFileError, OptionError) as error:
             reason = _inner(error, f"{path}: ")
             raise TemplateError(f"the grammar {shown(name)} cannot be read{reason}") from error

@@ -134,7 +134,8 @@ class Template:
     @cached_property
     def _identity(self) -> tuple[object, ...]:
         files = tuple(sorted(self._sources.texts.items()))
-        return self.source, self.dialect, files, self._findings.grammars
+        grammars = tuple((name, self._sources.grammar(name).digest) for name in self._findings.grammars)
+        return self.source, self.dialect, files, grammars
 
     def __eq__(self, other: object) -> bool:
         return self._identity == other._identity if isinstance(other, Template) else NotImplemented
@@ -162,7 +163,7 @@ _check_text = text
 
 
 def _restored(
-    source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, tuple[Grammar, str]]]
+    source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, Grammar]]
 ) -> Template:
     """A pickled template."""
     template = Template.__new__(Template)

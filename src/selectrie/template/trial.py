@@ -37,7 +37,7 @@ from selectrie.template.sources import Sources
 from selectrie.template.values import Option, items_of, option_of, options_of, plain
 from selectrie.template.walking import expressions_of, names_given
 
-MOST_SEGMENTS = 200_000
+MOST_SEGMENTS = 100_000
 """Segments that are tried, those of a loop in each turn; what comes behind is not looked at."""
 
 
@@ -46,7 +46,7 @@ def try_values(
 ) -> None:
     """Raise the first `TemplateError` that rendering with these values ends in, or may end in by what a slot decides."""
     try:
-        _Trial(documents, sources).body(document.body, Scope(values), document)
+        _Trial(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
     except _EnoughError:
         return
 
@@ -59,7 +59,7 @@ class _EnoughError(Exception):
 class _Trial:
     documents: Mapping[str, Document]
     sources: Sources
-    room: int = MOST_SEGMENTS
+    room: int
 
     def body(self, body: Body, scope: Scope, document: Document) -> None:
         for segment in body:
@@ -89,7 +89,7 @@ class _Trial:
 
     def slot(self, segment: Slot, scope: Scope, document: Document) -> None:
         values = self.values(segment, scope, document)
-        options = options_of(values["options"]) if "options" in values else None
+        options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
         if segment.choices is not None:
             options = _choices(segment, segment.choices, scope, document)
         check_weights(segment, document, values.get("prior"), options)

@@ -56,25 +56,6 @@ def plain(value: object) -> object:
     return value
 
 
-def kind_of(value: object) -> str:
-    """What messages call it."""
-    if isinstance(value, Enum):
-        return f"a member of {type(value).__name__}"
-    value = plain(value)
-    kinds: tuple[tuple[type, str], ...] = (
-        (type(None), "none"),
-        (bool, "true or false"),
-        (int, "a number"),
-        (float, "a number"),
-        (str, "a text"),
-        (Mapping, "a mapping"),
-        (EnumMeta, "an Enum class"),
-    )
-    if is_list(value):
-        return "a list"
-    return next((name for kind, name in kinds if isinstance(value, kind)), f"of the type {type(value).__name__}")
-
-
 def shown(value: object) -> str:
     """It in a message: short, and without asking it for more than lists and mappings tell."""
     inner = plain(value)
@@ -89,7 +70,14 @@ def shown(value: object) -> str:
         return int.__repr__(inner) if abs(inner) < 10**40 else "a number of more than 40 digits"
     if is_list(inner):
         return f"a list of {len(inner)}"
-    return f"a mapping of {len(inner)}" if isinstance(inner, Mapping) else f"a value {kind_of(value)}"
+    return f"a mapping of {len(inner)}" if isinstance(inner, Mapping) else _of_type(inner)
+
+
+def _of_type(value: object) -> str:
+    """What is no text, number, list or mapping, in a message."""
+    if isinstance(value, EnumMeta):
+        return f"the Enum class {value.__name__}"
+    return f"a value of the type {type(value).__name__}"
 
 
 def text_of(value: object) -> str:
@@ -144,10 +132,10 @@ def same(left: object, right: object) -> bool:
     Lists are compared place by place, mappings key by key. Raises `TemplateError` beyond `MOST_COMPARED` parts.
     """
     pending = [(left, right)]
-    for _ in range(MOST_COMPARED):
-        if not pending:
-            return True
+    room = MOST_COMPARED
+    while pending and room > 0:
         one, other = pending.pop()
+        room -= 1
         if one is other and not isinstance(one, float):
             continue
         if isinstance(one, Enum) and isinstance(other, Enum):
@@ -156,13 +144,17 @@ def same(left: object, right: object) -> bool:
         if is_list(one) and is_list(other):
             if len(one) != len(other):
                 return False
-            pending.extend(islice(zip(one, other, strict=False), MOST_COMPARED))
+            room -= len(one)
+            pending.extend(islice(zip(one, other, strict=False), max(room, 0)))
         elif isinstance(one, Mapping) and isinstance(other, Mapping):
             if len(one) != len(other) or any(key not in other for key in one):
                 return False
-            pending.extend((one[key], other[key]) for key in islice(one, MOST_COMPARED))
+            room -= len(one)
+            pending.extend((one[key], other[key]) for key in islice(one, max(room, 0)))
         elif not _same_plain(one, other):
             return False
+    if room > 0:
+        return True
     raise TemplateError("the two values are too large, or too deeply nested, to be compared")
 
 
@@ -189,9 +181,7 @@ def order(left: object, right: object) -> int:
         if one != one or other != other:  # noqa: PLR0124 - NaN
             raise TemplateError("NaN is neither less nor more than a number")
         return (one > other) - (one < other)
-    raise TemplateError(
-        f"{shown(left)} is {kind_of(left)} and {shown(right)} is {kind_of(right)}: only two numbers or two texts have an order"
-    )
+    raise TemplateError(f"{shown(left)} and {shown(right)} have no order; only two numbers, or two texts, have one")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -204,7 +194,7 @@ def contains(container: object, item: object) -> bool:
     if isinstance(container, str):
         inner = plain(item)
         if not isinstance(inner, str):
-            raise TemplateError(f"{shown(item)} is {kind_of(item)}; only a text can be part of a text")
+            raise TemplateError(f"only a text can be part of a text, not {shown(item)}")
         return inner in container
     if isinstance(container, Mapping):
         return _key_in(container, item) is not None
@@ -212,7 +202,7 @@ def contains(container: object, item: object) -> bool:
         return any(same(one, item) for one in container)
     if isinstance(container, EnumMeta):
         return any(same(one, item) for one in members_of(container))
-    raise TemplateError(f"{shown(container)} holds nothing; `in` looks in lists, mappings and texts")
+    raise TemplateError(f"`in` looks in lists, mappings and texts, not in {shown(container)}")
 
 
 def part(value: object, step: object) -> object:
@@ -274,9 +264,7 @@ def items_of(value: object) -> list[tuple[object, object]]:
         return list(enumerate(members_of(value)))
     if is_list(value):
         return list(enumerate(value))
-    raise TemplateError(
-        f"{shown(value)} is {kind_of(value)}; `each` goes through a list or a mapping{_make_list(value)}"
-    )
+    raise TemplateError(f"`each` goes through a list or a mapping, not {shown(value)}{_make_list(value)}")
 
 
 def option_of(value: object) -> Option:
