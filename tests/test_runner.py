@@ -17,7 +17,7 @@ import kill_points
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.evaluating import measured
 from selectrie.evaluation.log import Line, Log
-from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, RunOptions, configuration_of, read_run, run
+from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, RunOptions, began_with, read_run, run
 
 DRIVER = Path(kill_points.__file__)
 
@@ -160,7 +160,7 @@ def test_what_is_no_run_is_said(finished, tmp_path):
     (tmp_path / RUN).write_bytes((finished / RUN).read_bytes())
     with pytest.raises(InputFileError, match="not finished: selectrie eval --resume"):
         read_run(tmp_path)
-    assert configuration_of(tmp_path) == {}
+    assert began_with(tmp_path) == ({}, {})
     for name in (SUMMARY, ITEMS):
         (tmp_path / name).write_bytes((finished / name).read_bytes())
     (tmp_path / ITEMS).write_text('{"task":"small"}\n')

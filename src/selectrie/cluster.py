@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import ClusterError, MissingExtraError, OptionError
-from selectrie.evaluation.evaluating import Done, signature_of
+from selectrie.evaluation.evaluating import Done, Measure, signature_of
 from selectrie.evaluation.planning import Unit
-from selectrie.evaluation.runner import Measure
 from selectrie.loading import load
 from selectrie.measuring import LogLikelihoods, Measurer, Sequences
 from selectrie.options import at_least

@@ -12,6 +12,7 @@ import typer
 from selectrie.cli import generation, requests
 from selectrie.cli.beam import beam
 from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
+from selectrie.cli.evaluation import eval_app
 from selectrie.cli.flat import command
 from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
@@ -56,6 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(grammar_app)
+app.add_typer(eval_app)
 
 
 def _version(value: bool) -> None:

@@ -43,6 +43,9 @@ class Done:
         return self.unit.records(self.found)
 
 
+Measure = Callable[[Sequence[Unit]], Iterator[Done]]
+
+
 def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
     """Measure units one after the other, each from an empty memory in a layout that it alone decides."""
     longest = max((unit.longest for unit in units), default=0)
@@ -97,9 +100,17 @@ def evaluate(
     if not items:
         raise OptionError("items", items, "at least one item")
     tasks = [TaskItems(task, tuple(items), tuple(metrics))]
+    return evaluate_tasks(llm, tasks, on_progress=on_progress)
+
+
+def evaluate_tasks(
+    llm: Engine, tasks: Sequence[TaskItems], *, on_progress: OnProgress | None = None, measure: Measure | None = None
+) -> Evaluation:
+    """As `evaluate`, for items of several tasks. measure: who measures units, in any order (None: this engine)."""
     units = plan(llm.vocabulary, llm.limits, tasks)
     counter = Counter(tasks, units, on_progress)
-    records = [record for done in measured(llm, units) for record in counter.add(done)]
+    done = measured(llm, units) if measure is None else measure(units)
+    records = [record for one in done for record in counter.add(one)]
     return Evaluation(results_of(tasks, records), counter.rows_evaluated, counter.rows_naive, signature_of(llm))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib.metadata import version
@@ -19,7 +19,7 @@ from typing import Any
 
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.evaluating import Counter, Done, OnProgress, measured, results_of, signature_of
+from selectrie.evaluation.evaluating import Counter, Measure, OnProgress, measured, results_of, signature_of
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.log import Line, Log, write_whole
 from selectrie.evaluation.planning import TaskItems, Unit, plan
@@ -31,15 +31,15 @@ RUN, LOG, ITEMS, SUMMARY = "run.json", "log.jsonl", "items.jsonl", "summary.json
 _OF_THE_MACHINE = ("processor", "build", "tolerance")
 """Parts of a signature by which a log-probability moves within the tolerance only."""
 
-Measure = Callable[[Sequence[Unit]], Iterator[Done]]
-
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """configuration: what the caller needs to make the same tasks again, JSON-ready; it is kept and compared. other_machine: go
+    """configuration: what the caller needs to make the same tasks again, JSON-ready; it is kept and compared. model: what it needs to
+    load the model again; kept, and not compared, for the signature is. other_machine: go
     on although processor or build are others than those the run began on. on_progress: told after each unit."""
 
     configuration: Mapping[str, object] = field(default_factory=dict)
+    model: Mapping[str, object] = field(default_factory=dict)
     other_machine: bool = False
     on_progress: OnProgress | None = None
 
@@ -64,7 +64,7 @@ def run(
     written; Ctrl-C and errors leave a folder that can be taken up again.
     """
     units = plan(llm.vocabulary, llm.limits, tasks)
-    described = _describe(llm, tasks, units, options.configuration)
+    described = _describe(llm, tasks, units, options)
     begun = _open(out, described, other_machine=options.other_machine)
     with Log(out / LOG) as log:
         lines = log.recover([unit.number for unit in units])
@@ -93,10 +93,10 @@ def _write_results(out: Path, evaluation: Evaluation) -> None:
     write_whole(out / SUMMARY, json.dumps(evaluation.to_dict(), ensure_ascii=False, indent=1) + "\n")
 
 
-def configuration_of(out: Path) -> dict[str, Any]:
-    """The configuration a run was begun with. Raises `InputFileError` where the folder holds no run."""
-    configuration: dict[str, Any] = _read_run(out)["configuration"]
-    return configuration
+def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Configuration and model that a run was begun with. Raises `InputFileError` where the folder holds no run."""
+    described = _read_run(out)
+    return described["configuration"], described["model"]
 
 
 def read_run(out: Path) -> Evaluation:
@@ -140,14 +140,13 @@ def _read_run(out: Path) -> dict[str, Any]:
     return described
 
 
-def _describe(
-    llm: Engine, tasks: Sequence[TaskItems], units: Sequence[Unit], configuration: Mapping[str, object]
-) -> dict[str, Any]:
+def _describe(llm: Engine, tasks: Sequence[TaskItems], units: Sequence[Unit], options: RunOptions) -> dict[str, Any]:
     """What `run.json` says."""
     return {
         "format": FORMAT_VERSION,
         "kind": "run",
-        "configuration": json.loads(json.dumps(configuration)),
+        "configuration": json.loads(json.dumps(options.configuration)),
+        "model": json.loads(json.dumps(options.model)),
         "tasks": [
             {
                 "task": task.task,
