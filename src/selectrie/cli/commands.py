@@ -36,6 +36,7 @@ from selectrie.cli.groups import (
     TextGroup,
     TokensOutput,
 )
+from selectrie.cli.guard import guarded
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
 from selectrie.errors import OptionError
@@ -244,6 +245,25 @@ def models(output: ModelsGroup) -> int:
 
     terminal.show(models_report(records), sys.stdout)
     return 0
+
+
+@app.command(
+    "lm-eval",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    help="Run lm-evaluation-harness with our engine as its model (extra lm-eval).\n\n"
+    "Everything is passed on to the harness's own command; --model_args are those of selectrie.load: path, n_ctx, n_threads, precision …\n\n"
+    "\b\nselectrie lm-eval --model_args path=model.gguf --tasks hellaswag,arc_easy",
+)
+def lm_eval(context: typer.Context) -> None:
+    """The harness's command."""
+
+    def passed_on() -> int:
+        from selectrie import harness
+
+        harness.main(list(context.args))
+        return 0
+
+    guarded(passed_on, verbose="--verbose" in context.args)
 
 
 def _decide_by_grammar(
