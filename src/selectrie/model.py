@@ -196,9 +196,9 @@ class Model(Protocol):
         """Drop cached nodes not used while the last `idle_rows` rows were evaluated (0: all); returns how many."""
         ...
 
-    def solo(self, nodes: int, branches: int = SOLO_BRANCHES) -> Model:
+    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> Model:
         """A small empty model on the same weights and precision, with room for at least `nodes` nodes, and for `branches` where
-        this one has so many.
+        this one has so many. rows: most in a call, None = as many as this one takes.
 
         What it computes has the same bits whatever this model holds: near ties are settled on it. The caller closes it.
         """

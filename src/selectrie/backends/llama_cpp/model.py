@@ -185,11 +185,11 @@ class LlamaModel:
         self._require_open()
         return self._sequences.trim(idle_rows)
 
-    def solo(self, nodes: int, branches: int = SOLO_BRANCHES) -> LlamaModel:
+    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> LlamaModel:
         self._require_open()
         size = self._context.size
         step = max(_SOLO_ROWS, self._granule)
-        rows = min(size.rows, -(-nodes // step) * step)
+        rows = min(size.rows, -(-min(nodes, rows or nodes) // step) * step)
         sequences = min(size.sequences, rows, branches)
         long_context = is_long(self._weights, size)
         small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
