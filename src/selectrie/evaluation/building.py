@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.items import Item
 from selectrie.evaluation.planning import TaskItems
 from selectrie.evaluation.readers import Data, Record
+from selectrie.evaluation.steps import FieldError, value_at
 from selectrie.evaluation.tasks import Format, Task, load_task, shipped, written
 from selectrie.options import at_least
 
@@ -38,20 +43,31 @@ NO_SHOTS = Shots()
 def task_for(data: Data) -> Task:
     """The shipped task of a data file: the one its name begins with whose fields its records have, else the generic one.
 
-    Raises `InputFileError` naming the fields found where none fits.
+    Raises `InputFileError` where none fits: with the fields found, and with the tasks that would read them under another name.
     """
-    stem = data.path.stem.lower().replace("-", "_")
     first = data.records[0].fields
-    by_length = sorted((name for name in shipped() if stem.startswith(name)), key=len, reverse=True)
-    for name in [*by_length, GENERIC]:
-        task = load_task(name)
+    tasks = [load_task(name) for name in shipped()]
+    stem = _plain(data.path.stem)
+    begins = [(len(name), task) for task in tasks for name in (task.name, *task.files) if _begins(stem, _plain(name))]
+    named = [task for _, task in sorted(begins, key=lambda one: -one[0])]
+    for task in [*named, load_task(GENERIC)]:
         if task.format_of(first) is not None:
             return task
-    raise InputFileError(
-        str(data.path),
-        f"no shipped task reads records of {', '.join(first)}; name one with --task ({', '.join(shipped())}), or write a TOML file",
-        line=data.records[0].place,
-    )
+    fitting = [task.name for task in tasks if task.format_of(first) is not None]
+    if fitting:
+        found = f"say which task this is: records of {', '.join(first)} are read by {', '.join(fitting)}"
+    else:
+        found = f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; write a TOML file"
+    raise InputFileError(str(data.path), f"{found} (--task NAME or NAME=FILE)", line=data.records[0].place)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+def _begins(stem: str, name: str) -> bool:
+    """A name of a file begins with that of a task, and no letter goes on with it."""
+    return stem.startswith(name) and not stem[len(name) : len(name) + 1].isalpha()
 
 
 def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | None = None) -> TaskItems:
@@ -61,11 +77,10 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
     nothing right, a right one that does not exist.
     """
     at_least("limit", limit, 1)
-    read = _Reader(task, data.path)
-    records = data.records[:limit]
     if task.kind == "rolling" and shots.n:
-        raise OptionError("shots", shots.n, "0 for a task of whole texts")
-    asked = [read.question(record) for record in records]
+        raise OptionError("shots", shots.n, f"0: task {task.name!r} is one of whole texts")
+    read = _Reader(task, data.path)
+    asked = [read.question(record) for record in data.records[:limit]]
     examples = _Examples(task, shots, data, asked)
     items = tuple(read.item(i, one, examples) for i, one in enumerate(asked))
     return TaskItems(
@@ -107,46 +122,54 @@ class _Reader:
         try:
             values = _prepared(form, record.fields)
             contexts = tuple(written(text, values) for text in form.contexts or (form.context,))
-            choices = _texts(form.choices, values)
+            choices = self._choices(form, values)
+            self._check_choices(form, choices)
             gold = _gold(form, values, choices)
         except TemplateError as error:
             raise self._error(record, error.reason) from error
-        except _Wrong as error:
+        except FieldError as error:
             raise self._error(record, str(error)) from None
-        if not choices:
-            raise self._error(record, "no choices")
-        if form.contexts and len(contexts) != len(choices):
-            raise self._error(record, f"{len(contexts)} contexts for {len(choices)} choices")
-        wrong = [place for place in gold if not 0 <= place < len(choices)]
-        if wrong or (form.gold and not gold):
-            raise self._error(
-                record,
-                f"{form.gold} says {wrong or 'nothing'} of {len(choices)} choices: from 0 to {len(choices) - 1} is wanted",
-            )
         return _Question(record, form, values, contexts, choices, gold)
+
+    def _choices(self, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Where there are many, a field has a list of them; a table, whose fields are texts, has it as JSON."""
+        if self._task.kind != "multiple_choice" and isinstance(form.choices, str):
+            return _texts((f"<<{form.choices}>>",), values)
+        return _texts(form.choices, values)
+
+    def _check_choices(self, form: Format, choices: tuple[str, ...]) -> None:
+        if not choices:
+            raise FieldError("no choices")
+        empty = next((place for place, text in enumerate(choices) if not text), None)
+        if empty is not None and self._task.kind != "rolling":
+            raise FieldError(f"choice {empty} is empty")
+        if form.contexts and len(form.contexts) != len(choices):
+            raise FieldError(f"{len(form.contexts)} contexts for {len(choices)} choices")
+        if self._task.kind != "multiple_choice" and len(choices) > 1:
+            raise FieldError(f"{len(choices)} choices: a task of kind {self._task.kind!r} has one text")
 
     def item(self, index: int, asked: _Question, examples: _Examples) -> Item:
         task, form = self._task, asked.form
         try:
             shared = examples.before(index, asked)
-            free = tuple(
-                written(form.context, {**asked.fields, name: value})
-                for name, values in (form.content_free or {}).items()
-                for value in values
-            )
+            premise = None if task.premise is None else written(task.premise, asked.fields)
             subset = written(form.subset, asked.fields)
+            free = _content_free(form, asked.fields)
+            given = asked.record.fields.get(form.id)
+            identity = f"{task.name}-{index}" if given is None or given == "" else written("<<id>>", {"id": given})
         except TemplateError as error:
             raise self._error(asked.record, error.reason) from error
-        given = asked.record.fields.get(form.id)
+        except FieldError as error:
+            raise self._error(asked.record, str(error)) from None
         return Item(
             context=asked.contexts[0] if not form.contexts else "",
             choices=asked.choices,
             gold=asked.gold,
-            id=str(given) if given is not None else f"{task.name}-{index}",
+            id=identity,
             contexts=asked.contexts if form.contexts else None,
             shared=shared,
             delimiter=task.delimiter,
-            premise=task.premise,
+            premise=premise,
             content_free=free,
             subset=subset,
         )
@@ -155,115 +178,144 @@ class _Reader:
         return InputFileError(str(self._path), reason, line=record.place)
 
 
-class _Wrong(Exception):
-    """What a record says cannot be read."""
+def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The context with each set of texts that ask nothing in the places of the fields that ask."""
+    columns = form.content_free or {}
+    rows = zip(*columns.values(), strict=True)
+    return tuple(written(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)
 
 
 def _prepared(form: Format, given: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(given)
-    try:
-        for one in form.prepare:
-            source = written(one.text, values) if one.text else _at(values, one.of or one.field)
-            values[one.field] = one.done_to(source)
-    except TypeError as error:
-        raise _Wrong(str(error)) from None
+    for one in form.prepare:
+        if one.join:
+            source: Any = one.joined(values)
+        elif one.text is not None:
+            source = written(one.text, values)
+        else:
+            source = value_at(values, one.of or one.field)
+        values[one.field] = one.done_to(source)
     return values
-
-
-def _at(values: Mapping[str, Any], path: str) -> Any:
-    """The value of a field, or of a field in a field ("choices.text")."""
-    value: Any = values
-    for name in path.split("."):
-        if not isinstance(value, Mapping) or name not in value:
-            raise _Wrong(f"no field {path!r}; there are {', '.join(map(str, values))}")
-        value = value[name]
-    return value
 
 
 def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
     """Choices or labels: of a field, or templates."""
     if isinstance(said, tuple):
         return tuple(written(text, values) for text in said)
-    found = _at(values, said)
-    if isinstance(found, str):
-        return (found,)
-    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
-        raise _Wrong(f"{said} is {found!r}: a list of texts is wanted")
+    found: Any = value_at(values, said)
+    if isinstance(found, str) and found.startswith("["):
+        found = _list(found)
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise FieldError(f"{said} is {found!r}: a list of texts is wanted (as JSON in a field that is a text)")
     return tuple(found)
 
 
+def _list(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
-    """Places of the right choices."""
+    """Places of the right choices, each once. Raises `FieldError` where there are none, or no such choice."""
     if not form.gold:
         return (0,)
-    said = _at(values, form.gold)
+    said = value_at(values, form.gold)
+    many = said if isinstance(said, list) else [said]
     if form.gold_as == "flags":
-        if not isinstance(said, list | tuple) or len(said) != len(choices) or not all(one in (0, 1) for one in said):
-            raise _Wrong(f"{form.gold} is {said!r}: a list of {len(choices)} zeros and ones is wanted")
-        return tuple(place for place, flag in enumerate(said) if flag)
-    many = said if isinstance(said, list | tuple) else [said]
-    return tuple(_place(form, one, values, choices) for one in many)
+        if len(many) != len(choices) or not all(isinstance(one, int) and one in (0, 1) for one in many):
+            raise FieldError(f"{form.gold} is {said!r}: a list of {len(choices)} zeros and ones is wanted")
+        places = [place for place, flag in enumerate(many) if flag]
+    else:
+        places = [_place(form, one, values, choices) for one in many]
+    if not places:
+        raise FieldError(f"{form.gold} is {said!r}: nothing is right")
+    return tuple(dict.fromkeys(places))
+
+
+_TRUTH = {"true": 1, "false": 0}
+"""Places in two choices, as JSON and CSV write them."""
 
 
 def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
+    text = str(said).strip()
     if form.gold_as in ("label", "text"):
         names = choices if form.gold_as == "text" else _texts(form.labels, values)
-        if not isinstance(said, str) or said.strip() not in names:
-            raise _Wrong(f"{form.gold} is {said!r}: one of {', '.join(map(repr, names))} is wanted")
-        return names.index(said.strip())
-    if isinstance(said, bool):
-        return int(said)
-    try:
-        place = int(said)
-    except (TypeError, ValueError):
-        raise _Wrong(f"{form.gold} is {said!r}: the place of a choice is wanted") from None
-    if isinstance(said, float) and place != said:
-        raise _Wrong(f"{form.gold} is {said!r}: the place of a choice is wanted")
-    return place - (form.gold_as == "number")
+        for one in (said, text):
+            if one in names[: len(choices)]:
+                return names.index(one)
+        raise FieldError(f"{form.gold} is {said!r}: one of {', '.join(map(repr, names))} is wanted")
+    from_ = int(form.gold_as == "number")
+    last = len(choices) - 1 + from_
+    if len(choices) == 2 and not from_ and text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
+    if isinstance(said, bool | list | dict) or not re.fullmatch(r"[0-9]{1,9}(\.0+)?", text):
+        raise FieldError(f"{form.gold} is {said!r}: a place from {from_} to {last} is wanted")
+    place = int(text.split(".")[0])
+    if not from_ <= place <= last:
+        raise FieldError(f"{form.gold} is {said!r}: from {from_} to {last} is wanted, for {len(choices)} choices")
+    return place - from_
 
 
 class _Examples:
     """What stands before questions: the description and examples with their answers."""
 
     def __init__(self, task: Task, shots: Shots, data: Data, asked: Sequence[_Question]) -> None:
-        self._task, self._shots, self._is_own = task, shots, shots.data is None
-        self._pool: dict[Any, list[tuple[int, str]]] = {}
-        self._made: dict[tuple[object, ...], str] = {}
+        self._task, self._shots, self._file = task, shots, data if shots.data is None else shots.data
+        self._is_own = self._file.digest == data.digest
+        self._pool: dict[str, list[str]] = {}
+        self._places: dict[int, int] = {}
+        self._copies: Counter[tuple[str, str]] = Counter()
+        self._made: dict[tuple[str, str, tuple[int, ...]], str] = {}
         if not shots.n:
             return
-        if shots.data is None:
-            questions = (
-                list(asked)
-                if len(asked) == len(data.records)
-                else [_Reader(task, data.path).question(r) for r in data.records]
-            )
-        else:
-            reader = _Reader(task, shots.data.path)
-            questions = [reader.question(record) for record in shots.data.records]
-        for place, one in enumerate(questions):
-            self._pool.setdefault(self._group(one), []).append((place, self._answered(one)))
+        reader = _Reader(task, self._file.path)
+        known = asked if shots.data is None else ()
+        rest = self._file.records[len(known) :]
+        questions = [*known, *(reader.question(record) for record in rest)]
+        for index, one in enumerate(questions):
+            group, text = self._group(one), self._answered(one)
+            pool = self._pool.setdefault(group, [])
+            self._places[index] = len(pool)
+            self._copies[group, text] += 1
+            pool.append(text)
 
-    def _group(self, asked: _Question) -> Any:
-        return _at(asked.fields, self._task.shots_by) if self._task.shots_by else None
+    def _group(self, asked: _Question) -> str:
+        """What examples must have in common with a question. Raises `FieldError`."""
+        return str(value_at(asked.fields, self._task.shots_by)) if self._task.shots_by else ""
 
     def _answered(self, one: _Question) -> str:
-        right = one.gold[0] if one.gold else 0
+        task, right = self._task, one.gold[0]
         context = one.contexts[right if one.form.contexts else 0]
-        return context + self._task.delimiter + one.choices[right] + self._task.shot_delimiter
+        delimiter = task.delimiter if task.answer_delimiter is None else task.answer_delimiter
+        return context + delimiter + one.choices[right] + task.shot_delimiter
 
     def before(self, index: int, asked: _Question) -> str:
-        """The text before the question of this place."""
+        """The text before the question of this place. Raises `FieldError`, `TemplateError`."""
         description = written(self._task.description, asked.fields)
-        n = self._shots.n
-        if not n:
+        if not self._shots.n:
             return description
-        pool = self._pool.get(self._group(asked), [])
-        if self._shots.seed is None:
-            chosen = [text for place, text in pool if not (self._is_own and place == index)][:n]
-        else:
-            others = [text for place, text in pool if not (self._is_own and place == index)]
+        group = self._group(asked)
+        chosen = self._chosen(index, group)
+        if len(chosen) < self._shots.n:
+            about = f" of {self._task.shots_by} {group!r}" if self._task.shots_by else ""
+            where = (
+                f"{self._file.path}: there are no more examples{about} beside the question of line {asked.record.place}"
+            )
+            raise OptionError("shots", self._shots.n, f"at most {len(chosen)} with {where}")
+        key = description, group, chosen
+        if key not in self._made:
+            self._made[key] = description + "".join(self._pool[group][place] for place in chosen)
+        return self._made[key]
+
+    def _chosen(self, index: int, group: str) -> tuple[int, ...]:
+        """Places in a pool: never that of the question itself, nor of one with the same words and answer."""
+        n, pool = self._shots.n, self._pool.get(group, [])
+        own = pool[self._places[index]] if self._is_own else None
+        places: Iterable[int] = range(len(pool))
+        if self._shots.seed is not None:
             draw = random.Random(f"{self._shots.seed}/{index}")  # noqa: S311 - which examples, not a secret
-            chosen = draw.sample(others, min(n, len(others)))
-        if len(chosen) < n:
-            raise OptionError("shots", n, f"at most {len(chosen)}: there are no more examples for {asked.record.place}")
-        return description + "".join(chosen)
+            most = n if own is None else n + self._copies[group, own]
+            places = draw.sample(range(len(pool)), min(most, len(pool)))
+        return tuple(islice((place for place in places if own is None or pool[place] != own), n))

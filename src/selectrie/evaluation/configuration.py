@@ -50,7 +50,7 @@ class Configuration:
         name, _, rest = said.partition("=")
         path = said
         task = self.task
-        if rest and not Path(said).exists():
+        if rest and not os.path.exists(said):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
             task, path = name, rest
         data = read_data(Path(path))
         return (task_for(data) if task is None else load_task(task)), data
@@ -97,13 +97,15 @@ def reload(described: Mapping[str, Any], where: str) -> Loaded:
         own["metrics"] = tuple(own["metrics"])
         configuration = Configuration(**{**own, "data": tuple(path for _, path, _ in files)})
         tasks = {name: parse_task(text, f"{name}.toml of {where}") for name, text in described["tasks"].items()}
+        named_tasks = [tasks[name] for name, _, _ in files]
         shots_digest = described["shots_digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputFileError(where, f"not the configuration of a run: {error}") from error
     shots = None
     if configuration.shots_file is not None:
         shots = _same(configuration.shots_file, shots_digest)
-    sources = tuple((tasks[name], _same(path, digest)) for name, path, digest in files)
+    read = [_same(path, digest) for _, path, digest in files]
+    sources = tuple(zip(named_tasks, read, strict=True))
     return _loaded(configuration, sources, shots)
 
 
@@ -121,14 +123,25 @@ def _loaded(configuration: Configuration, sources: tuple[tuple[Task, Data], ...]
 
 def _items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Shots) -> tuple[TaskItems, ...]:
     """The items of every source; those of one task are told apart by their files."""
-    names = [task.name for task, _ in sources]
+    files: dict[str, list[Path]] = {}
+    known: dict[str, Task] = {}
+    for task, data in sources:
+        if known.setdefault(task.name, task) != task:
+            raise OptionError("task", task.name, "one task of this name; give the other one another name in its file")
+        if any(absolute(data.path) == absolute(path) for path in files.setdefault(task.name, [])):
+            raise OptionError("data", str(data.path), "each file once")
+        files[task.name].append(data.path)
     tasks = []
     for task, data in sources:
         one = items_of(task, data, shots=shots, limit=configuration.limit)
-        one = replace(one, metrics=configuration.metrics or one.metrics)
-        tasks.append(one if names.count(task.name) == 1 else replace(one, task=f"{task.name}:{data.path.stem}"))
-    called = [one.task for one in tasks]
-    twice = next((name for name in called if called.count(name) > 1), None)
-    if twice is not None:
-        raise OptionError("data", twice, "each file once")
+        name = _called(task.name, data.path, files[task.name])
+        tasks.append(replace(one, task=name, metrics=configuration.metrics or one.metrics))
     return tuple(tasks)
+
+
+def _called(task: str, path: Path, files: list[Path]) -> str:
+    """The name of a task's items: with their file where there are several, with all its path where two files have one name."""
+    if len(files) == 1:
+        return task
+    stems = [one.stem for one in files]
+    return f"{task}:{path.stem if stems.count(path.stem) == 1 else absolute(path)}"

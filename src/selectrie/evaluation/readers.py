@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from selectrie.errors import InputFileError, MissingExtraError
 
 MOST_LINE_BYTES = 16 << 20
 """Of one record; the longest of the published sets have some kilobytes."""
-MOST_FILE_BYTES = 4 << 30
-"""Of a file that is read as a whole (JSON)."""
+MOST_WHOLE_BYTES = 256 << 20
+"""Of a file that is read as a whole (JSON, Parquet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,21 @@ class Data:
 def read_data(path: Path) -> Data:
     """Every record of a file, by its suffix: .jsonl, .ndjson, .json (a list of objects), .csv (with a header), .tsv, .parquet.
 
-    Raises `InputFileError` naming file and line: what cannot be read, is no UTF-8, is torn, has a key twice or a number that is none, a row
-    of another width; an empty file. `MissingExtraError` for Parquet without pyarrow.
+    Raises `InputFileError` naming file and line: what cannot be read, is no UTF-8, is torn, has a key twice or a number that is none,
+    half a character, a row of another width, a field beyond `csv.field_size_limit`; an empty file. `MissingExtraError` for Parquet
+    without pyarrow.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputFileError(str(path), f"not a kind of data file: its name ends in none of {', '.join(_READERS)}")
+    if "\0" in str(path):
+        raise InputFileError(repr(str(path)), "no file has a name with a null character")
     try:
-        if path.stat().st_size > MOST_FILE_BYTES:
-            raise InputFileError(str(path), f"larger than {MOST_FILE_BYTES >> 30} GiB; cut it into several")
+        status = path.stat()
+        if not S_ISREG(status.st_mode):
+            raise InputFileError(str(path), "not a file" if path.is_dir() else "not a plain file; copy it to one")
+        if reader in (_json, _parquet) and status.st_size > MOST_WHOLE_BYTES:
+            raise InputFileError(str(path), f"larger than {MOST_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
         records = tuple(reader(path))
         digest = _digest(path)
     except OSError as error:
@@ -66,7 +74,7 @@ def _digest(path: Path) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines without their ends, numbered; bounded in length, so that no file fills the memory with one."""
+    """Lines with their ends, numbered; bounded in length, so that no file fills the memory with one."""
     with path.open("rb") as file:
         number = 0
         while data := file.readline(MOST_LINE_BYTES + 1):
@@ -78,18 +86,16 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _decoded(path: Path, data: bytes, line: int) -> str:
     try:
-        text = data.decode("utf-8-sig" if line == 1 else "utf-8")
+        return data.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise InputFileError(
-            str(path), f"not UTF-8: byte {data[error.start]:#04x} at {error.start}", line=line
-        ) from None
-    return text.removesuffix("\n").removesuffix("\r")
+        line += data.count(b"\n", 0, error.start)
+        raise InputFileError(str(path), f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
 
 
 def _json_lines(path: Path) -> Iterator[Record]:
     for number, text in _lines(path):
         if text.strip():
-            yield Record(number, _object(path, _parsed(path, text, number), number))
+            yield Record(number, _object(path, _parsed(path, text.rstrip("\r\n"), number), number))
 
 
 def _json(path: Path) -> Iterator[Record]:
@@ -102,17 +108,32 @@ def _json(path: Path) -> Iterator[Record]:
 
 
 def _parsed(path: Path, text: str, line: int | None) -> Any:
+    """line: of a text that is one line; None of one that has many."""
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
-        where = (
-            f" at character {error.pos + 1}" if line is not None else f" at line {error.lineno}, column {error.colno}"
-        )
-        raise InputFileError(str(path), f"not JSON: {error.msg}{where}", line=line) from None
+        where = f"not JSON: {error.msg} at column {error.colno}"
+        raise InputFileError(str(path), where, line=error.lineno if line is None else line) from None
     except RecursionError:
         raise InputFileError(str(path), "not JSON that can be read: too deeply nested", line=line) from None
     except ValueError as error:
         raise InputFileError(str(path), f"not JSON: {error}", line=line) from None
+    if _HALF.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise InputFileError(str(path), f"not text: {half} is half a character", line=line) from None
+    return value
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""What only a pair of makes a character."""
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,7 +145,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is no number that can be read")
 
 
 def _object(path: Path, value: Any, line: int) -> dict[str, Any]:
@@ -139,22 +160,23 @@ def _kind(value: Any) -> str:
 
 
 def _table(path: Path, delimiter: str) -> Iterator[Record]:
-    text = io.StringIO("".join(f"{line}\n" for _, line in _lines(path)), newline="")
-    rows = csv.reader(text, delimiter=delimiter, strict=True)
+    rows = csv.reader((line for _, line in _lines(path)), delimiter=delimiter, strict=True)
+    line = 1
     try:
         header = next(rows, None)
         if header is None:
             return
         if len(set(header)) < len(header) or not all(header):
             raise InputFileError(str(path), f"a header of names, each once, is wanted, not {header}", line=1)
+        line = rows.line_num + 1
         for row in rows:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise InputFileError(str(path), f"{len(row)} columns, the header has {len(header)}", line=rows.line_num)
-            yield Record(rows.line_num, dict(zip(header, row, strict=True)))
+            if row and len(row) != len(header):
+                raise InputFileError(str(path), f"{len(row)} columns, the header has {len(header)}", line=line)
+            if row:
+                yield Record(line, dict(zip(header, row, strict=True)))
+            line = rows.line_num + 1
     except csv.Error as error:
-        raise InputFileError(str(path), f"not CSV: {error}", line=rows.line_num) from None
+        raise InputFileError(str(path), f"not CSV: {error}, in the row that begins here", line=line) from None
 
 
 def _csv(path: Path) -> Iterator[Record]:
@@ -173,9 +195,18 @@ def _parquet(path: Path) -> Iterator[Record]:
         raise MissingExtraError("a Parquet file", "parquet") from error
     try:
         table = read_table(path)
-    except ArrowException as error:
-        raise InputFileError(str(path), f"not Parquet: {error}") from None
-    for number, row in enumerate(table.to_pylist(), start=1):
+        rows = table.to_pylist()
+    except (
+        ArrowException,
+        ValueError,
+        OverflowError,
+    ) as error:  # ValueError: text that is no UTF-8, a time that is none
+        raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
+    names = table.column_names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputFileError(str(path), f"the column {twice!r} twice")
+    for number, row in enumerate(rows, start=1):
         yield Record(number, row)
 
 
