@@ -44,7 +44,7 @@ eval_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Benchmarks: score data files, go on with a run, compare two.\n\n"
-    "\b\nselectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --metric acc,acc_norm --out runs/q8\n"
+    "\b\nselectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8\n"
     "selectrie eval --resume runs/q8\nselectrie eval compare runs/q8 runs/q4\n\n"
     "Without a command, `run`.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -57,7 +57,7 @@ class DataGroup:
 
     data: Annotated[
         list[str] | None,
-        Argument(metavar="[DATA]...", help="Files (.jsonl .json .csv .tsv .parquet), each FILE or TASK=FILE."),
+        Argument(metavar="DATA", help="Files (.jsonl .json .csv .tsv .parquet), each FILE or TASK=FILE."),
     ] = None
     task: Annotated[
         str | None,
@@ -132,8 +132,9 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     Every item is measured once, whatever the metrics; what items share is evaluated once. With --out each finished unit is on the disk before the next one begins, and a run that was killed goes on where it was.
 
     \b
-    selectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --metric acc,acc_norm,acc_bytes,acc_mutual_info --out runs/q8
-    selectrie eval mmlu=mmlu_test.jsonl --shots 5 --shots-file mmlu_dev.jsonl -m model.gguf
+    selectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8
+    selectrie eval piqa.jsonl -m model.gguf --metric acc,acc_bytes,brier --json
+    selectrie eval mmlu=test.jsonl -m model.gguf --shots 5 --shots-file dev.jsonl
     selectrie eval --resume runs/q8
     """
     loaded, out, source = _asked(model, data, running)
@@ -200,20 +201,23 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
 
 @command(eval_app)
 def tasks() -> int:
-    """List the tasks that come with selectrie, and the fields they read."""
+    """List the tasks that come with selectrie."""
     from selectrie.evaluation.tasks import load_task, shipped
+    from selectrie.report import terminal
+    from selectrie.report.evaluation import tasks_report
 
-    for name in shipped():
-        task = load_task(name)
-        shapes = " | ".join(", ".join(one.needs) for one in task.formats)
-        typer.echo(f"{name:<18} {', '.join(task.metrics):<28} {shapes}")
+    found = [load_task(name) for name in shipped()]
+    shapes = [[", ".join(one.needs) for one in task.formats] for task in found]
+    rows = [(task.name, task.kind, task.metrics, own) for task, own in zip(found, shapes, strict=True)]
+    terminal.show(tasks_report(rows), sys.stdout)
     return 0
 
 
 def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
     """What is to be run, read, where it goes, and the model; everything the caller got wrong is told here."""
+    from selectrie.evaluation.checking import check
     from selectrie.evaluation.configuration import Configuration, reload
-    from selectrie.evaluation.runner import began_with
+    from selectrie.evaluation.runner import began_with, check_folder
 
     if running.actors is not None and running.ray is None:
         raise OptionError("actors", running.actors, "--ray beside it")
@@ -227,7 +231,11 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
             shots_seed=data.shots_seed,
             limit=data.limit,
         )
-        return configuration.read(), None if running.out is None else Path(running.out), model
+        loaded, out = configuration.read(), None if running.out is None else Path(running.out)
+        check(loaded.tasks)
+        if out is not None:
+            check_folder(out, loaded.to_dict())
+        return loaded, out, model
     if running.out is not None or data != DataGroup():
         raise OptionError("resume", running.resume, "alone: the run's folder says what is run")
     configuration_then, model_then = began_with(Path(running.resume))
@@ -282,7 +290,7 @@ def _told() -> Iterator[OnProgress | None]:
         task = bar.add_task("items", total=None)
 
         def tell(progress: Progress) -> None:
-            pace = progress.items / max(1e-9, time.monotonic() - began)
+            pace = (progress.items - progress.items_logged) / max(1e-9, time.monotonic() - began)
             saved = 1 - progress.rows_evaluated / max(1, progress.rows_naive)
             bar.update(
                 task,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -57,8 +58,16 @@ class Comparison:
     lost: tuple[Flip, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready."""
-        return asdict(self)
+        """JSON-ready: what is no finite number is None."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:

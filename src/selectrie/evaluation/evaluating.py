@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from selectrie.engine import Engine
 from selectrie.errors import OptionError
+from selectrie.evaluation.checking import check
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.planning import TaskItems, Unit, plan
@@ -17,7 +18,8 @@ from selectrie.results import Signature
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. items, units: done, of how many. rows_evaluated, rows_naive: of what is done."""
+    """How far a run is. items, units: done, of how many. rows_evaluated, rows_naive: of what is done. items_logged: of the items, those that a log had
+    of an earlier process."""
 
     items: int
     n_items: int
@@ -25,6 +27,7 @@ class Progress:
     n_units: int
     rows_evaluated: int
     rows_naive: int
+    items_logged: int = 0
 
 
 OnProgress = Callable[[Progress], None]
@@ -107,6 +110,7 @@ def evaluate_tasks(
     llm: Engine, tasks: Sequence[TaskItems], *, on_progress: OnProgress | None = None, measure: Measure | None = None
 ) -> Evaluation:
     """As `evaluate`, for items of several tasks. measure: who measures units, in any order (None: this engine)."""
+    check(tasks)
     units = plan(llm.vocabulary, llm.limits, tasks)
     counter = Counter(tasks, units, on_progress)
     done = measured(llm, units) if measure is None else measure(units)
@@ -120,7 +124,7 @@ class Counter:
     def __init__(self, tasks: Sequence[TaskItems], units: Sequence[Unit], on_progress: OnProgress | None) -> None:
         self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)
         self._on_progress = on_progress
-        self.items = self.units = self.rows_evaluated = self.rows_naive = 0
+        self.items = self.units = self.rows_evaluated = self.rows_naive = self.items_logged = 0
 
     def add(self, done: Done) -> tuple[ItemRecord, ...]:
         """Count a unit; its records."""
@@ -128,11 +132,11 @@ class Counter:
         self.count(len(records), done.found.rows_evaluated, done.found.rows_naive)
         return records
 
-    def count(self, items: int, rows_evaluated: int, rows_naive: int) -> None:
+    def count(self, items: int, rows_evaluated: int, rows_naive: int, *, is_logged: bool = False) -> None:
         """Count a unit by its numbers."""
         self.items, self.units = self.items + items, self.units + 1
         self.rows_evaluated, self.rows_naive = self.rows_evaluated + rows_evaluated, self.rows_naive + rows_naive
+        self.items_logged += items if is_logged else 0
         if self._on_progress is not None:
-            self._on_progress(
-                Progress(self.items, self._n_items, self.units, self._n_units, self.rows_evaluated, self.rows_naive)
-            )
+            rows = (self.rows_evaluated, self.rows_naive)
+            self._on_progress(Progress(self.items, self._n_items, self.units, self._n_units, *rows, self.items_logged))

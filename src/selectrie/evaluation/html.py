@@ -21,6 +21,7 @@ MOST_FLIPS = 1000
 """Of a task and direction; the rest is counted."""
 MOST_PROBLEMS = 200
 _N_PILES = 20
+_PLACES = ("first", "second")
 
 Cells = Sequence[object]
 
@@ -40,14 +41,10 @@ def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evalu
 
     comparison: JSON-ready (`comparing.comparison_dict`). names: of the runs, as people call them.
     """
-    head = _table(
-        "Runs",
-        ("", "run", "model"),
-        [
-            ("first", names[0], runs[0].signature.get("model", "")),
-            ("second", names[1], runs[1].signature.get("model", "")),
-        ],
-    )
+    rows = [
+        (place, name, run.signature.get("model", "")) for place, name, run in zip(_PLACES, names, runs, strict=True)
+    ]
+    head = _table("Folder and model", ("", "folder", "model"), rows, left=3)
     body = [_section("Runs", head), *map(_compared, comparison["tasks"]), _two_signatures(runs)]
     return _page("Two runs of the same items", f"{names[0]} and {names[1]}", body)
 
@@ -101,14 +98,16 @@ def _number(value: float | None) -> str:
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
 
 
-def _between(low: float | None, high: float | None, sign: str = "") -> str:
+def _between(low: float | None, high: float | None) -> str:
     if low is None or high is None or not math.isfinite(low + high):
         return ""
-    return (
-        f"{low:{sign}.4f} – {high:{sign}.4f}"
-        if max(abs(low), abs(high)) < 100
-        else f"{low:{sign}.1f} – {high:{sign}.1f}"
-    )
+    return f"{_number(low)} – {_number(high)}"
+
+
+def _signed(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{value:+.4f}" if abs(value) < 100 else f"{value:+.1f}"
 
 
 def _metric(name: str) -> str:
@@ -185,7 +184,7 @@ def _reliability(task: TaskResult) -> str:
         f"Expected calibration error {task.ece:.3f}. "
         + "; ".join(f"{row[1]} items of confidence {row[0]}: right {row[2]}" for row in rows),
     )
-    caption = f"How often a choice of some confidence is right. Expected calibration error {task.ece:.3f}; below the line: too sure."
+    caption = f"Expected calibration error {task.ece:.3f}. Dots below the line: the model is surer than it is right. Below: items."
     numbers = _details("The numbers", _table("Bins", ("confidence", "items", "right", "95 % interval"), rows))
     return f"<div><h3>Reliability</h3>{_figure(svg.reliability(points, words), caption)}{numbers}</div>"
 
@@ -213,10 +212,10 @@ def _margin(record: ItemRecord) -> float:
 
 
 def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
-    """Columns from 0 to the 99th percentile, and how many items lie beyond it."""
+    """Columns from 0 to about the 99th percentile, and how many items lie beyond it."""
     finite = margins[np.isfinite(margins)]
     end = float(np.quantile(finite, 0.99)) if len(finite) else 0.0
-    edges = np.linspace(0.0, end or 1.0, _N_PILES + 1)
+    edges = np.linspace(0.0, svg.round_up(end or 1.0), _N_PILES + 1)
     place = np.minimum(np.searchsorted(edges, margins, side="right") - 1, _N_PILES - 1)
     piles = [
         Pile(
@@ -279,8 +278,8 @@ def _compared(task: Mapping[str, Any]) -> str:
             _metric(one["metric"]),
             _number(one["first"]),
             _number(one["second"]),
-            f"{one['difference']:+.4f}" if one["difference"] is not None else "",
-            _between(one["interval"]["low"], one["interval"]["high"], "+"),
+            _signed(one["difference"]),
+            " to ".join(filter(None, map(_signed, one["interval"].values()))),
             "" if one["p"] is None else f"{one['p']:.3g}",
         )
         for one in differences
@@ -303,14 +302,14 @@ def _compared(task: Mapping[str, Any]) -> str:
 
 def _difference_row(one: Mapping[str, Any]) -> Row:
     low, high = one["interval"]["low"], one["interval"]["high"]
-    note = f"{100 * one['difference']:+.2f} ({100 * low:+.2f} – {100 * high:+.2f})"
+    note = f"{100 * one['difference']:+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
     return Row(one["metric"], one["difference"], low, high, 0.0, note)
 
 
 def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
     if not flips:
         return ""
-    names = ("item", "subset", "right", "first chose", "second chose", "margin of the first", "of the second")
+    names = ("item", "subset", "right", "first chose", "second chose", "margin, first", "second")
     rows = [
         (
             one["id"] or one["index"],
@@ -318,8 +317,8 @@ def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
             ", ".join(map(str, one["gold"])),
             one["first"],
             one["second"],
-            f"{one['margin_first']:.3f}",
-            f"{one['margin_second']:.3f}",
+            _number(one["margin_first"]),
+            _number(one["margin_second"]),
         )
         for one in flips[:MOST_FLIPS]
     ]

@@ -19,6 +19,7 @@ from typing import Any
 
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError
+from selectrie.evaluation.checking import check
 from selectrie.evaluation.evaluating import Counter, Measure, OnProgress, measured, results_of, signature_of
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.log import Line, Log, write_whole
@@ -63,6 +64,7 @@ def run(
     Raises `OptionError` where the folder holds something else or another run, naming what differs, before anything is
     written; Ctrl-C and errors leave a folder that can be taken up again.
     """
+    check(tasks)
     units = plan(llm.vocabulary, llm.limits, tasks)
     described = _describe(llm, tasks, units, options)
     begun = _open(out, described, other_machine=options.other_machine)
@@ -70,7 +72,7 @@ def run(
         lines = log.recover([unit.number for unit in units])
         counter = Counter(tasks, units, options.on_progress)
         for line in lines.values():
-            counter.count(len(line.records), line.rows_evaluated, line.rows_naive)
+            counter.count(len(line.records), line.rows_evaluated, line.rows_naive, is_logged=True)
         missing = [unit for unit in units if unit.number not in lines]
         for done in (measure or (lambda left: measured(llm, left)))(missing):
             line = Line(done.unit.number, done.found.rows_evaluated, done.found.rows_naive, done.records)
@@ -104,19 +106,33 @@ def read_run(out: Path) -> Evaluation:
     described = _read_run(out)
     if not (out / ITEMS).exists() or not (out / SUMMARY).exists():
         raise InputFileError(str(out), f"this run is not finished: selectrie eval --resume {out}")
-    summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+    evaluated, naive = _rows(out / SUMMARY)
     tasks = [
         TaskItems(one["task"], (), tuple(one["metrics"]), version=one["version"], n_shots=one["shots"])
         for one in described["tasks"]
     ]
     records = list(_read_items(out / ITEMS, {task.task for task in tasks}))
-    return Evaluation(
-        results_of(tasks, records), summary["rows_evaluated"], summary["rows_naive"], described["signature"]
-    )
+    return Evaluation(results_of(tasks, records), evaluated, naive, described["signature"])
+
+
+def _rows(path: Path) -> tuple[int, int]:
+    """Rows evaluated, and one by one, as a summary says."""
+    try:
+        summary = json.loads(_read_text(path))
+        return int(summary["rows_evaluated"]), int(summary["rows_naive"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputFileError(str(path), f"not the summary of a run: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputFileError(str(path), str(error)) from error
 
 
 def _read_items(path: Path, tasks: set[str]) -> Iterator[ItemRecord]:
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, text in enumerate(_read_text(path).removesuffix("\n").split("\n"), start=1):
         record = record_from_json(text, path=str(path), line=number)
         if record.task not in tasks:
             raise InputFileError(
@@ -195,11 +211,26 @@ def _open(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[
         begun = _read_run(out)
         _check_same(out, begun, described, other_machine=other_machine)
         return begun
-    if out.exists() and (not out.is_dir() or any(path.name != RUN + ".tmp" for path in out.iterdir())):
-        raise OptionError("out", str(out), "a new folder, an empty one, or that of a run to go on with")
+    _check_new(out)
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
     return described
+
+
+def _check_new(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(path.name != RUN + ".tmp" for path in out.iterdir())):
+        raise OptionError("out", str(out), "a new folder, an empty one, or that of a run to go on with")
+
+
+def check_folder(out: Path, configuration: Mapping[str, object]) -> None:
+    """What can be said of a folder without the model. Raises `OptionError` where it holds something else, or a run of another configuration."""
+    if not (out / RUN).exists():
+        return _check_new(out)
+    begun, asked = _read_run(out)["configuration"], json.loads(json.dumps(configuration))
+    if begun != asked:
+        said = _difference("configuration", begun, asked)
+        raise OptionError("out", str(out), f"a folder of the same run: {said}")
+    return None
 
 
 def _check_same(out: Path, begun: dict[str, Any], described: dict[str, Any], *, other_machine: bool) -> None:

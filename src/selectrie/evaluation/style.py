@@ -21,7 +21,7 @@ caption{text-align:left;color:var(--soft);font-size:13px;padding-bottom:4px}
 th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top;unicode-bidi:isolate;white-space:nowrap}
 thead th{font-size:13px;font-weight:500;color:var(--soft)}
 tbody th{font-weight:500}
-tbody th,th.words,td.words{text-align:left;white-space:normal;overflow-wrap:anywhere}
+tbody th,th.words,td.words{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:9em}
 th:first-child,td:first-child{padding-left:0}th:last-child,td:last-child{padding-right:0}
 tbody tr:last-child th,tbody tr:last-child td{border-bottom:0}
 figure{margin:10px 0}

@@ -12,7 +12,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u20
 """Controls, marks that turn the direction of what follows, and what no page may hold."""
 _WIDTH = 720
 _ROW = 22
-_LABEL, _NOTE = 200, 150
+_LABEL, _NOTE = 216, 160
 _LABEL_CHARS = 30
 
 
@@ -80,14 +80,14 @@ def share_axis(start: float, end: float) -> Axis:
 
 def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
     """Around 0, wide enough for every interval."""
-    most = _round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
+    most = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
     return Axis(-most, most, start, end, (-most, -most / 2, 0, most / 2, most), signed_points)
 
 
-def _round_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
+def round_up(value: float) -> float:
+    """The next of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value * (1 - 1e-9))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
 
 
 def tag(name: str, content: str = "", /, **attributes: object) -> str:
@@ -133,8 +133,7 @@ def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float
 
 
 def _interval(row: Row, axis: Axis, y: float) -> str:
-    label = row.label if len(row.label) <= _LABEL_CHARS else row.label[: _LABEL_CHARS - 1] + "…"
-    parts = [_hint(f"{row.label}: {row.note}"), _text(_LABEL, y + 4, label, anchor="end")]
+    parts = [_hint(f"{row.label}: {row.note}"), _text(_LABEL, y + 4, _shortened(row.label), anchor="end")]
     if row.mark is not None:
         parts.append(_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
     parts.append(_line(axis(row.low), y, axis(row.high), y, "whisker"))
@@ -143,6 +142,12 @@ def _interval(row: Row, axis: Axis, y: float) -> str:
     parts.append(tag("circle", cx=axis(row.value), cy=y, r=4.5, class_=kind))
     parts.append(_text(axis.end + 14, y + 4, row.note, "tick"))
     return tag("g", "".join(parts))
+
+
+def _shortened(label: str) -> str:
+    """Both ends, for names often differ in the last word."""
+    half = _LABEL_CHARS // 2
+    return label if len(label) <= _LABEL_CHARS else f"{label[:half]}…{label[1 - half :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +163,8 @@ class Point:
 
 def reliability(points: Sequence[Point], words: Words) -> str:
     """Accuracy over confidence, the diagonal where both are alike, dots the larger the more items, their numbers below."""
-    x, y = share_axis(52, 332), share_axis(292, 12)
-    parts = []
+    x, y = share_axis(52, 332), share_axis(304, 24)
+    parts = [_text(x.start, 12, "share that is right")]
     for tick in x.ticks:
         parts += [_line(x(tick), y.end, x(tick), y.start, "grid"), _line(x.start, y(tick), x.end, y(tick), "grid")]
         parts.append(_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
@@ -178,7 +183,7 @@ def reliability(points: Sequence[Point], words: Words) -> str:
     parts.append(
         _text((x.start + x.end) / 2, y.start + 80, "confidence: probability of the choice in its set", "", "middle")
     )
-    return _chart(words, 348, y.start + 88, parts)
+    return _chart(words, 360, y.start + 88, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +201,10 @@ def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
     most = max((pile.right + pile.wrong for pile in piles), default=1) or 1
     x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
-    top = _round_up(most)
-    y = Axis(0, top, 292, 12, (0, top / 2, top), lambda value: f"{value:g}")
+    top = round_up(most)
+    y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
     parts = [_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
+    parts.append(_text(x.start, 12, "items"))
     parts += [_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
     parts += [_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
     for pile in piles:
@@ -210,4 +216,4 @@ def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
         inside += tag("rect", x=left, y=over, width=width, height=middle - over, class_="bar wrong")
         parts.append(tag("g", inside))
     parts.append(_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
-    return _chart(words, 348, y.start + 46, parts)
+    return _chart(words, 360, y.start + 46, parts)
