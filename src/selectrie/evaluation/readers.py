@@ -166,7 +166,7 @@ def _table(path: Path, delimiter: str) -> Iterator[Record]:
         header = next(rows, None)
         if header is None:
             return
-        if len(set(header)) < len(header) or not all(header):
+        if not header or len(set(header)) < len(header) or not all(header):
             raise InputFileError(str(path), f"a header of names, each once, is wanted, not {header}", line=1)
         line = rows.line_num + 1
         for row in rows:
@@ -190,22 +190,22 @@ def _tsv(path: Path) -> Iterator[Record]:
 def _parquet(path: Path) -> Iterator[Record]:
     try:
         from pyarrow import ArrowException
-        from pyarrow.parquet import read_table
+        from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
         raise MissingExtraError("a Parquet file", "parquet") from error
     try:
-        table = read_table(path)
-        rows = table.to_pylist()
+        with ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise InputFileError(str(path), f"the column {twice!r} twice")
+            rows = file.read().to_pylist()
     except (
         ArrowException,
         ValueError,
         OverflowError,
     ) as error:  # ValueError: text that is no UTF-8, a time that is none
         raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
-    names = table.column_names
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputFileError(str(path), f"the column {twice!r} twice")
     for number, row in enumerate(rows, start=1):
         yield Record(number, row)
 
