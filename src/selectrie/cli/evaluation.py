@@ -137,6 +137,7 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     selectrie eval mmlu=test.jsonl -m model.gguf --shots 5 --shots-file dev.jsonl
     selectrie eval --resume runs/q8
     """
+    _check_html(output)
     loaded, out, source = _asked(model, data, running)
     from selectrie.evaluation.evaluating import evaluate_tasks
     from selectrie.evaluation.runner import RunOptions
@@ -167,6 +168,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     from selectrie.evaluation.comparing import comparison_dict
     from selectrie.evaluation.runner import read_run
 
+    _check_html(output)
     first, second = read_run(Path(runs.first)), read_run(Path(runs.second))
     found = compared(first, second)
     fields = comparison_dict(found)
@@ -195,6 +197,7 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
     """
     from selectrie.evaluation.runner import read_run
 
+    _check_html(output)
     _show(read_run(Path(run.folder)), output)
     return 0
 
@@ -316,6 +319,12 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
         from selectrie.evaluation.html import evaluation_page
 
         _write(output.html, evaluation_page(evaluation))
+
+
+def _check_html(output: EvalOutput) -> None:
+    """A page that cannot be written is told at once, not after the run."""
+    if output.html is not None and (not Path(output.html).parent.is_dir() or Path(output.html).is_dir()):
+        raise OptionError("html", output.html, "a file in a folder that exists")
 
 
 def _write(path: str, text: str) -> None:

@@ -48,11 +48,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One task of two runs. n: items both measured. gained, lost: items that the second, the first alone has right, by summed
+    """One task of two runs. n: items both measured. n_left_out: items that one of them alone has, or could not measure. gained, lost: items that the second, the first alone has right, by summed
     log-probability."""
 
     task: str
     n: int
+    n_left_out: int
     differences: tuple[Difference, ...]
     gained: tuple[Flip, ...]
     lost: tuple[Flip, ...]
@@ -71,7 +72,7 @@ def _plain(value: object) -> object:
 
 
 def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
-    """Every task that both runs have. Raises `OptionError` where they have none in common, or a task has other items."""
+    """Every task that both runs have. Raises `OptionError` where they have none in common, or an item of a task is another one in the second."""
     names = {task.task for task in second.tasks}
     both = [task for task in first.tasks if task.task in names]
     if not both:
@@ -85,20 +86,35 @@ def comparison_dict(found: Sequence[Comparison]) -> dict[str, object]:
 
 
 def _compare(first: TaskResult, second: TaskResult) -> Comparison:
+    pairs = _pairs(first, second)
+    mine, others = [one for one, _ in pairs], [other for _, other in pairs]
+    shared = [name for name in first.figures.metrics if name in second.figures.metrics]
+    if not shared:
+        said = [*first.figures.metrics, *second.figures.metrics]
+        raise OptionError("runs", first.task, f"a metric in common; there are {', '.join(said)}")
+    gained, lost = _flips(pairs)
+    left_out = len({record.index for record in (*first.records, *second.records)}) - len(pairs)
+    differences = tuple(_difference(name, mine, others) for name in shared)
+    return Comparison(first.task, len(pairs), left_out, differences, gained, lost)
+
+
+def _pairs(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
+    """Records of one item, of those that both measured."""
     theirs = {record.index: record for record in second.records}
     pairs = []
     for one in first.records:
         other = theirs.get(one.index)
-        if other is None or (one.id, one.gold) != (other.id, other.gold):
-            raise OptionError("runs", first.task, f"the same items in both: {one.id!r} (item {one.index}) is not")
+        if other is None:
+            continue
+        if (one.id, one.gold) != (other.id, other.gold):
+            raise OptionError(
+                "runs", first.task, f"the same items in both: item {one.index} is {one.id!r} and {other.id!r}"
+            )
         if one.problem is None and other.problem is None:
             pairs.append((one, other))
     if not pairs:
         raise OptionError("runs", first.task, "items that both measured; there are none")
-    mine, others = [one for one, _ in pairs], [other for _, other in pairs]
-    shared = [name for name in first.figures.metrics if name in second.figures.metrics]
-    gained, lost = _flips(pairs)
-    return Comparison(first.task, len(pairs), tuple(_difference(name, mine, others) for name in shared), gained, lost)
+    return pairs
 
 
 def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) -> Difference:

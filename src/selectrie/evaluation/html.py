@@ -284,7 +284,11 @@ def _compared(task: Mapping[str, Any]) -> str:
         )
         for one in differences
     ]
-    parts = [f"<p>{count(task['n'], 'item')} that both measured</p>", _table("Second less first", names, rows)]
+    left_out = f"; {count(task['n_left_out'], 'item')} left out" if task["n_left_out"] else ""
+    parts = [
+        f"<p>{count(task['n'], 'item')} that both measured{left_out}</p>",
+        _table("Second less first", names, rows),
+    ]
     lines = [_difference_row(one) for one in differences if one["p"] is not None]
     if lines:
         words = _row_words(f"Differences of {task['task']}, percentage points", lines)

@@ -234,17 +234,23 @@ def check_folder(out: Path, configuration: Mapping[str, object]) -> None:
 
 
 def _check_same(out: Path, begun: dict[str, Any], described: dict[str, Any], *, other_machine: bool) -> None:
-    for part in ("configuration", "tasks", "plan"):
-        if begun[part] != described[part]:
-            raise OptionError(
-                "out", str(out), f"a folder of the same run: {_difference(part, begun[part], described[part])}"
-            )
+    """Configuration, then model, then what the two make of the data."""
+    _check_parts(out, begun, described, ("configuration", "tasks"))
     for name, value in described["signature"].items():
         was = begun["signature"].get(name)
         if was == value or (name in _OF_THE_MACHINE and other_machine):
             continue
         remedy = "; --other-machine goes on all the same" if name in _OF_THE_MACHINE else ""
         raise OptionError("out", str(out), f"a folder of the same run: {name} was {was!r}, now {value!r}{remedy}")
+    _check_parts(out, begun, described, ("plan",))
+
+
+def _check_parts(out: Path, begun: dict[str, Any], described: dict[str, Any], parts: tuple[str, ...]) -> None:
+    for part in parts:
+        if begun[part] != described[part]:
+            raise OptionError(
+                "out", str(out), f"a folder of the same run: {_difference(part, begun[part], described[part])}"
+            )
 
 
 def _difference(part: str, was: Any, now: Any) -> str:

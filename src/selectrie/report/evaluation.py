@@ -106,6 +106,8 @@ def comparison_report(comparison: Mapping[str, Any], first: str, second: str, *,
             _differences(task),
         ]
         parts.append(Text(f"right in the second alone {len(task['gained'])}, in the first alone {len(task['lost'])}"))
+        if task["n_left_out"]:
+            parts.append(Text(f"{count(task['n_left_out'], 'item')} left out, not measured in both"))
         if flips and (task["gained"] or task["lost"]):
             parts += [Text(""), *_flips(task, flips)]
     return Group(*parts)
