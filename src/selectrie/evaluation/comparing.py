@@ -122,6 +122,8 @@ def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) ->
     a, b = metric.of_items(first), metric.of_items(second)
 
     def difference(places: np.ndarray) -> float:
+        if metric.is_mean:
+            return float(b[places].mean() - a[places].mean())
         return metric.value(b[places], [second[i] for i in places]) - metric.value(
             a[places], [first[i] for i in places]
         )

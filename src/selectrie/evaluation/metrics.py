@@ -43,6 +43,11 @@ class Metric:
     needs: frozenset[str] = frozenset()
     has_chance: bool = False
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether the figure is the mean of the items' numbers."""
+        return self.value is _mean
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -75,7 +80,7 @@ def estimate(metric: Metric, records: Records) -> Estimate:
     def again(places: np.ndarray) -> float:
         return metric.value(values[places], [records[place] for place in places])
 
-    if metric.value is _mean:
+    if metric.is_mean:
         error, interval = bootstrap(len(values), lambda places: float(values[places].mean()))
         return Estimate(value, standard_error(values), interval.low, interval.high, chance)
     error, interval = bootstrap(len(values), again)

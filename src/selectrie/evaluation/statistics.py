@@ -26,9 +26,10 @@ class Interval:
 
 
 def standard_error(values: FloatArray) -> float:
-    """Of the mean of n values: sample standard deviation (n - 1) over √n, as lm-evaluation-harness has it; NaN below two."""
+    """Of the mean of n values: sample standard deviation (n - 1) over √n, as lm-evaluation-harness has it; NaN below two, and of infinite ones."""
     n = len(values)
-    return float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+    with np.errstate(invalid="ignore"):
+        return float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
 
 def wilson(n_right: float, n: int) -> Interval:
@@ -51,9 +52,10 @@ def bootstrap(
     if n == 0:
         return math.nan, Interval(math.nan, math.nan)
     drawn = np.random.default_rng(seed).integers(0, n, size=(samples, n))
-    values = np.array([statistic(places) for places in drawn])
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(values.std(ddof=1)), Interval(float(low), float(high))
+    with np.errstate(invalid="ignore"):  # a figure may be infinite; an interval of such is NaN
+        values = np.array([statistic(places) for places in drawn])
+        low, high = np.quantile(values, [0.025, 0.975])
+        return float(values.std(ddof=1)), Interval(float(low), float(high))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
