@@ -96,7 +96,8 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A record, read. fields: its own and the prepared ones. contexts: one, or one a choice."""
+    """A record, read. fields: its own and the prepared ones. contexts: one, or one a choice. group: what an example must have in
+    common with it."""
 
     record: Record
     form: Format
@@ -104,6 +105,7 @@ class _Question:
     contexts: tuple[str, ...]
     choices: tuple[str, ...]
     gold: tuple[int, ...]
+    group: str
 
 
 class _Reader:
@@ -125,11 +127,12 @@ class _Reader:
             choices = self._choices(form, values)
             self._check_choices(form, choices)
             gold = _gold(form, values, choices)
+            group = str(value_at(values, self._task.shots_by)) if self._task.shots_by else ""
         except TemplateError as error:
             raise self._error(record, error.reason) from error
         except FieldError as error:
             raise self._error(record, str(error)) from None
-        return _Question(record, form, values, contexts, choices, gold)
+        return _Question(record, form, values, contexts, choices, gold, group)
 
     def _choices(self, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Where there are many, a field has a list of them; a table, whose fields are texts, has it as JSON."""
@@ -159,8 +162,6 @@ class _Reader:
             identity = f"{task.name}-{index}" if given is None or given == "" else written("<<id>>", {"id": given})
         except TemplateError as error:
             raise self._error(asked.record, error.reason) from error
-        except FieldError as error:
-            raise self._error(asked.record, str(error)) from None
         return Item(
             context=asked.contexts[0] if not form.contexts else "",
             choices=asked.choices,
@@ -211,10 +212,13 @@ def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str,
 
 
 def _list(text: str) -> Any:
+    """What a text says as JSON; the text where it is none, or holds half a character."""
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return text
+    return found
 
 
 def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
@@ -275,15 +279,11 @@ class _Examples:
         rest = self._file.records[len(known) :]
         questions = [*known, *(reader.question(record) for record in rest)]
         for index, one in enumerate(questions):
-            group, text = self._group(one), self._answered(one)
+            group, text = one.group, self._answered(one)
             pool = self._pool.setdefault(group, [])
             self._places[index] = len(pool)
             self._copies[group, text] += 1
             pool.append(text)
-
-    def _group(self, asked: _Question) -> str:
-        """What examples must have in common with a question. Raises `FieldError`."""
-        return str(value_at(asked.fields, self._task.shots_by)) if self._task.shots_by else ""
 
     def _answered(self, one: _Question) -> str:
         task, right = self._task, one.gold[0]
@@ -292,11 +292,11 @@ class _Examples:
         return context + delimiter + one.choices[right] + task.shot_delimiter
 
     def before(self, index: int, asked: _Question) -> str:
-        """The text before the question of this place. Raises `FieldError`, `TemplateError`."""
+        """The text before the question of this place. Raises `TemplateError`, `OptionError`."""
         description = written(self._task.description, asked.fields)
         if not self._shots.n:
             return description
-        group = self._group(asked)
+        group = asked.group
         chosen = self._chosen(index, group)
         if len(chosen) < self._shots.n:
             about = f" of {self._task.shots_by} {group!r}" if self._task.shots_by else ""
