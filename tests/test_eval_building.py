@@ -149,7 +149,8 @@ def test_a_wrong_record_is_an_error_with_its_line(wrong, reason):
         ("copa", {"premise": "a.", "question": "reason", "choice1": "a", "choice2": "b", "label": 0}, "'reason': one of 'cause', 'effect'"),
         ("mmlu", {"question": "a", "choices": ["a", "b"], "answer": 0, "subject": "s"}, "has no place 2"),
         ("truthfulqa_mc2", {"context": "a", "choices": ["a"], "gold": 0, "correct_answers": "b"}, "correct_answers is 'b': a list of texts"),
-        ("lambada_openai", {"context": "a", "continuation": ["a", "b"]}, "a list of 2 has no text"),
+        ("lambada_openai", {"context": "a", "continuation": ["a", "b"]}, "continuation is ['a', 'b']: a text is wanted"),
+        ("text", {"text": 3}, "text is 3: a text is wanted"),
         ("lambada_openai", {"text": "ends in a blank "}, "choice 0 is empty"),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError, MissingExtraError
+from selectrie.evaluation import readers
 from selectrie.evaluation.readers import MOST_LINE_BYTES, MOST_WHOLE_BYTES, read_data
 
 GOOD = b'{"a": 1}\n'
@@ -233,3 +234,19 @@ def test_the_digest_is_that_of_the_bytes(tmp_path):
         (tmp_path / name).write_bytes(data)
     one, same, other = (read_data(tmp_path / name).digest for name in ("a.jsonl", "b.jsonl", "c.jsonl"))
     assert one == same != other
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    """Records and digest are of the same bytes, or there are none."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(GOOD)
+    digest = readers._digest
+
+    def grown(path):
+        with path.open("ab") as file:
+            file.write(GOOD)
+        return digest(path)
+
+    monkeypatch.setattr(readers, "_digest", grown)
+    with pytest.raises(InputFileError, match="changed while it was read"):
+        read_data(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 from conftest import real_file
 from selectrie.errors import InputFileError
 from selectrie.evaluation.building import Shots, items_of, task_for
+from selectrie.evaluation.planning import plan
 from selectrie.evaluation.readers import Data, Record, read_data
 from selectrie.evaluation.tasks import load_task, parse_task, shipped, written
+from selectrie.testing import make_vocabulary
+from selectrie.testing.fakes import WIDE
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
@@ -361,6 +365,37 @@ def test_the_same_questions_in_another_shape_are_the_same(name):
             assert one.content_free == same.content_free
 
 
+BYTES = make_vocabulary(bytes([one]) for one in range(256))
+"""Tokens that are bytes, two behind the control tokens: what is asked can be read off."""
+
+
+def spelled(sequences):
+    """Text before what counts, the first token left out, and the text that counts, of each sequence."""
+    found = []
+    for start, end, first in zip(sequences.offsets, sequences.offsets[1:], sequences.first_scored, strict=False):
+        tokens = sequences.tokens[start:end] - 2
+        found.append((bytes(tokens[1:first].tolist()).decode(), bytes(tokens[first:].tolist()).decode()))
+    return found
+
+
+@pytest.mark.parametrize("name", HARNESS)
+def test_what_is_measured_is_what_is_asked(name):
+    """Every choice after its context, white space at whose end counts, after nothing, after the premise, after what asks nothing."""
+    task, records = load_task(name), HARNESS[name][1]
+    found = items_of(task, data_of(records))
+    has = {"acc_mutual_info": True, "pmi_dc": task.premise, "calibrated": found.items[0].content_free}
+    found = replace(found, metrics=(*task.metrics, *(metric for metric, is_there in has.items() if is_there)))
+    expected = []
+    for item in found.items:
+        for c in range(len(item.choices)):
+            before, rest = item.context_of(c).rstrip(), item.continuation(c)
+            counted = item.context_of(c)[len(before) :] + rest
+            others = [*([item.premise] if task.premise else []), *(item.shared + text for text in item.content_free)]
+            expected += [(before, counted), ("", rest), *((other, counted) for other in others)]
+    asked = [pair for unit in plan(BYTES, WIDE, [found]) for pair in spelled(unit.sequences)]
+    assert sorted(asked) == sorted(expected)
+
+
 def test_what_says_nothing_is_in_the_form_of_the_question():
     """Each set of content-free texts replaces all the fields that ask, in the context's own words."""
     item = items_of(load_task("boolq"), data_of(BOOLQ)).items[0]
@@ -498,6 +533,7 @@ WRONG_TASKS = [
         14,
         "either `contexts` or `content_free`",
     ),
+    ('context = "<<r>>"', 'context = "<<r>>"\ncontent_free = { q = ["N/A"] }', 15, "the field 'q' does not stand in"),
     ('context = "<<r>>"', "prepare = 3", 14, "prepare = 3; a list of tables"),
     ('context = "<<r>>"', "prepare = [3]", 14, "prepare[0]: a table with a `field`"),
     ('context = "<<r>>"', 'prepare = [{ of = "r" }]', 14, "a table with a `field`"),

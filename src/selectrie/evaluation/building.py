@@ -124,7 +124,7 @@ class _Reader:
         try:
             values = _prepared(form, record.fields)
             contexts = tuple(written(text, values) for text in form.contexts or (form.context,))
-            choices = self._choices(form, values)
+            choices = _choices(self._task, form, values)
             self._check_choices(form, choices)
             gold = _gold(form, values, choices)
             group = str(value_at(values, self._task.shots_by)) if self._task.shots_by else ""
@@ -133,12 +133,6 @@ class _Reader:
         except FieldError as error:
             raise self._error(record, str(error)) from None
         return _Question(record, form, values, contexts, choices, gold, group)
-
-    def _choices(self, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Where there are many, a field has a list of them; a table, whose fields are texts, has it as JSON."""
-        if self._task.kind != "multiple_choice" and isinstance(form.choices, str):
-            return _texts((f"<<{form.choices}>>",), values)
-        return _texts(form.choices, values)
 
     def _check_choices(self, form: Format, choices: tuple[str, ...]) -> None:
         if not choices:
@@ -197,6 +191,15 @@ def _prepared(form: Format, given: Mapping[str, Any]) -> dict[str, Any]:
             source = value_at(values, one.of or one.field)
         values[one.field] = one.done_to(source)
     return values
+
+
+def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+    if task.kind == "multiple_choice" or isinstance(form.choices, tuple):
+        return _texts(form.choices, values)
+    found = value_at(values, form.choices)
+    if not isinstance(found, str):
+        raise FieldError(f"{form.choices} is {found!r}: a text is wanted")
+    return (found,)
 
 
 def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -58,8 +58,11 @@ def read_data(path: Path) -> Data:
             raise InputFileError(str(path), f"larger than {MOST_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
         records = tuple(reader(path))
         digest = _digest(path)
+        later = path.stat()
     except OSError as error:
         raise InputFileError(str(path), error.strerror or str(error)) from error
+    if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
+        raise InputFileError(str(path), "it changed while it was read; try again when it is whole")
     if not records:
         raise InputFileError(str(path), "no records in it")
     return Data(path, records, digest)

@@ -159,6 +159,11 @@ def _check_task(file: TaskFile, task: Task) -> None:
         named(task.metrics)
     except OptionError as error:
         raise file.error(f"metrics: {error}", "metrics") from None
+    _check_templates(file, task)
+
+
+def _check_templates(file: TaskFile, task: Task) -> None:
+    """Raise `InputFileError` for a text that cannot be read, that asks a model, or in which nothing stands to be replaced."""
     for key, place, text in _templates(task):
         try:
             slots = _template(text).slots
@@ -166,6 +171,11 @@ def _check_task(file: TaskFile, task: Task) -> None:
             raise file.error(f"{key}: {error.reason} in {text!r}", key, place) from None
         if slots:
             raise file.error(f"{key}: a text without slots is wanted, not {text!r}", key, place)
+    for place, one in enumerate(task.formats):
+        asking = _template(one.context).needs
+        lost = next((field for field in one.content_free or {} if field not in asking), None)
+        if lost is not None:
+            raise file.error(f"content_free: the field {lost!r} does not stand in the context", "content_free", place)
 
 
 def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
