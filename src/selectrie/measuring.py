@@ -23,8 +23,9 @@ from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, Limits, Offse
 
 Tokens = Sequence[int] | IntArray
 
-_LEAST_ROWS = 16
-"""Rows below which what a call costs by itself counts."""
+_LEAST_ROWS, _LEAST_UNPADDED_ROWS = 16, 64
+"""Rows below which what a call costs by itself counts. Where calls are not padded, flash attention is on, which takes ten times as
+long for a row of a smaller call (`GGML_FA_TILE_Q` of ggml-cpu)."""
 _CELL_BLOCK = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
 _DEAR_ROW = 8192
@@ -149,6 +150,8 @@ class _Pace:
     def __init__(self, limits: Limits, granule: int, depth: IntArray) -> None:
         """depth: of each node asked for, in order, the root before them."""
         self._limits, self._granule = limits, granule
+        self._least = _LEAST_ROWS if granule > 1 else _LEAST_UNPADDED_ROWS
+        self._shortest = 1 if granule > 1 else _LEAST_UNPADDED_ROWS
         self._carried = depth - 1
         self._is_free = limits.kind.forks or limits.idle_rows >= _DEAR_ROW
 
@@ -161,10 +164,10 @@ class _Pace:
         if self._is_free or at == len(self._carried):
             return most
         carried = int(self._carried[at])
-        end = -(-(carried + _LEAST_ROWS) // _CELL_BLOCK) * _CELL_BLOCK
+        end = -(-(carried + self._least) // _CELL_BLOCK) * _CELL_BLOCK
         rows = min(most, (end - carried) // self._granule * self._granule)
-        left = np.flatnonzero(self._carried[at + 1 : at + rows] <= end - _CELL_BLOCK - _LEAST_ROWS)
-        return int(left[0]) + 1 if len(left) else rows
+        left = np.flatnonzero(self._carried[at + self._shortest : at + rows] <= end - _CELL_BLOCK - self._least)
+        return int(left[0]) + self._shortest if len(left) else rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -90,7 +90,7 @@ class Rows:
     def best(self) -> IntArray:
         """int32[n]: the most probable token after each wanted node (ties: the smaller id)."""
         self._normalisers(np.arange(len(self._index)))
-        return np.array([self._matrix[row].argmax() for row in self._index], dtype=np.int32)
+        return numerics.argmax_rows(self._matrix, self._index)
 
     def logits(self, i: int) -> LogitArray:
         """Raw float32[V] of wanted node i, unchecked; a view."""
