@@ -223,13 +223,12 @@ def harness_task(name):
     path, records = HARNESS[name]
     pytest.importorskip("lm_eval")
     import lm_eval
-    from datasets import Dataset
-    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.api.task import ConfigurableTask, datasets
     from lm_eval.tasks._yaml_loader import load_yaml
 
     class Local(ConfigurableTask):
         def download(self, *_, **__):
-            docs = Dataset.from_list(records)
+            docs = datasets.Dataset.from_list(records)
             self.dataset = dict.fromkeys(("train", "validation", "test", "dev"), docs)
 
     config = load_yaml(Path(lm_eval.__file__).parent / "tasks" / f"{path}.yaml", resolve_func="truthfulqa" not in path)

@@ -109,8 +109,7 @@ def shipped() -> tuple[str, ...]:
 def load_task(name: str) -> Task:
     """A task by the name of a shipped one, or from a TOML file. Raises `InputFileError`."""
     if name in shipped():
-        path = resources.files("selectrie.evaluation") / "tasks_data" / f"{name}.toml"
-        return parse_task(path.read_text(encoding="utf-8"), f"{name}.toml")
+        return _shipped(name)
     if not name.endswith(".toml") or "\0" in name:
         raise InputFileError(name, f"no task of this name: a TOML file, or one of {', '.join(shipped())}")
     try:
@@ -125,6 +124,12 @@ def load_task(name: str) -> Task:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputFileError(name, f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
+
+
+@cache
+def _shipped(name: str) -> Task:
+    path = resources.files("selectrie.evaluation") / "tasks_data" / f"{name}.toml"
+    return parse_task(path.read_text(encoding="utf-8"), f"{name}.toml")
 
 
 def parse_task(text: str, name: str) -> Task:
