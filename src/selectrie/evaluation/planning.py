@@ -206,17 +206,27 @@ class _Encoder:
         return pairs
 
     def _after(self, context: str, continuations: list[str]) -> list[_Pair]:
-        """Pairs by the harness's rule."""
-        if not context:
-            return [self._from_start(text) for text in continuations]
+        """Pairs by the harness's rule: what counts is what the joint encoding has beyond the length of the context's own, and
+        the context stands before it as it is encoded alone."""
+        if not context.strip():  # white space moves to the continuation
+            return [self._from_start(context + text) for text in continuations]
         written = [to_bytes(text, "choice") for text in continuations]
-        encoded = encode_choices(self._vocabulary, self._prompt(context), written, boundary="harness")
+        try:
+            encoded = encode_choices(self._vocabulary, self._prompt(context), written, boundary="harness")
+        except PromptError:  # no token of the context stays the same before every choice
+            return [self._apart(context, text) for text in continuations]
         pairs = []
         for c in range(len(written)):
             path = encoded.tokens[encoded.offsets[c] : encoded.offsets[c + 1]]
-            n = int(encoded.first_scored[c])
-            pairs.append((np.concatenate([encoded.context, path[:n]]), path[n:]))
+            pairs.append((encoded.prompt_tokens, path[int(encoded.first_scored[c]) :]))
         return pairs
+
+    def _apart(self, context: str, continuation: str) -> _Pair:
+        """The same for one choice, both encodings whole."""
+        kept = context.rstrip()
+        own = encode_prompt(self._vocabulary, self._prompt(kept))
+        whole = encode_prompt(self._vocabulary, self._prompt(context + continuation))
+        return own, whole[len(own) :]
 
     def _from_start(self, text: str) -> _Pair:
         tokens = np.asarray(self._vocabulary.tokenize(to_bytes(text, "choice")), dtype=np.int32)
@@ -225,7 +235,9 @@ class _Encoder:
         return self._start, tokens
 
     def _same_tokens(self, context: str, conditional: list[_Pair]) -> list[_Pair]:
-        """The same tokens after another context: else the difference would be one of segmentation too."""
+        """The same tokens after another context: else the difference would be one of segmentation too. White space that ends
+        the context is left out: it stands in the tokens where the item's own context ended in it."""
+        context = context.rstrip()
         before = encode_prompt(self._vocabulary, self._prompt(context)) if context else self._start
         return [(before, rest) for _, rest in conditional]
 
@@ -283,14 +295,15 @@ def _whole(entry: Entry, found: LogLikelihoods) -> Measured:
 
 def _measured(entry: Entry, found: LogLikelihoods) -> tuple[Measured, ...]:
     item, wanted, n = entry.item, entry.wanted, len(entry.item.choices)
-    blocks = [found.logp[start : start + n] for start in range(entry.first, len(found.logp), n)]
+    n_blocks = 1 + wanted.unconditional + wanted.premise + wanted.content_free * len(item.content_free)
+    blocks = found.logp[entry.first : entry.first + n_blocks * n].reshape(n_blocks, n)
     at = 1
     unconditional = premise = None
     if wanted.unconditional:
         unconditional, at = blocks[at], at + 1
     if wanted.premise:
         premise, at = blocks[at], at + 1
-    free = blocks[at : at + len(item.content_free)] if wanted.content_free else []
+    free = blocks[at:]
     return tuple(
         Measured(
             logp=float(blocks[0][c]),
