@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from selectrie import Engine
 from selectrie.cli import app, requests
 from selectrie.cli import evaluation as command
 from selectrie.evaluation.evaluating import Progress
+from selectrie.evaluation.metrics import METRICS
 from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, read_run
 
 QUESTIONS = [
@@ -387,3 +389,53 @@ def test_a_real_interrupt_ends_with_130(tmp_path):
     assert out == ""
     assert "go on with: selectrie eval --resume out" in error
     assert not Path("out", SUMMARY).exists()
+
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+
+
+def test_every_metric_is_documented():
+    """The page has a row for each, in the order of the list."""
+    table = PAGE.split("| metric | what | source |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \| .{10,} \| .{5,} \|$", table, re.MULTILINE) == list(METRICS)
+
+
+def test_every_key_and_step_of_tasks_is_documented():
+    """Those of a task, of its formats, and what `prepare` can do."""
+    from dataclasses import fields
+
+    from selectrie.evaluation.steps import STEPS
+    from selectrie.evaluation.tasks import GOLDS, KINDS, Format, Task
+
+    keys = {one.name for kind in (Task, Format) for one in fields(kind)} - {"formats", "digest", "text"}
+    assert sorted(key for key in {*keys, *STEPS, *GOLDS, *KINDS} if f"`{key}`" not in PAGE) == []
+
+
+def test_the_task_of_the_page_is_that_of_the_file():
+    """A reader can copy either."""
+    shown = re.search(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[1] == (ROOT / "examples" / "data" / "shop.toml").read_text(encoding="utf-8")
+
+
+def test_every_field_of_an_evaluation_is_documented():
+    """The page on Python has those of the records a user fills in or reads."""
+    from dataclasses import fields
+
+    from selectrie.evaluation import Evaluation, Item, ItemRecord, Measured, TaskResult
+
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").split("## Benchmarks")[1].split("\n## ")[0]
+    names = {one.name for kind in (Item, ItemRecord, Measured, Evaluation, TaskResult) for one in fields(kind)}
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
+
+
+def test_every_subcommand_is_documented():
+    """The page on benchmarks shows each command below `eval` at work."""
+    from typer.main import get_command
+
+    names = get_command(app).commands["eval"].commands
+    assert sorted(name for name in set(names) - {"run"} if f"selectrie eval {name}" not in PAGE) == []
+    options = {flag for one in names.values() for option in one.params for flag in option.opts if flag.startswith("--")}
+    text = PAGE + (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert sorted(option for option in options if not re.search(rf"{option}\b", text)) == []

@@ -26,6 +26,8 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     evaluated, naive = evaluation["rows_evaluated"], evaluation["rows_naive"]
     saved = f" ({1 - evaluated / naive:.1%} saved)" if naive else ""
     parts.append(Text(f"{count(evaluated, 'row')} evaluated of {thousands(naive)} one by one{saved}"))
+    model = evaluation["signature"].get("model", "")
+    parts.append(Text(f"model {visible(str(model))}"))
     return Group(*parts)
 
 
