@@ -116,3 +116,14 @@ def test_real_weights_agree_with_one_at_a_time(name, weights):
     assert found.is_greedy.tolist() == [bool(one.is_greedy[0]) for one in single]
     assert np.array_equal(found.logp, again.logp)
     assert np.array_equal(found.logp, anew.logp)
+
+
+def test_a_long_path_needs_one_state_in_a_forking_model():
+    """Of 40 calls one below the other, with room for four states: only the end of the path is kept."""
+    rng = np.random.default_rng(2)
+    tokens = rng.integers(0, 4, 40).tolist()
+    pairs = [(tokens, [1]), (tokens[:20], [2, 3]), (tokens, [3, 2])]
+    limits = replace(forking, nodes=60, rows_per_call=1, branches=4)
+    model = HashModel(1, limits=limits)
+    assert np.array_equal(measure(model, Sequences.of(pairs)).logp, measure(HashModel(1), Sequences.of(pairs)).logp)
+    assert model.room().nodes == limits.nodes

@@ -23,13 +23,13 @@ from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, Limits, Offse
 
 Tokens = Sequence[int] | IntArray
 
-_LEAST_ROWS, _LEAST_UNPADDED_ROWS = 16, 64
-"""Rows below which what a call costs by itself counts. Where calls are not padded, flash attention is on, which takes ten times as
-long for a row of a smaller call (`GGML_FA_TILE_Q` of ggml-cpu)."""
+_LEAST_ROWS, _LEAST_DEAR_ROWS = 16, 64
+"""Rows below which what a call costs by itself counts: the weights, which it reads once, or in `fast` precision llama.cpp's flash
+attention, which takes ten times as long for a row of a call below 64 (`GGML_FA_TILE_Q` of ggml-cpu)."""
 _CELL_BLOCK = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
 _DEAR_ROW = 8192
-"""`Limits.idle_rows` from which on a row costs so much that the cells beside it do not count."""
+"""`Limits.idle_rows` from which on a call of few rows costs much more than its cells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +117,12 @@ def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
     try:
         while (window := windows.next_window(pace.room(windows.at))) is not None:
             ask, wanted = window
-            model.release(nodes[ask.release], forget=True)
-            nodes[ask.release] = 0
+            _forget(model, nodes, ask.release)
             parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
             made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
             nodes[windows.next_local - len(made) : windows.next_local] = made
+            if limits.kind.forks:  # of a long path only the end needs a state
+                _forget(model, nodes, windows.spent)
             reading.read(wanted, rows)
             rows_evaluated += len(made)
     finally:
@@ -137,23 +138,29 @@ def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
     )
 
 
+def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
+    """Give back the nodes of local rows that have not been given back."""
+    given_back = nodes[local]
+    model.release(given_back[given_back > 0], forget=True)
+    nodes[local] = 0
+
+
 class _Pace:
     """How many rows the next call takes: a function of the model's limits and of what is measured.
 
     llama.cpp's attention reads the cells of its memory in whole blocks, so a call costs each of its rows the same however full its
-    last block is, and the next block would cost a cheap row more than another call does. So a call fills memory up to the end
-    of a block; and one that has to begin a further block ends where what is above the next row has left that block. A model of 0.26 M
-    takes 88 microseconds a row within 256 cells, and 158 within 512. Where a row costs so much that cells do not count, and
-    where a model has none, a call is as large as the model takes.
+    last block is, and a further block costs more than another call does. So a call fills memory up to the end of a block; and
+    one that has to begin a further block ends where what is above the next row has left that block. A model of 0.26 M takes
+    88 microseconds a row within 256 cells and 158 within 512, one of 0.5 B 9.4 ms and 10.1 ms. Where a model's memory is no cells,
+    a call is as large as the model takes.
     """
 
     def __init__(self, limits: Limits, granule: int, depth: IntArray) -> None:
         """depth: of each node asked for, in order, the root before them."""
+        is_cheap = granule > 1 and limits.idle_rows < _DEAR_ROW
+        self._least, self._shortest = (_LEAST_ROWS, 1) if is_cheap else (_LEAST_DEAR_ROWS, _LEAST_DEAR_ROWS)
         self._limits, self._granule = limits, granule
-        self._least = _LEAST_ROWS if granule > 1 else _LEAST_UNPADDED_ROWS
-        self._shortest = 1 if granule > 1 else _LEAST_UNPADDED_ROWS
         self._carried = depth - 1
-        self._is_free = limits.kind.forks or limits.idle_rows >= _DEAR_ROW
 
     def room(self, at: int) -> Room:
         """For a call that begins with node `at`: what is above it stays below the call, and nothing else."""
@@ -161,7 +168,7 @@ class _Pace:
 
     def _rows(self, at: int) -> int:
         most = self._limits.rows_per_call
-        if self._is_free or at == len(self._carried):
+        if self._limits.kind.forks or at == len(self._carried):
             return most
         carried = int(self._carried[at])
         end = -(-(carried + self._least) // _CELL_BLOCK) * _CELL_BLOCK
