@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import real_file
+from real_data import real_file
 from selectrie.errors import InputFileError
 from selectrie.evaluation.building import Shots, items_of, task_for
 from selectrie.evaluation.planning import plan

@@ -36,7 +36,7 @@ def pair():
     import torch
     from lm_eval.models.huggingface import HFLM
 
-    from conftest import real_file
+    from real_data import real_file
     from selectrie.harness import SelectrieLM
 
     torch.set_num_threads(1)
@@ -49,7 +49,7 @@ def requests_of(name, n):
     """The first n questions as the harness asks them."""
     from lm_eval.api.instance import Instance
 
-    from conftest import real_file
+    from real_data import real_file
 
     with real_file(f"mc/{name}.jsonl").open() as file:
         records = [json.loads(line) for _, line in zip(range(n), file, strict=False)]
@@ -85,7 +85,7 @@ def test_whole_texts_and_their_windows(pair):
     """Rolling log-likelihoods of a text of four windows, of a short one, and of the empty text."""
     from lm_eval.api.instance import Instance
 
-    from conftest import real_file
+    from real_data import real_file
 
     ours, theirs = pair
     text = real_file("text/tinystories_sample.txt").read_text()
@@ -140,7 +140,7 @@ def test_every_metric_of_the_harness_is_that_of_hf_and_ours(pair, tmp_path, monk
     import lm_eval
     from lm_eval.tasks import TaskManager
 
-    from conftest import real_file
+    from real_data import real_file
     from selectrie.evaluation import Item, evaluate
 
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
