@@ -19,8 +19,10 @@ import selectrie
 from selectrie import Engine
 from selectrie.cli import app, requests
 from selectrie.cli import evaluation as command
+from selectrie.errors import OptionError
+from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluating import Progress
-from selectrie.evaluation.metrics import METRICS
+from selectrie.evaluation.metrics import METRICS, named
 from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, read_run
 
 QUESTIONS = [
@@ -103,10 +105,9 @@ def test_json_is_one_object(opened, llm):
     (task,) = shown["tasks"]
     assert (task["n"], list(task["metrics"])) == (3, ["acc", "acc_norm"])
     items = [
-        selectrie.evaluation.Item(context, tuple(choices), (gold,), f"q{i}")
-        for i, (context, choices, gold) in enumerate(QUESTIONS[:3])
+        Item(context, tuple(choices), (gold,), f"q{i}") for i, (context, choices, gold) in enumerate(QUESTIONS[:3])
     ]
-    mine = selectrie.evaluation.evaluate(llm, items)
+    mine = evaluate(llm, items)
     assert task["metrics"] == mine.to_dict()["tasks"][0]["metrics"]
 
 
@@ -389,6 +390,72 @@ def test_a_real_interrupt_ends_with_130(tmp_path):
     assert out == ""
     assert "go on with: selectrie eval --resume out" in error
     assert not Path("out", SUMMARY).exists()
+
+
+def lines_of(report: object, columns: int) -> list[str]:
+    """What a terminal of this width shows."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(report)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
+    """Long names are shortened, numbers never; what looks like markup or steers a terminal is shown as text."""
+    from rich.cells import cell_len
+
+    from selectrie.evaluation.comparing import compare, comparison_dict
+    from selectrie.evaluation.items import ItemRecord, Measured
+    from selectrie.evaluation.results import TaskResult
+    from selectrie.report.evaluation import comparison_report, evaluation_report
+
+    def task(logps: tuple[float, float]) -> Evaluation:
+        choices = tuple(Measured(logp, 1, 1, 1, is_greedy=False) for logp in logps)
+        long = "[/red]\x1b" + "a_long_name_" * 9
+        records = [ItemRecord("t[/b]", i, f"{long}{i}", f"{long}{i % 2}", (0,), choices, 0) for i in range(4)]
+        records.append(ItemRecord("t[/b]", 4, "\x1b[2J", "", (0,), (), 0, "too long"))
+        return Evaluation((TaskResult.of("t[/b]", records, named(["acc", "brier"])),), 1, 2, {"model": "[/i]\x1b"})
+
+    first, second = task((-1.0, -2.0)), task((-2.0, -1.0))
+    fields = comparison_dict(compare(first, second))
+    for report in (evaluation_report(first.to_dict()), comparison_report(fields, "[/a]", "b", flips=3)):
+        lines = lines_of(report, columns)
+        assert max(map(cell_len, lines)) <= columns
+        assert "\x1b" not in "".join(lines)
+        assert any("t[/b]" in line for line in lines)
+    shown = lines_of(comparison_report(fields, "[/a]", "b", flips=3), 80)
+    assert [line[0] for line in shown[-5:]] == [" ", "-", "-", "-", "…"]
+    assert all(line.endswith("1.0000 1.0000") for line in shown[-4:-1])
+    assert shown[-1] == "… and 1 more (--flips N)"
+
+
+def test_flips_of_both_kinds_are_shown_where_there_are_many():
+    """Half of the lines each; what one kind does not need is the other's."""
+    from selectrie.report.evaluation import comparison_report
+
+    def flips(n: int) -> list[dict[str, object]]:
+        one = {"id": "x", "index": 0, "subset": "", "gold": [0], "first": 0, "second": 1}
+        return [{**one, "margin_first": 1.0, "margin_second": None} for _ in range(n)]
+
+    for gained, lost, most, expected in [
+        (9, 9, 4, "++--"),
+        (1, 9, 4, "+---"),
+        (9, 1, 4, "+++-"),
+        (2, 1, 9, "++-"),
+        (9, 9, 3, "++-"),
+    ]:
+        task = {"task": "t", "n": 20, "n_left_out": 0, "differences": [], "gained": flips(gained), "lost": flips(lost)}
+        lines = lines_of(comparison_report({"tasks": [task]}, "a", "b", flips=most), 80)
+        assert "".join(line[0] for line in lines if line[:1] in ("+", "-")) == expected
+
+
+def test_items_without_an_answer_are_refused(llm):
+    """Before anything is measured: nothing could be right. A single text needs none."""
+    with pytest.raises(OptionError, match=r"items\[1\].gold"):
+        evaluate(llm, [Item("a", ("b", "c"), (0,)), Item("a", ("b", "c"))])
+    assert evaluate(llm, [Item("Grass is", ("green",))], ["log_likelihood"])["items"].figures.n == 1
 
 
 ROOT = Path(__file__).resolve().parent.parent

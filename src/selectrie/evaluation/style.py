@@ -24,7 +24,7 @@ tbody th{font-weight:500}
 tbody th,th.words,td.words{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:9em}
 th:first-child,td:first-child{padding-left:0}th:last-child,td:last-child{padding-right:0}
 tbody tr:last-child th,tbody tr:last-child td{border-bottom:0}
-figure{margin:10px 0}
+figure{margin:10px 0;overflow-x:auto}
 figcaption{color:var(--soft);font-size:13px}
 svg{display:block;width:100%;height:auto;font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 svg text{fill:var(--ink)}
@@ -40,5 +40,6 @@ rect.bar{fill:var(--blue)}rect.wrong{fill:var(--grey)}
 .key.mark{width:2px;height:12px;background:var(--amber)}
 .key.bar{width:10px;height:10px;background:var(--blue)}.key.wrong{background:var(--grey)}
 details{margin:6px 0}summary{cursor:pointer;color:var(--soft);font-size:13px}
+@media (max-width:520px){section{padding:14px 14px}header,main{padding:0 10px}header{padding-top:20px}}
 @media print{section{break-inside:avoid}}
 """

@@ -116,7 +116,14 @@ def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> s
     inside = f"<title>{shown(words.title)}</title><desc>{shown(words.alternative)}</desc>{''.join(parts)}"
     alternative = f"{words.title}. {words.alternative}"
     box = f"0 0 {width:g} {height:g}"
-    return tag("svg", inside, viewBox=box, role="img", aria_label=alternative, style=f"max-width:{width:g}px")
+    return tag(
+        "svg",
+        inside,
+        viewBox=box,
+        role="img",
+        aria_label=alternative,
+        style=f"max-width:{width:g}px;min-width:{0.8 * width:g}px",
+    )
 
 
 def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float], Axis] = share_axis) -> str:
