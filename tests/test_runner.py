@@ -14,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kill_points
+from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.evaluating import measured
 from selectrie.evaluation.log import Line, Log
 from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, RunOptions, began_with, read_run, run
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
 
 DRIVER = Path(kill_points.__file__)
 
@@ -121,6 +124,9 @@ def test_another_run_is_not_mixed_in(finished):
         with pytest.raises(OptionError, match=r"configuration\.shots was null, now 5"):
             run(llm, tasks, finished, RunOptions({"shots": 5}))
     with kill_points.engine(5) as llm, pytest.raises(OptionError, match="model was 'hash-4', now 'hash-5'"):
+        run(llm, tasks, finished)
+    limits = replace(WIDE, nodes=300, rows_per_call=64)
+    with Engine(HashModel(4, limits=limits)) as llm, pytest.raises(OptionError, match="rows_per_call was 512, now 64"):
         run(llm, tasks, finished)
     assert before == {path.name: path.read_bytes() for path in finished.iterdir()}
 

@@ -62,9 +62,11 @@ def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
 
 
 def signature_of(llm: Engine) -> dict[str, object]:
-    """What log-probabilities of an engine depend on, JSON-ready."""
+    """What log-probabilities of an engine depend on, JSON-ready. rows_per_call: where a forking model's calls are cut moves their
+    last bits; threads and the size of the context do not."""
     signature = Signature.of(llm.identity, llm.tolerance, rule="joint", terminator="none", boundary="harness")
-    return {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
+    own = {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
+    return {**own, "rows_per_call": llm.limits.rows_per_call}
 
 
 _NOT_OURS = ("rule", "premise", "terminator", "following_bytes")
