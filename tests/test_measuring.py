@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import signal
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -127,3 +132,95 @@ def test_a_long_path_needs_one_state_in_a_forking_model():
     model = HashModel(1, limits=limits)
     assert np.array_equal(measure(model, Sequences.of(pairs)).logp, measure(HashModel(1), Sequences.of(pairs)).logp)
     assert model.room().nodes == limits.nodes
+
+
+def unit(n=30, length=40, seed=3):
+    """So many long sequences of a fake's vocabulary."""
+    rng = np.random.default_rng(seed)
+    return Sequences.of([(rng.integers(0, 4, length).tolist(), [1, 2]) for _ in range(n)])
+
+
+class Told(HashModel):
+    """A fake whose solo models tell before each decode."""
+
+    def __init__(self, *given, tell=lambda: None, **how):
+        super().__init__(*given, **how)
+        self.tell, self.solos = tell, []
+
+    def solo(self, nodes, branches=8, rows=None):
+        made = super().solo(nodes, branches, rows)
+        made.on_decode = lambda: self.tell()
+        self.solos.append(made)
+        return made
+
+
+def test_others_have_their_turn_within_a_unit():
+    """Between two calls of a unit a question of somebody else is answered, and the unit has the same bits."""
+    model, turns, thread = Told(3, limits=replace(WIDE, rows_per_call=16)), [], []
+    with Engine(model) as llm, llm.measurer(64) as measurer:
+        alone = measurer.measure(unit())
+        n_calls = model.solos[0].calls
+
+        def ask():
+            turns.append(None)
+            if len(turns) == 2:
+                thread.append(threading.Thread(target=lambda: turns.append(llm.select("a", ["b", "c"]))))
+                thread[0].start()
+
+        model.tell = ask
+        again = measurer.measure(unit())
+        thread[0].join()
+    answered = next(i for i, turn in enumerate(turns) if turn is not None)
+    assert answered < n_calls
+    assert np.array_equal(alone.logp, again.logp)
+
+
+def test_threads_measure_side_by_side():
+    """Each in a memory of its own: the bits of one after the other."""
+    with Engine(HashModel(3, limits=replace(WIDE, rows_per_call=16))) as llm, llm.measurer(64) as measurer:
+        expected = [measurer.measure(unit(seed=seed)).logp for seed in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda seed: measurer.measure(unit(seed=seed)).logp, range(4)))
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+
+
+def test_an_interrupted_unit_leaves_nothing_behind():
+    """Ctrl-C in the middle of a decode is raised, its memory is freed, and the next unit has the bits of an undisturbed one."""
+    model = Told(3, limits=replace(WIDE, rows_per_call=16))
+    with Engine(model) as llm, llm.measurer(64) as measurer:
+        alone = measurer.measure(unit())
+        freed = weakref.ref(model.solos.pop())
+        left = [3]
+
+        def interrupt():
+            left[0] -= 1
+            if not left[0]:
+                signal.raise_signal(signal.SIGINT)
+
+        model.tell = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            measurer.measure(unit())
+        assert freed() is None
+        assert np.array_equal(measurer.measure(unit()).logp, alone.logp)
+
+
+def test_an_engine_may_be_closed_first():
+    """Closing the measurer after it is fine; measuring is told."""
+    llm = Engine(HashModel(3))
+    with llm.measurer(64) as measurer:
+        measurer.measure(unit())
+        llm.close()
+        with pytest.raises(ClosedError, match="engine"):
+            measurer.measure(unit())
+
+
+def test_a_measurer_that_is_forgotten_frees_its_memory():
+    """Without any close."""
+    model = Told(3)
+    with Engine(model) as llm:
+        measurer = llm.measurer(64)
+        measurer.measure(unit())
+        freed = weakref.ref(model.solos.pop())
+        del measurer
+        gc.collect()
+        assert freed() is None

@@ -7,16 +7,17 @@ unit changes a bit. That is what makes a run that was killed and taken up again 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
 
 from selectrie.errand import errand
-from selectrie.errors import CapacityError, ClosedError, OptionError
+from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
 from selectrie.model import Model, Rows
 from selectrie.owner import Owner
-from selectrie.tasks import extend_in_rounds
+from selectrie.tasks import Ask, extend_in_rounds
 from selectrie.tasks.windows import DepthFirstWindows
 from selectrie.trie import TokenTrie
 from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, Limits, OffsetArray, Room
@@ -100,42 +101,70 @@ def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
     score a token. Raises `CapacityError` for a sequence that does not fit, `TokenRangeError`, `NonFiniteLogitsError`, and what
     the model raises.
     """
-    model.vocabulary.check_tokens(sequences.tokens)
-    trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
-    scored = _Scored.of(trie, sequences)
-    limits = model.limits
-    longest = int(trie.depth.max(initial=0))
-    if longest - 1 > limits.nodes:
-        raise CapacityError("nodes", needed=longest - 1, available=limits.nodes)
-    reading = _Reading(trie)
-    windows = DepthFirstWindows(trie, scored.marked, scored.wanted)
-    pace = _Pace(limits, model.granule, trie.depth[windows.nodes])
-    nodes: IntArray = np.zeros(
-        int(np.count_nonzero(scored.marked)) + 1, dtype=np.int32
-    )  # node of each local row; 0 is the empty context
-    rows_evaluated = 0
+    walk = _Walk(model, sequences)
     try:
-        while (window := windows.next_window(pace.room(windows.at))) is not None:
-            ask, wanted = window
-            _forget(model, nodes, ask.release)
-            parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
-            made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
-            nodes[windows.next_local - len(made) : windows.next_local] = made
-            if limits.kind.forks:  # of a long path only the end needs a state
-                _forget(model, nodes, windows.spent)
-            reading.read(wanted, rows)
-            rows_evaluated += len(made)
+        while walk.step():
+            pass
     finally:
-        model.release(nodes[nodes > 0], forget=True)
-    logp, is_greedy = reading.along(scored)
-    lengths = np.diff(sequences.offsets)
-    return LogLikelihoods(
-        logp=logp,
-        is_greedy=is_greedy,
-        n_scored=lengths - sequences.first_scored,
-        rows_evaluated=rows_evaluated,
-        rows_naive=int((lengths - 1).sum()),
-    )
+        walk.leave()
+    return walk.found()
+
+
+class _Walk:
+    """A unit on its way through a model that holds nothing, a call of the model at a time."""
+
+    def __init__(self, model: Model, sequences: Sequences) -> None:
+        """Makes no call; raises what `measure` says of sequences."""
+        model.vocabulary.check_tokens(sequences.tokens)
+        self._model, self._sequences = model, sequences
+        trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
+        self._scored = _Scored.of(trie, sequences)
+        longest = int(trie.depth.max(initial=0))
+        if longest - 1 > model.limits.nodes:
+            raise CapacityError("nodes", needed=longest - 1, available=model.limits.nodes)
+        self._reading = _Reading(trie)
+        self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
+        self._pace = _Pace(model.limits, model.granule, trie.depth[self._windows.nodes])
+        n = int(np.count_nonzero(self._scored.marked))
+        self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)  # node of each local row; 0 is the empty context
+        self._next: tuple[Ask, IntArray] | None = None
+        self._rows_evaluated = 0
+
+    def step(self) -> bool:
+        """Make the next call; False = there is none. One that failed is made again by the next step."""
+        model, nodes, windows = self._model, self._nodes, self._windows
+        if self._next is None:
+            self._next = windows.next_window(self._pace.room(windows.at))
+            if self._next is None:
+                return False
+            _forget(model, nodes, self._next[0].release)
+        ask, wanted = self._next
+        parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
+        made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
+        nodes[windows.next_local - len(made) : windows.next_local] = made
+        if model.limits.kind.forks:  # of a long path only the end needs a state
+            _forget(model, nodes, windows.spent)
+        self._reading.read(wanted, rows)
+        self._rows_evaluated += len(made)
+        self._next = None
+        return True
+
+    def leave(self) -> None:
+        """Give back what the model holds of it."""
+        self._model.release(self._nodes[self._nodes > 0], forget=True)
+        self._nodes[:] = 0
+
+    def found(self) -> LogLikelihoods:
+        """Once there is no step left."""
+        logp, is_greedy = self._reading.along(self._scored)
+        lengths = np.diff(self._sequences.offsets)
+        return LogLikelihoods(
+            logp=logp,
+            is_greedy=is_greedy,
+            n_scored=lengths - self._sequences.first_scored,
+            rows_evaluated=self._rows_evaluated,
+            rows_naive=int((lengths - 1).sum()),
+        )
 
 
 def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
@@ -244,15 +273,16 @@ class _Reading:
 
 
 class Measurer:
-    """Measures units one after the other, on the model's thread, in a memory that others do not share. Made by `Engine.measurer`.
+    """Measures units on the model's thread, each in a memory that others do not share. Made by `Engine.measurer`.
 
-    A context manager. nodes: tokens of the longest sequence it is made for.
+    A context manager; any thread may measure, and each that does at the same time has a memory of its own. Other work of the
+    engine has its turn after every call of the model, which changes no bit. nodes: tokens of the longest sequence it is made for.
     """
 
     def __init__(self, owner: Owner, nodes: int, *, keep: object = None) -> None:
         """keep: not forgotten before the measurer is."""
         self._owner, self._nodes, self._kept = owner, nodes, keep
-        self._solo: Model | None = None
+        self._solos: list[Model] = []  # those that nobody measures on
         self._is_closed = False
 
     def __enter__(self) -> Measurer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -264,21 +294,33 @@ class Measurer:
         self.close()
 
     def measure(self, sequences: Sequences) -> LogLikelihoods:
-        """`measure` for one unit; Ctrl-C stops it in the middle of a decode."""
+        """`measure` for one unit; Ctrl-C stops it in the middle of a decode.
+
+        Where it fails, the memory it was measured in is freed, and the next unit is given a new one.
+        """
         if self._is_closed:
             raise ClosedError("the measurer")
         with errand(self._owner) as begun:
-            return begun.call(lambda: measure(self._model(), sequences))
+            solo = begun.call(self._take)
+            walk = _Walk(solo, sequences)
+            while begun.call(walk.step):
+                pass
+            begun.call(walk.leave)
+            self._solos.append(solo)
+            if self._is_closed:  # meanwhile, by another thread
+                self.close()
+            return walk.found()
 
-    def _model(self) -> Model:
-        if self._solo is None:
-            model = self._owner.scheduler.model
-            self._solo = model.solo(self._nodes + model.limits.rows_per_call, model.limits.branches)
-        return self._solo
+    def _take(self) -> Model:
+        """A model that holds nothing."""
+        with suppress(IndexError):
+            return self._solos.pop()
+        model = self._owner.scheduler.model
+        return model.solo(self._nodes + model.limits.rows_per_call, model.limits.branches)
 
     def close(self) -> None:
-        """Free its memory. Closing twice is fine."""
+        """Free its memory. Closing twice is fine, and so is closing after the engine."""
         self._is_closed = True
-        solo, self._solo = self._solo, None
-        if solo is not None:
-            self._owner.call(solo.close)
+        with suppress(ClosedError, ForkedError):  # what is not freed here is when it is forgotten
+            while self._solos:
+                self._owner.call(self._solos.pop().close)
