@@ -101,7 +101,7 @@ def _number(value: float | None) -> str:
 def _between(low: float | None, high: float | None) -> str:
     if low is None or high is None or not math.isfinite(low + high):
         return ""
-    return f"{_number(low)} – {_number(high)}"
+    return f"{_number(low)} {'to' if low < 0 else '–'} {_number(high)}"
 
 
 def _signed(value: float | None) -> str:
@@ -306,18 +306,27 @@ def _compared(task: Mapping[str, Any]) -> str:
 
 def _difference_row(one: Mapping[str, Any]) -> Row:
     low, high = one["interval"]["low"], one["interval"]["high"]
-    note = f"{100 * one['difference']:+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
+    note = f"{100 * one['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
     return Row(one["metric"], one["difference"], low, high, 0.0, note)
 
 
 def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
     if not flips:
         return ""
-    names = ("item", "subset", "right", "first chose", "second chose", "margin, first", "second")
+    has_subsets = any(one["subset"] for one in flips)
+    names = (
+        "item",
+        *(["subset"] if has_subsets else []),
+        "right",
+        "first chose",
+        "second chose",
+        "margin, first",
+        "second",
+    )
     rows = [
         (
             one["id"] or one["index"],
-            one["subset"],
+            *([one["subset"]] if has_subsets else []),
             ", ".join(map(str, one["gold"])),
             one["first"],
             one["second"],
@@ -326,4 +335,4 @@ def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
         )
         for one in flips[:MOST_FLIPS]
     ]
-    return _table(title + _more(len(flips) - len(rows)), names, rows, left=2)
+    return _table(title + _more(len(flips) - len(rows)), names, rows, left=1 + has_subsets)

@@ -54,7 +54,7 @@ def _cells(figure: Mapping[str, float | None]) -> Iterator[str]:
     yield _number(figure["value"])
     yield _number(figure["stderr"])
     low, high = figure["low"], figure["high"]
-    yield "" if low is None or high is None else f"{_number(low)} – {_number(high)}"
+    yield "" if low is None or high is None else f"{_number(low)} {'to' if low < 0 else '–'} {_number(high)}"
     yield _number(figure["chance"])
 
 
@@ -136,12 +136,13 @@ def _signed(value: float | None) -> str:
 def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
     """As many of either kind as there is room for, `+` right in the second alone, `-` in the first alone."""
     table = Table(box=None, pad_edge=False, header_style="dim")
+    gained, lost = task["gained"], task["lost"]
+    has_subsets = any(one["subset"] for one in (*gained, *lost))
     table.add_column("", no_wrap=True)
-    for name in ("item", "subset"):
+    for name in ("item", "subset") if has_subsets else ("item",):
         table.add_column(name)
     for name in ("right", "first", "second", "margins, nats"):
         table.add_column(name, justify="right", no_wrap=True)
-    gained, lost = task["gained"], task["lost"]
     n_gained = min(len(gained), max(most - len(lost), (most + 1) // 2))
     shown = [*((one, "+") for one in gained[:n_gained]), *((one, "-") for one in lost[: most - n_gained])]
     for one, sign in shown:
@@ -149,7 +150,7 @@ def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
         margins = f"{_number(one['margin_first'])} {_number(one['margin_second'])}"
         name = one["id"] or str(one["index"])
         numbers = map(Text, (gold, str(one["first"]), str(one["second"]), margins))
-        table.add_row(sign, _name(name), _name(one["subset"]), *numbers)
+        table.add_row(sign, _name(name), *([_name(one["subset"])] if has_subsets else []), *numbers)
     yield table
     left = len(gained) + len(lost) - len(shown)
     if left:
