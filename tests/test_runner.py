@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 import kill_points
 from selectrie.engine import Engine
-from selectrie.errors import InputFileError, OptionError
+from selectrie.errors import InputFileError, OptionError, RequestError
+from selectrie.evaluation import Item, log
 from selectrie.evaluation.evaluating import measured
 from selectrie.evaluation.log import Line, Log
+from selectrie.evaluation.planning import TaskItems
 from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, RunOptions, began_with, read_run, run
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
@@ -184,3 +187,95 @@ def test_a_line_is_read_as_it_was_written(finished):
         assert line.to_json() == text
         with pytest.raises(InputFileError, match="damaged"):
             Line.from_json(text.replace("1", "2", 1) if "1" in text else text[:-1])
+
+
+def test_a_full_disk_is_said_and_loses_nothing(finished, tmp_path, monkeypatch):
+    """A write that fails after half a line, a results file that cannot be put there, a folder that cannot be made: one error
+    each; what was logged stays, nothing half-written is left, and the run goes on to the same bytes."""
+    out, room = tmp_path / "out", [3_000]
+
+    def write(file, data, whole=os.write):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        n = whole(file, data[: room[0]])
+        room[0] -= n
+        return n
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(OptionError, match=r"a folder that can be written \(No space left on device\)"):
+            kill_points.whole(out)
+    assert (out / LOG).stat().st_size == 3_000
+
+    def replacing(path, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replacing)
+        with pytest.raises(OptionError, match="No space left"):
+            kill_points.whole(out)
+    assert sorted(path.name for path in out.iterdir()) == [LOG, RUN]
+    kill_points.whole(out)
+    for name in (ITEMS, SUMMARY, LOG):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+    with pytest.raises(OptionError, match="Not a directory"):
+        kill_points.whole(tmp_path / "out" / LOG / "below")
+
+
+def test_a_line_without_end_is_not_read_whole(finished, tmp_path, monkeypatch):
+    """What is longer than any unit is torn, however long it is."""
+    monkeypatch.setattr(log, "_LONGEST_LINE", 1 << 16)
+    whole = (finished / LOG).read_bytes()
+    (tmp_path / LOG).write_bytes(whole + b"x" * (1 << 20) + b"\n" + whole)
+    with Log(tmp_path / LOG) as held:
+        assert len(held.recover(range(99))) == whole.count(b"\n")
+    assert (tmp_path / LOG).read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["日本", "a\nb", "a\u2028b", "\x85", "\x00", '"'])
+def test_any_text_may_name_an_item(name, tmp_path):
+    """Line ends of every kind included: read back, and gone on with, as they were."""
+    tasks = [TaskItems(name, (Item("ab", ("a", "b"), (0,), id=name, subset=name),), ("acc",))]
+    with kill_points.engine() as llm:
+        first, again = run(llm, tasks, tmp_path / "out"), run(llm, tasks, tmp_path / "out")
+    assert first[name].records == again[name].records == read_run(tmp_path / "out")[name].records
+
+
+def test_what_is_wrong_with_items_is_said_before_anything_is_written(tmp_path):
+    """Half a character, a right choice that does not exist, too few contexts, one name twice."""
+    good = Item("ab", ("a", "b"), (0,))
+    one = [TaskItems("t", (good,), ("acc",))]
+    wrong = {
+        r"t\[0\].id": [replace(one[0], items=(replace(good, id="\ud800"),))],
+        r"t\[0\].gold=\(2,\)": [replace(one[0], items=(replace(good, gold=(2,)),))],
+        r"t\[0\].gold=\(-1,\)": [replace(one[0], items=(replace(good, gold=(-1,)),))],
+        r"t\[0\].contexts=1": [replace(one[0], items=(replace(good, contexts=("a",)),))],
+        "a name of its own": one * 2,
+    }
+    for message, tasks in wrong.items():
+        with kill_points.engine() as llm, pytest.raises(RequestError, match=message):
+            run(llm, tasks, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_tasks_without_items_and_with_none_that_fit(tmp_path):
+    """Figures of nothing, read back; a unit in which nothing is measured."""
+    long = Item("abc" * 400, ("a", "b"), (0,))
+    tasks = [
+        TaskItems("none", (), ("acc",)),
+        TaskItems("long", (long, Item("ab", ("a", "b"), (0,)), long), ("acc",), unit_rows=1),
+    ]
+    for asked in (tasks, tasks[:1], [replace(tasks[1], items=(long,))]):
+        out = tmp_path / str(len(list(tmp_path.iterdir())))
+        with kill_points.engine() as llm:
+            found = run(llm, asked, out)
+        assert read_run(out).to_dict() == found.to_dict()
+
+
+def test_a_run_that_lacks_a_part_is_said(finished, tmp_path):
+    """A beginning that somebody has edited."""
+    begun = json.loads((finished / RUN).read_text())
+    del begun["plan"]
+    (tmp_path / RUN).write_text(json.dumps(begun))
+    with pytest.raises(InputFileError, match="has no 'plan'"):
+        began_with(tmp_path)

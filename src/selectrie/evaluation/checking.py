@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import Item
 from selectrie.evaluation.planning import TaskItems
+from selectrie.vocabulary import to_bytes
 
 OF_TEXTS = frozenset(
     {"log_likelihood", "is_greedy", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
@@ -17,8 +18,12 @@ OF_SETS = frozenset({"mc2", "brier", "batch_calibrated"})
 
 
 def check(tasks: Iterable[TaskItems]) -> None:
-    """Raise `OptionError` naming metric, task and item for the first that cannot be had."""
+    """Raise `OptionError` naming metric, task and item for the first that cannot be had, `TextError` for what is no text."""
+    names: set[str] = set()
     for task in tasks:
+        if task.task in names:
+            raise OptionError("task", task.task, "a name of its own for each task")
+        names.add(task.task)
         _check_items(task)
         for metric in task.metrics:
             wanted = _missing(metric, task)
@@ -27,11 +32,23 @@ def check(tasks: Iterable[TaskItems]) -> None:
 
 
 def _check_items(task: TaskItems) -> None:
+    for index, item in enumerate(task.items):
+        _check_item(f"{task.task}[{index}]", item)
     if task.is_rolling:
         return
     place = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
     if place is not None:
         raise OptionError(f"{task.task}[{place}].gold", (), "the places of the right choices")
+
+
+def _check_item(name: str, item: Item) -> None:
+    n = len(item.choices)
+    if any(not 0 <= place < n for place in item.gold):
+        raise OptionError(f"{name}.gold", item.gold, f"places of choices, from 0 to {n - 1}")
+    if item.contexts is not None and len(item.contexts) != n:
+        raise OptionError(f"{name}.contexts", len(item.contexts), f"one for each of {n} choices")
+    for what, text in (("id", item.id), ("subset", item.subset)):
+        to_bytes(text, f"{name}.{what}")
 
 
 def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +19,21 @@ from types import TracebackType
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.results import record_from_json, record_to_json
+
+_LONGEST_LINE = 64 << 20
+"""Bytes: more are nobody's unit, and are not read."""
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What the system says of a folder as an error of ours: a full disk, no permission, a folder that has gone."""
+    try:
+        yield
+    except OSError as error:
+        expected = (
+            f"a folder that can be written ({error.strerror}); what it holds is whole, and a run goes on from there"
+        )
+        raise OptionError("out", str(folder), expected) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,8 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        with writing(path.parent):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -77,29 +94,31 @@ class Log:
     def recover(self, units: Sequence[int]) -> dict[int, Line]:
         """What was logged of these units, by number; whatever follows the last whole line is cut off."""
         known, lines, end = set(units), {}, 0
-        for line, stop in _whole_lines(self._path):
-            if line.unit not in known or line.unit in lines:
-                break
-            lines[line.unit] = line
-            end = stop
-        if end < self._path.stat().st_size:
-            os.ftruncate(self._file, end)
-            os.fsync(self._file)
+        with writing(self._path.parent):
+            for line, stop in _whole_lines(self._path):
+                if line.unit not in known or line.unit in lines:
+                    break
+                lines[line.unit] = line
+                end = stop
+            if end < self._path.stat().st_size:
+                os.ftruncate(self._file, end)
+                os.fsync(self._file)
         return lines
 
     def add(self, line: Line) -> None:
         """Append a line; it is on the disk when this returns."""
         data = (line.to_json() + "\n").encode()
-        while data:
-            data = data[os.write(self._file, data) :]
-        os.fsync(self._file)
+        with writing(self._path.parent):
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fsync(self._file)
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[Line, int]]:
     """Lines up to the first that is not whole, each with the byte after it."""
     stop = 0
     with path.open("rb") as file:
-        for data in file:
+        while data := file.readline(_LONGEST_LINE):
             stop += len(data)
             try:
                 if not data.endswith(b"\n"):
@@ -112,11 +131,16 @@ def _whole_lines(path: Path) -> Iterator[tuple[Line, int]]:
 def write_whole(path: Path, text: str) -> None:
     """Put a text in a file's place as a whole, on the disk when this returns: who reads sees the old one or the new one."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -22,7 +22,7 @@ from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.checking import check
 from selectrie.evaluation.evaluating import Counter, Measure, OnProgress, measured, results_of, signature_of
 from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.log import Line, Log, write_whole
+from selectrie.evaluation.log import Line, Log, write_whole, writing
 from selectrie.evaluation.planning import TaskItems, Unit, plan
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
 from selectrie.results.records import FORMAT_VERSION
@@ -31,6 +31,9 @@ from selectrie.version import __version__
 RUN, LOG, ITEMS, SUMMARY = "run.json", "log.jsonl", "items.jsonl", "summary.json"
 _OF_THE_MACHINE = ("processor", "build", "tolerance")
 """Parts of a signature by which a log-probability moves within the tolerance only."""
+
+_PARTS = ("configuration", "model", "tasks", "plan", "signature")
+"""What `run.json` has beside format, kind and environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ def run(
             counter.rows_naive,
             begun["signature"],
         )
-        _write_results(out, evaluation)
+        with writing(out):
+            _write_results(out, evaluation)
     return evaluation
 
 
@@ -132,7 +136,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_items(path: Path, tasks: set[str]) -> Iterator[ItemRecord]:
-    for number, text in enumerate(_read_text(path).removesuffix("\n").split("\n"), start=1):
+    for number, text in enumerate(_read_text(path).split("\n")[:-1], start=1):
         record = record_from_json(text, path=str(path), line=number)
         if record.task not in tasks:
             raise InputFileError(
@@ -149,6 +153,9 @@ def _read_run(out: Path) -> dict[str, Any]:
             raise InputFileError(
                 str(path), f"a run of format {described['format']}; this version reads {FORMAT_VERSION}"
             )
+        missing = [name for name in _PARTS if name not in described]
+        if missing:
+            raise InputFileError(str(path), f"not the beginning of a run: it has no {missing[0]!r}")
     except FileNotFoundError:
         raise InputFileError(str(out), f"no run: there is no {RUN}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -212,8 +219,9 @@ def _open(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[
         _check_same(out, begun, described, other_machine=other_machine)
         return begun
     _check_new(out)
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
     return described
 
 
