@@ -366,7 +366,7 @@ def test_a_real_interrupt_ends_with_130(tmp_path):
     """SIGINT in the middle of a run: exit code 130, nothing on standard output, and the folder can be taken up again."""
     import signal
 
-    write("many.jsonl", [(f"{i} {c}", o, g) for i in range(40) for c, o, g in QUESTIONS])
+    write("many.jsonl", [(f"{i} {c}", o, g) for i in range(120) for c, o, g in QUESTIONS])
     task = Path("small.toml")
     task.write_text(
         'name = "small"\nversion = 1\nkind = "multiple_choice"\nsource = "here"\nmetrics = ["acc"]\nunit_rows = 64\n'
