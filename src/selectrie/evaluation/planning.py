@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.boundary import PromptText, encode_choices, encode_prompt
+from selectrie.boundary.keeping import keep
 from selectrie.errors import OptionError, PromptError
 from selectrie.evaluation.items import Item, ItemRecord, Measured, Wanted
 from selectrie.evaluation.metrics import named, wanted
@@ -153,6 +154,7 @@ class _Encoder:
             raise PromptError("this model has neither BOS nor EOS, so nothing stands before an empty context")
         self._start = np.array([start], dtype=np.int32)
         self._n_shared: dict[str, int] = {}
+        self._settled: dict[str, tuple[bytes, PromptText]] = {}
 
     def encode(self, index: int, item: Item) -> _Encoded:
         name = f"{self._task.task}[{index}]"
@@ -177,17 +179,27 @@ class _Encoder:
             self._n_shared[shared] = n
         return self._n_shared[shared]
 
-    def _prompt(self, text: str) -> PromptText:
-        return read_prompt(self._vocabulary, text, DEFAULT_PROMPTING)
+    def _prompt(self, text: str, shared: str = "") -> PromptText:
+        """A text as a prompt. What many texts begin with, `shared`, is encoded once."""
+        whole = read_prompt(self._vocabulary, text, DEFAULT_PROMPTING)
+        if not shared or not text.startswith(shared):
+            return whole
+        if shared not in self._settled:
+            begun = read_prompt(self._vocabulary, shared, DEFAULT_PROMPTING)
+            self._settled[shared] = begun.text, keep(self._vocabulary, begun)
+        begins, settled = self._settled[shared]
+        if not whole.text.startswith(begins):
+            return whole
+        return PromptText(settled.prefix, settled.text + whole.text[len(begins) :])
 
     def _choices(self, name: str, item: Item) -> list[_Pair]:
         """Pairs of each choice after its context, and after what else is wanted."""
         n = len(item.choices)
         continuations = [item.continuation(c) for c in range(n)]
         if item.contexts is None:
-            pairs = self._after(item.context_of(0), continuations)
+            pairs = self._after(item.context_of(0), continuations, item.shared)
         else:
-            pairs = [self._after(item.context_of(c), [continuations[c]])[0] for c in range(n)]
+            pairs = [self._after(item.context_of(c), [continuations[c]], item.shared)[0] for c in range(n)]
         for c, (_, rest) in enumerate(pairs):
             if not len(rest):
                 raise OptionError(f"{name}.choices[{c}]", item.choices[c], "a choice of which some token counts")
@@ -202,17 +214,17 @@ class _Encoder:
             if not item.content_free:
                 raise OptionError(f"{name}.content_free", (), "content-free contexts in the task, for 'calibrated'")
             for context in item.content_free:
-                pairs += self._same_tokens(item.shared + context, conditional)
+                pairs += self._same_tokens(item.shared + context, conditional, item.shared)
         return pairs
 
-    def _after(self, context: str, continuations: list[str]) -> list[_Pair]:
+    def _after(self, context: str, continuations: list[str], shared: str = "") -> list[_Pair]:
         """Pairs by the harness's rule: what counts is what the joint encoding has beyond the length of the context's own, and
         the context stands before it as it is encoded alone."""
         if not context.strip():  # white space moves to the continuation
             return [self._from_start(context + text) for text in continuations]
         written = [to_bytes(text, "choice") for text in continuations]
         try:
-            encoded = encode_choices(self._vocabulary, self._prompt(context), written, boundary="harness")
+            encoded = encode_choices(self._vocabulary, self._prompt(context, shared), written, boundary="harness")
         except PromptError:  # no token of the context stays the same before every choice
             return [self._apart(context, text) for text in continuations]
         pairs = []
@@ -234,11 +246,11 @@ class _Encoder:
             return tokens[:1], tokens[1:]
         return self._start, tokens
 
-    def _same_tokens(self, context: str, conditional: list[_Pair]) -> list[_Pair]:
+    def _same_tokens(self, context: str, conditional: list[_Pair], shared: str = "") -> list[_Pair]:
         """The same tokens after another context: else the difference would be one of segmentation too. White space that ends
         the context is left out: it stands in the tokens where the item's own context ended in it."""
         context = context.rstrip()
-        before = encode_prompt(self._vocabulary, self._prompt(context)) if context else self._start
+        before = encode_prompt(self._vocabulary, self._prompt(context, shared)) if context else self._start
         return [(before, rest) for _, rest in conditional]
 
     def _windows(self, text: str) -> list[_Pair]:
