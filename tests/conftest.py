@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from make_model import make_model
-from real_data import REAL_VOCABULARIES, real_file
+from real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from selectrie.embedded import embedded_file
 
 settings.register_profile(
