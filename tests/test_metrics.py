@@ -174,3 +174,97 @@ def test_one_line_an_item_as_a_table():
     table = Evaluation((result,), 1, 2, {}).to_pandas()
     assert table["acc"][0] == 1.0
     assert math.isnan(table["acc"][1])
+
+
+OURS = {"acc": "acc", "acc_norm": "acc_norm", "acc_bytes": "acc_bytes", "acc_mutual_info": "acc_mutual_info", "brier": "brier_score"}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_figures_and_errors_are_the_harness_s_on_random_log_likelihoods():
+    """`process_results`, aggregations and standard errors of its own tasks: ties, minus infinity and empty texts among them."""
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.metrics import brier_score, mean, mean_stderr
+    from lm_eval.api.task import ConfigurableTask
+
+    names = list(OURS.values())
+    task = ConfigurableTask.__new__(ConfigurableTask)
+    task.OUTPUT_TYPE, task.multiple_input, task.multiple_target = "multiple_choice", 0, 0
+    task._metric_fn_list = dict.fromkeys(names)
+    task.doc_to_choice, task.doc_to_target = (lambda doc: doc["choices"]), (lambda doc: doc["gold"])
+    task._config = type("Config", (), {"process_results": None})()
+    rng = np.random.default_rng(4)
+    texts = ["a", "bcd", "é日", "long one", "xx"]
+    for round_of in range(5):
+        found, records = [], []
+        for i in range(30):
+            logp = -np.round(rng.exponential(3, size=4), round_of % 3)
+            if i % 10 == 0:
+                logp[i % 4] = -np.inf
+            free = -np.round(rng.exponential(3, size=4), round_of % 3)
+            choices, gold = [texts[j] for j in rng.integers(0, len(texts), 4)], int(rng.integers(4))
+            answers = [(float(x), False) for x in [*logp, *free]]
+            found.append(task.process_results({"choices": choices, "gold": gold}, answers))
+            records.append(
+                record(logp.tolist(), gold=(gold,), texts=choices, index=i, logp_unconditional=free.tolist())
+            )
+        for ours, theirs in OURS.items():
+            items = [one[theirs] for one in found]
+            aggregate = brier_score if theirs == "brier_score" else mean
+            mine = estimate(METRICS[ours], records)
+            assert mine.value == pytest.approx(aggregate(items), abs=1e-12)
+            if aggregate is mean:
+                assert mine.stderr == pytest.approx(mean_stderr(items))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_perplexities_are_the_harness_s():
+    """Unweighted of answers, weighted of texts by words and bytes."""
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.metrics import bits_per_byte, perplexity, weighted_perplexity
+
+    rng = np.random.default_rng(7)
+    texts = ["a b c", "é 日", "xyz", "one two  three four"]
+    logs = (-rng.exponential(9, size=len(texts))).tolist()
+    records = [record([x], texts=[text], index=i) for i, (x, text) in enumerate(zip(logs, texts, strict=True))]
+    words = [(x, one.choices[0].n_words) for x, one in zip(logs, records, strict=True)]
+    octets = [(x, len(text.encode())) for x, text in zip(logs, texts, strict=True)]
+    assert value("perplexity", *records) == pytest.approx(perplexity(logs))
+    assert value("word_perplexity", *records) == pytest.approx(weighted_perplexity(words))
+    assert value("byte_perplexity", *records) == pytest.approx(weighted_perplexity(octets))
+    assert value("bits_per_byte", *records) == pytest.approx(bits_per_byte(octets))
+
+
+def test_mc2_is_the_harness_s():
+    """TruthfulQA's own rule on labels: the normalised probability of the true answers."""
+    utils = pytest.importorskip("lm_eval.tasks.truthfulqa.utils")
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        logs, n_true = -rng.exponential(5, size=6), int(rng.integers(1, 6))
+        doc = {"mc2_targets": {"labels": [1] * n_true + [0] * (6 - n_true)}}
+        expected = utils.process_results_mc2(doc, [(float(x), False) for x in logs])["acc"]
+        assert value("mc2", record(logs.tolist(), gold=range(n_true))) == pytest.approx(expected)
+
+
+rows_of_four = st.lists(st.lists(st.floats(-30, 0), min_size=3, max_size=3), min_size=1, max_size=8)
+
+
+@given(rows_of_four, st.randoms(use_true_random=False))
+def test_calibrations_equal_their_slow_twins(rows, random):
+    """Zhao et al.: q = diag(p_cf)^-1 p. Zhou et al.: p(c | x) over the mean of p(c | ·) in the batch."""
+    shares = [[math.exp(x) / sum(math.exp(y) for y in row) for x in row] for row in rows]
+    free = [[[random.uniform(-9, 0) for _ in range(2)] for _ in range(3)] for _ in rows]
+    prior = [sum(share[c] for share in shares) / len(shares) for c in range(3)]
+    records, by_context, by_batch = [], [], []
+    for i, (row, share) in enumerate(zip(rows, shares, strict=True)):
+        gold = random.randrange(3)
+        records.append(record(row, gold=(gold,), index=i, logp_content_free=[tuple(one) for one in free[i]]))
+        totals = [sum(math.exp(free[i][c][k]) for c in range(3)) for k in range(2)]
+        content_free = [sum(math.exp(free[i][c][k]) / totals[k] for k in range(2)) / 2 for c in range(3)]
+        by_context.append(([share[c] / content_free[c] for c in range(3)], gold))
+        by_batch.append(([share[c] / prior[c] for c in range(3)], gold))
+    for name, scored in (("calibrated", by_context), ("batch_calibrated", by_batch)):
+        right = METRICS[name].of_items(records)
+        for is_right, (scores, gold) in zip(right, scored, strict=True):
+            best = max(scores)
+            if sum(score > best * (1 - 1e-9) for score in scores) == 1:  # where rounding decides, either may
+                assert is_right == (scores.index(best) == gold)

@@ -121,18 +121,16 @@ def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) ->
     metric = METRICS[name]
     a, b = metric.of_items(first), metric.of_items(second)
 
+    of_a, of_b = metrics.weights_of(metric, first), metrics.weights_of(metric, second)
+
     def difference(places: np.ndarray) -> float:
-        if metric.is_mean:
-            return float(b[places].mean() - a[places].mean())
-        return metric.value(b[places], [second[i] for i in places]) - metric.value(
-            a[places], [first[i] for i in places]
-        )
+        return metric.value(b[places], of_b[places]) - metric.value(a[places], of_a[places])
 
     p = None
     if metric.is_proportion:
         p = mcnemar(int(np.count_nonzero((a > 0) & (b == 0))), int(np.count_nonzero((a == 0) & (b > 0))))
     _, interval = bootstrap(len(a), difference)
-    one, other = metric.value(a, first), metric.value(b, second)
+    one, other = metric.value(a, of_a), metric.value(b, of_b)
     return Difference(name, one, other, other - one, interval, p)
 
 

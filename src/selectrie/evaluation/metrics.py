@@ -29,7 +29,7 @@ class Metric:
     """One figure of a task.
 
     what: in one sentence. source: who defined it. of_items: from records to float64[n], one number an item, of which `value`
-    makes the figure. is_proportion: the numbers are 0 or 1. higher_is_better. needs: what has to be measured beside the
+    makes the figure, with a weight of each; length: what the weight is, of the right choice ("n_words" …), "": 1. is_proportion: the numbers are 0 or 1. higher_is_better. needs: what has to be measured beside the
     log-probability after the context: "unconditional", "premise", "content_free". has_chance: guessing at random has a figure.
     """
 
@@ -37,11 +37,12 @@ class Metric:
     what: str
     source: str
     of_items: Callable[[Records], FloatArray]
-    value: Callable[[FloatArray, Records], float]
+    value: Callable[[FloatArray, FloatArray], float]
     is_proportion: bool = False
     higher_is_better: bool = True
     needs: frozenset[str] = frozenset()
     has_chance: bool = False
+    length: str = ""
 
     @property
     def is_mean(self) -> bool:
@@ -71,23 +72,26 @@ def estimate(metric: Metric, records: Records) -> Estimate:
     values = metric.of_items(records)
     if not len(values):
         return Estimate(math.nan, math.nan, math.nan, math.nan)
-    value = metric.value(values, records)
+    weights = weights_of(metric, records)
+    value = metric.value(values, weights)
     chance = _chance(records) if metric.has_chance else None
     if metric.is_proportion:
         interval = wilson(float(values.sum()), len(values))
         return Estimate(value, standard_error(values), interval.low, interval.high, chance)
-
-    def again(places: np.ndarray) -> float:
-        return metric.value(values[places], [records[place] for place in places])
-
+    error, interval = bootstrap(len(values), lambda places: metric.value(values[places], weights[places]))
     if metric.is_mean:
-        error, interval = bootstrap(len(values), lambda places: float(values[places].mean()))
-        return Estimate(value, standard_error(values), interval.low, interval.high, chance)
-    error, interval = bootstrap(len(values), again)
+        error = standard_error(values)
     return Estimate(value, error, interval.low, interval.high, chance)
 
 
-def _mean(values: FloatArray, _: Records) -> float:
+def weights_of(metric: Metric, records: Records) -> FloatArray:
+    """float64[n]: what each item's number weighs in the figure."""
+    if not metric.length:
+        return np.ones(len(records))
+    return np.array([getattr(_right_choice(record), metric.length) for record in records], dtype=np.float64)
+
+
+def _mean(values: FloatArray, _: FloatArray) -> float:
     return float(values.mean())
 
 
@@ -181,6 +185,7 @@ def _batch_hits(records: Records) -> FloatArray:
 
 
 def _brier(records: Records) -> FloatArray:
+    """Several right choices share the probability evenly; the harness has no figure for them."""
     values = []
     for record in records:
         right = np.zeros(len(record.choices))
@@ -205,26 +210,18 @@ def _greedy(records: Records) -> FloatArray:
     return np.array([_right_choice(record).is_greedy for record in records], dtype=np.float64)
 
 
-def _exp_of_loss(values: FloatArray, _: Records) -> float:
-    return _exp(-float(values.mean()))
+def _exp_of_loss(values: FloatArray, weights: FloatArray) -> float:
+    """Exponential of the loss a unit of length, over all texts together."""
+    total = float(weights.sum())
+    return _exp(-float(values.sum()) / total) if total else math.nan
 
 
 def _exp(x: float) -> float:
     return math.exp(x) if x < 709 else math.inf
 
 
-def _weighted(length: str) -> Callable[[FloatArray, Records], float]:
-    """Exponential of the loss a unit of length, over all texts together."""
-
-    def value(values: FloatArray, records: Records) -> float:
-        total = sum(getattr(_right_choice(record), length) for record in records)
-        return _exp(-float(values.sum()) / total) if total else math.nan
-
-    return value
-
-
-def _bits(values: FloatArray, records: Records) -> float:
-    total = sum(_right_choice(record).n_bytes for record in records)
+def _bits(values: FloatArray, weights: FloatArray) -> float:
+    total = float(weights.sum())
     return -float(values.sum()) / total / math.log(2) if total else math.nan
 
 
@@ -307,16 +304,18 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 "… a word, over all texts",
                 HARNESS,
                 _gold_logp,
-                _weighted("n_words"),
+                _exp_of_loss,
                 higher_is_better=False,
+                length="n_words",
             ),
             Metric(
                 "byte_perplexity",
                 "… a UTF-8 byte, over all texts",
                 HARNESS,
                 _gold_logp,
-                _weighted("n_bytes"),
+                _exp_of_loss,
                 higher_is_better=False,
+                length="n_bytes",
             ),
             Metric(
                 "bits_per_byte",
@@ -325,6 +324,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 _gold_logp,
                 _bits,
                 higher_is_better=False,
+                length="n_bytes",
             ),
         )
     }

@@ -62,8 +62,10 @@ class TaskResult:
         task: str, records: Sequence[ItemRecord], wanted: Sequence[Metric], *, version: int = 1, n_shots: int = 0
     ) -> TaskResult:
         """The result of a task's records, in input order."""
-        names = dict.fromkeys(record.subset for record in records if record.subset)
-        groups = {name: [record for record in records if record.subset == name] for name in names}
+        groups: dict[str, list[ItemRecord]] = {}
+        for record in records:
+            if record.subset:
+                groups.setdefault(record.subset, []).append(record)
         sets = [record for record in records if record.problem is None and len(record.choices) > 1 and record.gold]
         confidence = np.array([float(metrics.posterior(record).max()) for record in sets])
         right = np.array([metrics.predicted(record) in record.gold for record in sets], dtype=np.bool_)

@@ -51,9 +51,9 @@ def bootstrap(
     """
     if n == 0:
         return math.nan, Interval(math.nan, math.nan)
-    drawn = np.random.default_rng(seed).integers(0, n, size=(samples, n))
+    generator = np.random.default_rng(seed)
     with np.errstate(invalid="ignore"):  # a figure may be infinite; an interval of such is NaN
-        values = np.array([statistic(places) for places in drawn])
+        values = np.array([statistic(generator.integers(0, n, size=n)) for _ in range(samples)])
         low, high = np.quantile(values, [0.025, 0.975])
         return float(values.std(ddof=1)), Interval(float(low), float(high))
 
