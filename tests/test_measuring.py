@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from selectrie.engine import Engine
 from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
 from selectrie.loading import load
-from selectrie.measuring import Sequences, measure
+from selectrie.measuring import Sequences, _Pace, measure
 from selectrie.numerics import logsumexp
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE, hashed_logits
@@ -66,6 +66,41 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
     needed = {tuple(t[:i]) for t, first in given_sequences if first < len(t) for i in range(1, len(t))}
     assert found.rows_evaluated == len(needed)
     assert found.rows_naive == sum(len(tokens) - 1 for tokens, _ in given_sequences)
+
+
+@pytest.mark.parametrize(
+    ("granule", "idle_rows", "carried", "after", "rows"),
+    [
+        (8, 400, 0, [], 256),  # up to the end of the first block
+        (8, 400, 190, [], 64),  # the granule's multiple below it
+        (8, 400, 240, [], 16),
+        (8, 400, 250, [251, 252, 253, 252], 256),  # no room in it for 16: the second one is begun,
+        (8, 400, 250, [251, 252, 240, 241], 3),  # and left where the next row stands on 240 cells or fewer
+        (1, 400, 190, [191] * 66, 66),  # where calls are not padded, 64 rows at least
+        (1, 400, 200, [10] * 100, 64),
+        (8, 9000, 200, [10] * 100, 64),  # and where rows are dear
+    ],
+)
+def test_calls_fill_memory_up_to_a_block(granule, idle_rows, carried, after, rows):
+    """By what stands above the call's first node and the nodes after it."""
+    limits = replace(WIDE, idle_rows=idle_rows)
+    depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
+    assert _Pace(limits, granule, depth).room(1).rows == rows
+    assert _Pace(replace(limits, kind=ModelKind.RECURRENT), granule, depth).room(1).rows == limits.rows_per_call
+
+
+@pytest.mark.parametrize("granule", [1, 8])
+def test_blocks_change_no_log_likelihood(granule):
+    """Sequences longer than a block, short ones between them: each as if it stood alone."""
+    rng = np.random.default_rng(2)
+    shared = rng.integers(0, 4, 230).tolist()
+    pairs = [(shared[: 230 - 60 * (i % 3)], rng.integers(0, 4, 1 + 23 * i % 70).tolist()) for i in range(9)]
+    model = HashModel(5)
+    model.granule = granule
+    found = measure(model, Sequences.of(pairs))
+    expected = [alone(5, [*context, *rest], len(context)) for context, rest in pairs]
+    assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-4)
+    assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
 
 
 def test_the_twin_can_fail():
