@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -169,3 +171,59 @@ def test_every_metric_of_the_harness_is_that_of_hf_and_ours(pair, tmp_path, monk
         result = evaluate(ours._engine, items, ["acc", "acc_norm", "acc_mutual_info", "brier"])
         mine = [figure.value for figure in result["items"].figures.metrics.values()]
         assert mine == pytest.approx(figures[1], abs=1e-4)
+
+
+def test_a_continuation_that_adds_no_token_is_refused(pair):
+    """Empty, behind nothing too, or merged with its context: `hf` has no answer either."""
+    from lm_eval.api.instance import Instance
+
+    from selectrie.errors import OptionError
+
+    ours, _ = pair
+    for texts in (("Once", ""), ("", ""), (" T", "he")):
+        with pytest.raises(OptionError, match="some token counts"):
+            ours.loglikelihood([Instance("loglikelihood", {}, texts, 0)], disable_tqdm=True)
+
+
+def test_model_args_that_cannot_be_are_one_error():
+    """Before the model is loaded, whatever the harness makes of the text."""
+    from selectrie.errors import OptionError
+    from selectrie.harness import SelectrieLM
+
+    for said in ("pretrained=x", "max_length=abc", "max_length=0", "max_gen_toks=0", "n_threads=1,max_length=99999"):
+        with pytest.raises(OptionError, match=said.split("=")[0].split(",")[0].replace("n_threads", "max_length")):
+            SelectrieLM.create_from_arg_string(said, {"batch_size": "auto", "device": None})
+
+
+def test_answers_are_cached_as_they_come(pair, tmp_path):
+    """The harness's `use_cache`: what was answered once is not asked again, each request by its own texts."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.model import CacheHook, CachingLM
+
+    ours, _ = pair
+    cached = CachingLM(ours, str(tmp_path / "cache.db"))
+    try:
+        asked = [Instance("loglikelihood", {}, texts, 0) for texts in (("Once", " upon"), ("Tom", " had"))]
+        first = ours.loglikelihood(asked, disable_tqdm=True)  # fills the cache by its hook alone
+        cached.lm = SimpleNamespace(loglikelihood=None)
+        assert cached.loglikelihood(asked) == first
+    finally:
+        ours.set_cache_hook(CacheHook(None))
+        cached.dbdict.close()
+
+
+def test_what_the_harness_says_of_its_arguments_is_no_fault_of_ours(monkeypatch):
+    """A task that does not exist is one error of the request."""
+    from lm_eval import __main__ as command
+
+    from selectrie.errors import OptionError
+    from selectrie.harness import main
+
+    def evaluating():
+        assert sys.argv[1:] == ["run", "--model", "selectrie", "--tasks", "nosuchtask"]
+        raise ValueError("Tasks not found: nosuchtask")
+
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(command, "cli_evaluate", evaluating)
+    with pytest.raises(OptionError, match="Tasks not found: nosuchtask"):
+        main(["--tasks", "nosuchtask"])

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from selectrie.errors import CapacityError, MissingExtraError, OptionError
+from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError
 from selectrie.evaluation.planning import UNIT_ROWS, rolling_windows
 from selectrie.loading import load
 from selectrie.measuring import Sequences
-from selectrie.options import Sampling, Stopping
+from selectrie.options import Sampling, Stopping, at_least
 from selectrie.vocabulary import to_bytes
 
 try:
@@ -74,10 +74,12 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
                 unknown[0],
                 f"path, max_length, max_gen_toks, add_bos_token, {', '.join(sorted(_LOAD_OPTIONS))}",
             )
+        at_least("max_length", max_length, 1)
+        at_least("max_gen_toks", max_gen_toks, 1, optional=False)
         self._engine = load(path, **options)
         self._path = path
         most = self._engine.limits.nodes
-        if max_length is not None and not 1 <= max_length <= most:
+        if max_length is not None and max_length > most:
             self._engine.close()
             raise OptionError("max_length", max_length, f"from 1 to {most}, the tokens the model holds")
         self._max_length = max_length or most
@@ -131,7 +133,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         if template is None:
             raise OptionError("apply_chat_template", self._path, "a model that has a chat template")
         self._is_chat = True
-        if add_generation_prompt:
+        if add_generation_prompt or not chat_history:
             return str(template(chat_history))
         last = chat_history[-1]["content"]  # to be continued: what the template writes after it is cut off
         written = str(template(chat_history, add_generation_prompt=False))
@@ -141,11 +143,22 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         """Names the template in the harness's results."""
         return self.tokenizer_name if chat_template else ""
 
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """As the harness has it. Raises `OptionError` for a continuation of which no token counts."""
+        for request in requests:
+            if not request.args[1]:
+                raise _nothing_counts(*request.args[:2])
+        found: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+        return found
+
     def _loglikelihood_tokens(
         self, requests: Sequence[Request], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
         """As the harness's `hf` model: what is too long loses its beginning, which is logged."""
         results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
+        for texts, _context, rest in requests:
+            if texts is not None and not rest:
+                raise _nothing_counts(*texts)
         pairs = [self._cut(context, rest) for _, context, rest in requests]
         if not pairs:
             return results
@@ -172,7 +185,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         excess = len(context) + len(rest) - (self._max_length + 1)
         if excess > 0:
             logger.warning("a request of %d tokens loses its first %d", len(context) + len(rest), excess)
-        return context[max(0, excess) :], rest
+        return context[max(0, excess) :] or [self.prefix_token_id], rest
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         """Log-likelihood of whole texts, window by window; BOS, where the tokenizer puts it, counts as in the harness."""
@@ -232,6 +245,10 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return [completion.text for completion in generation]
 
 
+def _nothing_counts(context: str, continuation: str) -> OptionError:
+    return OptionError("continuation", continuation, f"a text of which some token counts behind {context[-40:]!r}")
+
+
 _LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "precision", "verbose"})
 
 
@@ -266,5 +283,10 @@ def main(arguments: list[str]) -> None:
     verb = arguments[:1] if arguments[:1] in (["run"], *([one] for one in verbs)) else ["run"]
     rest = arguments[1:] if arguments[:1] == verb else arguments
     sys.argv = ["selectrie lm-eval", *verb, *own, *rest]
-    with suppress(BrokenPipeError):
-        cli_evaluate()
+    try:
+        with suppress(BrokenPipeError):
+            cli_evaluate()
+    except SelectrieError:
+        raise
+    except (ValueError, FileNotFoundError) as error:  # what the harness says of its own arguments
+        raise OptionError("lm-eval", " ".join(arguments), f"arguments that the harness takes: {error}") from error
