@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from selectrie.cluster import Cluster, measure_on
+from selectrie.cluster import Cluster, _check_answers, measure_on
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
 from selectrie.evaluation.evaluating import signature_of
@@ -77,3 +78,20 @@ def test_options_of_a_cluster_are_checked():
         Cluster(n_actors=0)
     with pytest.raises(OptionError, match="retries"):
         Cluster(retries=-1)
+
+
+def test_actors_without_room_are_refused(cluster, tmp_path):
+    """Three of one CPU, or one of three, on a cluster of two: they would never start."""
+    with load(n_threads=1) as llm:
+        for wanted in (Cluster(n_actors=3), Cluster(cpus=3)):
+            with pytest.raises(OptionError, match=r"at most \d, what the cluster has room for"):
+                run(llm, tasks(), tmp_path / "out", measure=measure_on(wanted, signature_of(llm)))
+
+
+def test_an_address_where_nobody_listens_is_said():
+    """At once, not after Ray has looked for two minutes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(OptionError, match="address of a running cluster"):
+        _check_answers(address)

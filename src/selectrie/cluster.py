@@ -6,6 +6,7 @@ What an actor measures has the bits of the single machine of that type, and the 
 from __future__ import annotations
 
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,11 @@ from selectrie.measuring import LogLikelihoods, Measurer, Sequences
 from selectrie.options import at_least
 
 logger = logging.getLogger(__name__)
+
+_ANSWER_S = 10
+"""Seconds in which whoever listens at an address answers."""
+_START_S = 600
+"""Seconds in which an actor has to have loaded its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
         raise MissingExtraError("a run over a cluster", "ray") from error
     was_connected = ray.is_initialized()
     if not was_connected:
+        _check_answers(cluster.address)
         where: dict[str, Any] = {"address": cluster.address}
         if cluster.address is None:
             where = {"include_dashboard": False}
@@ -105,6 +112,17 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
     finally:
         if not was_connected:
             ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Raise `OptionError` where nobody listens at `host:port`: Ray would look for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise OptionError("ray", address, f"the address of a running cluster ({error})") from error
 
 
 class _Crew:
@@ -125,7 +143,7 @@ class _Crew:
     def work(self, units: Sequence[Unit]) -> Iterator[Done]:
         """Units as they are measured; one whose actor died goes to a new one, `retries` times."""
         waiting, tries = deque(units), dict.fromkeys((unit.number for unit in units), 0)
-        size = self._cluster.n_actors or max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self._cluster.cpus)
+        size = self._size()
         busy = {}
         for _ in range(min(size, len(waiting))):
             unit, actor = waiting.popleft(), self._hire()
@@ -152,13 +170,25 @@ class _Crew:
                 unit = waiting.popleft()
                 busy[actor.measure.remote(unit.sequences)] = (actor, unit)
 
+    def _size(self) -> int:
+        """Actors at once. Raises `OptionError` where the cluster has no room for as many as asked for: they would never start."""
+        room = int(self._ray.cluster_resources().get("CPU", 0)) // self._cluster.cpus
+        if room < (self._cluster.n_actors or 1):
+            expected = f"at most {room}, what the cluster has room for at {self._cluster.cpus} CPU each"
+            raise OptionError("actors", self._cluster.n_actors, expected)
+        return self._cluster.n_actors or room
+
     def _hire(self) -> Any:
         """A new actor, once it is known to give the bits of this machine."""
         worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(Worker)
         actor = worker.remote(self._cluster.source, dict(self._cluster.options), self._longest)
         self._actors.append(actor)
         try:
-            theirs = self._ray.get(actor.signature.remote())
+            theirs = self._ray.get(actor.signature.remote(), timeout=_START_S)
+        except self._ray.exceptions.GetTimeoutError as error:
+            raise ClusterError(
+                f"an actor did not start within {_START_S} s: the cluster has no CPU free, or the model loads too slowly"
+            ) from error
         except self._ray.exceptions.RayError as error:
             raise ClusterError(
                 f"an actor could not load {self._cluster.source or 'the embedded model'}: {error}"
