@@ -17,7 +17,7 @@ from selectrie.evaluation.items import Item
 from selectrie.evaluation.planning import TaskItems, plan, rolling_windows
 from selectrie.loading import load
 from selectrie.testing import HashModel
-from selectrie.testing.fakes import WIDE, make_vocabulary
+from selectrie.testing.fakes import make_vocabulary
 from selectrie.types import Limits, ModelKind
 from vocabularies import vocabulary_of
 
@@ -160,3 +160,66 @@ def test_without_bos_the_end_of_a_text_stands_before_nothing():
         assert planned(endless, Item(context, ("ab",), delimiter="")) == [([vocabulary.eos], expected)]
     with pytest.raises(PromptError, match="neither BOS nor EOS"):
         planned(replace(endless, eos=None), Item("", ("ab",), delimiter=""))
+
+
+@pytest.mark.parametrize("most", range(1, 10))
+def test_windows_are_the_harness_s(most):
+    """Of texts of 0 to 40 tokens; the empty one has one window in which nothing counts."""
+    utils = pytest.importorskip("lm_eval.utils")
+    for n in range(41):
+        tokens = list(range(100, 100 + n))
+        expected = list(map(utils.make_disjoint_window, utils.get_rolling_token_windows(tokens, 1, most, 1)))
+        found = rolling_windows(np.array(tokens, dtype=np.int32), 1, most)
+        assert [(context.tolist(), rest.tolist()) for context, rest in found] == (expected or [([1], [])])
+
+
+texts = st.text("abc", max_size=6)
+questions = st.builds(
+    lambda context, choices, shared: Item(context, tuple(choices), (0,), shared=shared, delimiter=""),
+    texts,
+    st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=4),
+    st.sampled_from(["", "cab", "ba"]),
+).filter(lambda item: all(twin(make_vocabulary(), item.context_of(0), choice)[1] for choice in item.choices))
+
+
+@given(st.lists(questions, min_size=1, max_size=9), st.integers(1, 60))
+def test_any_cut_gives_the_same_records(items, unit_rows):
+    """To the bit on a fake; each item once, those of one shared text in the order of the data."""
+    with Engine(HashModel(2)) as llm:
+        found = []
+        for rows in (unit_rows, 4096):
+            tasks = [TaskItems("t", tuple(items), ("acc", "acc_mutual_info"), unit_rows=rows)]
+            units = plan(llm.vocabulary, llm.limits, tasks)
+            places = [entry.index for unit in units for entry in unit.entries]
+            assert sorted(places) == list(range(len(items)))
+            for shared in {item.shared for item in items}:
+                own = [place for place in places if items[place].shared == shared]
+                assert own == sorted(own)
+            records = [record for done in measured(llm, units) for record in done.records]
+            found.append([replace(record, unit=0) for record in sorted(records, key=lambda record: record.index)])
+    assert found[0] == found[1]
+
+
+def test_baselines_have_the_tokens_of_the_choice():
+    """Behind the premise and what says nothing, shared text first; white space between is not doubled; nothing but a
+    beginning stands before the unconditional ones, which are encoded by themselves."""
+    vocabulary = make_vocabulary()
+    item = Item("ab ", ("ba", "cab"), (0,), shared="c", delimiter="", premise="a ", content_free=("b ", "bb"))
+    found = planned(vocabulary, item, "acc_mutual_info", "pmi_dc", "calibrated")
+    own, free, premise, *content_free = (found[i : i + 2] for i in range(0, len(found), 2))
+    assert own == [twin(vocabulary, "cab ", choice) for choice in item.choices]
+    assert free == [twin(vocabulary, "", choice) for choice in item.choices]
+    for context, pairs in (("a", premise), ("cb", content_free[0]), ("cbb", content_free[1])):
+        assert [before for before, _ in pairs] == [tokens_of(vocabulary, context)] * 2
+        assert [rest for _, rest in pairs] == [rest for _, rest in own]
+
+
+def test_cuts_move_real_log_likelihoods_within_the_tolerance(any_model):
+    """Units of any size, in a memory of their own."""
+    items = [Item(f"Once upon a time {i}", (" there", " a cat"), (0,), shared="One day. ") for i in range(8)]
+    with load(any_model, n_threads=1, n_ctx=256) as llm:
+        found = []
+        for rows in (5, 4096):
+            result = evaluate_tasks(llm, [TaskItems("t", tuple(items), ("acc",), unit_rows=rows)])
+            found.append([choice.logp for record in result["t"].records for choice in record.choices])
+    assert np.allclose(*found, rtol=0, atol=1e-4)
