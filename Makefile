@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := select large_sets generation grammar templates trie encode startup
+BENCHMARKS := select large_sets generation grammar templates evaluation trie encode startup
 TINY := PYTHONPATH=tools $(BIN)/python -m tiny_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
@@ -15,10 +15,10 @@ demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
 	$(BIN)/selectrie select -p "Q: Which city in the United States comes to mind? A:" -c " Chicago" -c " New Zealand" --explain
 
-test: $(VENV)/installed
+test: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest
 
-test-long: $(VENV)/installed
+test-long: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest -m long
 
 check: $(VENV)/installed
@@ -61,6 +61,15 @@ $(BIN)/python:
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "# installing into $(VENV); the first time this compiles llama.cpp, about four minutes on two cores"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf,schema]'
+	@touch $@
+
+# The harness with its own model, Ray and readers of data: large, and not to be had everywhere. Without them their tests are skipped by name.
+$(VENV)/extras-tried: pyproject.toml $(VENV)/installed
+	@echo "# installing lm-evaluation-harness, torch and Ray for the tests that compare with them"
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1' && \
+	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --group parity && \
+	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[lm-eval,ray,parquet,pandas]' || \
+	    echo "# they could not be installed; the tests that need them are skipped" >&2
 	@touch $@
 
 $(VENV)/train-installed: pyproject.toml $(VENV)/installed

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from make_model import make_model
-from real_data import REAL_VOCABULARIES, TEST_DATA
+from real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from selectrie.embedded import embedded_file
 
 settings.register_profile(
@@ -25,14 +25,6 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("selectrie"), derandomize=False, max_examples=1_000)
 settings.load_profile("selectrie")
-
-
-def real_file(name: str) -> Path:
-    """Path of a file of the test data, or skip the test by its name."""
-    path = Path(TEST_DATA) / name
-    if not TEST_DATA or not path.exists():
-        pytest.skip(f"{name} is not there: set SELECTRIE_TEST_DATA to a folder that has it")
-    return path
 
 
 @pytest.fixture(scope="session")

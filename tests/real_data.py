@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+import pytest
 
 TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
 """A folder; "" where there is none. Tests that need it skip by name without it."""
 REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
+
+
+def real_file(name: str) -> Path:
+    """Path of a file of the test data, or skip the test by its name."""
+    path = Path(TEST_DATA) / name
+    if not TEST_DATA or not path.exists():
+        pytest.skip(f"{name} is not there: set SELECTRIE_TEST_DATA to a folder that has it")
+    return path

@@ -174,6 +174,26 @@ def test_templates_measures_all_that_it_promises(common, embedded):
     assert all(isfinite(value) and value > 0 for name, value in figures.items() if name.endswith("_s"))
 
 
+def test_evaluation_measures_all_that_it_promises(common, test_data):
+    """A quick look at a few items of the embedded model, without the harness: every way of every set; nothing is checked."""
+    test_data("mc/blimp.jsonl")  # skips where there are no data
+    script = ROOT / "benchmarks" / "evaluation.py"
+    options = ["--quick", "--only", "embedded", "--items", "3", "--repeats", "1", "--threads", "1", "--no-hf"]
+    command = [sys.executable, str(script), *options, "--json", "--under-load"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(shown.splitlines()[-1])
+    figures = found["figures"]
+    assert found["targets"] == []
+    for name in ("hellaswag", "arc_easy", "blimp"):
+        for way in ("ours", "floor", "naive", "loop", "loop_kept"):
+            assert figures[f"embedded_{name}_{way}_items_per_s"] > 0
+        assert figures[f"embedded_{name}_rows"] < figures[f"embedded_{name}_rows_naive"]
+    targets = importlib.import_module("benchmarks.evaluation").targets(figures)
+    assert targets.at_most == {f"embedded_{name}_over_floor": 1.10 for name in ("hellaswag", "arc_easy", "blimp")}
+    assert len(targets.at_least) == 6
+    assert {verdict["name"] for verdict in targets.verdicts(figures)} == {*targets.at_most, *targets.at_least}
+
+
 def test_the_page_is_the_same_as_a_template_and_in_pieces(common):
     """What a select of its own sees before and after a slot is what stands there on the page."""
     questionnaire = importlib.import_module("benchmarks.questionnaire")

@@ -53,6 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "settle",
         "errand",
         "answering",
+        "measuring",
         "constraining",
         "beaming",
         "grammatical",
@@ -73,7 +74,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
-    ("cache", "embedded", "history", "loading", "registry", "inputs", "cli", "server"),  # 6: arguments and files
+    ("cache", "embedded", "history", "loading", "registry", "inputs", "harness", "cluster", "cli", "server"),  # 6: arguments and files
     ("__init__", "__main__"),  # 7: the promised names, the command
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
@@ -89,6 +90,12 @@ THIRD_PARTY = {
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends"}),
     "huggingface_hub": frozenset({"loading"}),
+    "tomli": frozenset({"evaluation"}),
+    "pyarrow": frozenset({"evaluation"}),
+    "pandas": frozenset({"evaluation"}),
+    "lm_eval": frozenset({"harness"}),
+    "tqdm": frozenset({"harness"}),
+    "ray": frozenset({"cluster"}),
 }
 """Who may import what; a package that is not named here may be imported by nobody."""
 

@@ -329,16 +329,25 @@ class ContextTree:
     def drop(self, nodes: Iterable[int]) -> None:
         """Take unreferenced nodes out, leaf first, as `release`, `make_room`, `victims` and `idle` name them."""
         self._journal = None
-        for node in nodes:
-            self._require(node)
-            if node == ROOT or self.references[node] or self.n_children[node]:
-                raise NodeError(node, "cannot be dropped: it is the root, is held, or carries other nodes")
-            above, used = self.parent[node], self.used[node]
-            self._remove(node)
-            if above != ROOT:
-                self.used[above] = max(self.used[above], used)
-                if not self.references[above] and not self.n_children[above]:
-                    self._mark_idle(above)
+        order = list(nodes)
+        going = set(order)
+        parent, used, references, n_children = self.parent, self.used, self.references, self.n_children
+        try:
+            for node in order:
+                if not 0 < node < len(references) or references[node] or n_children[node]:
+                    self._require(node)
+                    raise NodeError(node, "cannot be dropped: it is the root, is held, or carries other nodes")
+                above = parent[node]
+                self._remove(node)
+                going.discard(node)
+                if above != ROOT:
+                    used[above] = max(used[above], used[node])
+                    if above not in going and not references[above] and not n_children[above]:
+                        self._mark_idle(above)
+        finally:
+            for node in going:  # what an error left
+                if 0 < node < len(references) and self._is_idle(node):
+                    self._mark_idle(node)
 
     # Single steps
 

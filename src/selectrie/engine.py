@@ -15,6 +15,7 @@ from selectrie.errand import Errand, errand
 from selectrie.errors import OptionError, of_request
 from selectrie.generating import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
 from selectrie.grammar import Grammar
+from selectrie.measuring import Measurer
 from selectrie.model import Model
 from selectrie.options import (
     DEFAULT_BEAM,
@@ -30,6 +31,7 @@ from selectrie.options import (
     Sampling,
     Search,
     Stopping,
+    at_least,
 )
 from selectrie.owner import Owner
 from selectrie.prompts import Prompt
@@ -39,7 +41,7 @@ from selectrie.selecting import Asked, CustomRule
 from selectrie.selfcheck import SelfCheck, self_check
 from selectrie.streaming import Stream
 from selectrie.tasks.sample import Drafter
-from selectrie.types import Precision
+from selectrie.types import Limits, ModelIdentity, Precision
 from selectrie.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -101,6 +103,16 @@ class Engine:
     def vocabulary(self) -> Vocabulary:
         """The model's vocabulary."""
         return self._model.vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        """How much the model holds at once."""
+        return self._model.limits
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Which model on which back end: what answers are signed with."""
+        return self._model.identity
 
     @property
     def load(self) -> Load:
@@ -262,6 +274,17 @@ class Engine:
         with self._owner.using():
             question = selecting.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
             return answering.token_plan(question)
+
+    def measurer(self, nodes: int) -> Measurer:
+        """What measures log-likelihoods of many token sequences, unit by unit, each from an empty memory in a fixed layout.
+
+        nodes: tokens of the longest sequence; `CapacityError` where the model has no room for so many. A context manager with
+        memory of its own.
+        """
+        at_least("nodes", nodes, 1, optional=False)
+        with errand(self._owner) as begun:
+            self._tolerance(begun)  # finds the granule that its model takes over
+        return Measurer(self._owner, nodes, keep=self)
 
     def generate(
         self,

@@ -21,6 +21,7 @@ SelectrieError
 │   ├── ModelFileError          missing, corrupt or truncated file
 │   ├── UnsupportedModelError   a model that cannot score text, or an object that cannot be shared
 │   ├── MissingExtraError       an optional package is not installed
+│   ├── ClusterError            work that the actors of a cluster could not do
 │   ├── CapacityError           one call or one task does not fit
 │   │   └── MemoryBudgetError       a model does not fit the budget of a registry
 │   ├── DecodeError             the back end failed; the tree is as it was
@@ -264,6 +265,12 @@ class MissingExtraError(ModelError):
     def __init__(self, what: str, extra: str) -> None:
         self.what, self.extra = what, extra
         super().__init__(f"{what} needs the extra {extra!r}: pip install 'selectrie[{extra}]'")
+
+
+class ClusterError(ModelError):
+    """Work that the actors of a cluster could not do."""
+
+    code = "cluster"
 
 
 class CapacityError(ModelError):

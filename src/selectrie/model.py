@@ -22,6 +22,9 @@ from selectrie import numerics
 from selectrie.types import BoolArray, FloatArray, IntArray, Limits, LogitArray, ModelIdentity, Room
 from selectrie.vocabulary import Vocabulary
 
+SOLO_BRANCHES = 16
+"""Of an empty model of its own, where nobody asks for more: each costs memory."""
+
 
 class Rows:
     """Logits of the wanted nodes of one call: row *i* predicts the token **after** wanted node *i*.
@@ -83,6 +86,11 @@ class Rows:
         logits = self.logits(i)
         ids = numerics.top_k(logits, k, allowed)
         return ids, logits[ids].astype(np.float64) - normaliser
+
+    def best(self) -> IntArray:
+        """int32[n]: the most probable token after each wanted node (ties: the smaller id)."""
+        self._normalisers(np.arange(len(self._index)))
+        return numerics.argmax_rows(self._matrix, self._index)
 
     def logits(self, i: int) -> LogitArray:
         """Raw float32[V] of wanted node i, unchecked; a view."""
@@ -188,8 +196,9 @@ class Model(Protocol):
         """Drop cached nodes not used while the last `idle_rows` rows were evaluated (0: all); returns how many."""
         ...
 
-    def solo(self, nodes: int) -> Model:
-        """A small empty model on the same weights and precision, with room for at least `nodes` nodes.
+    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> Model:
+        """A small empty model on the same weights and precision, with room for at least `nodes` nodes, and for `branches` where
+        this one has so many. rows: most in a call, None = as many as this one takes.
 
         What it computes has the same bits whatever this model holds: near ties are settled on it. The caller closes it.
         """

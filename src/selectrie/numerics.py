@@ -53,6 +53,18 @@ def logsumexp_rows(matrix: LogitArray, index: NDArray[np.int64]) -> FloatArray:
     return result
 
 
+def argmax_rows(matrix: LogitArray, index: NDArray[np.int64]) -> IntArray:
+    """int32[n]: where each of rows `index` of float32[M, V] is largest; the first of equal places."""
+    result: IntArray = np.empty(len(index), dtype=np.int32)
+    step = max(1, _BLOCK_ELEMENTS // max(1, matrix.shape[1]))
+    if step == 1:
+        result[:] = [matrix[row].argmax() for row in index]
+        return result
+    for start in range(0, len(index), step):
+        result[start : start + step] = matrix[index[start : start + step]].argmax(axis=1)
+    return result
+
+
 def logsumexp_without(logits: LogitArray, token_ids: NDArray[np.int64]) -> float:
     """log-sum-exp of a float32[V] row with `token_ids` left out; -inf where nothing is left."""
     rest = logits.copy()

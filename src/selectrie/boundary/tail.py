@@ -120,8 +120,9 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
     a call of llama.cpp costs up to 140 µs before it reads any text (DeepSeek's patterns are compiled in each)."""
     result: list[list[int] | None] = [None] * len(texts)
     if not vocabulary.space_prefix and len(texts) > 1:
-        ends_word = [33 <= byte < 127 and not vocabulary.joins(byte, _SPACE[0]) for byte in range(256)]
-        alike = [i for i, text in enumerate(texts) if text[:1] == _SPACE and ends_word[text[-1]]]
+        last = {text[-1] for text in texts if text}
+        ends_word = {byte for byte in last if 33 <= byte < 127 and not vocabulary.joins(byte, _SPACE[0])}
+        alike = [i for i, text in enumerate(texts) if text[:1] == _SPACE and text[-1] in ends_word]
         for first in range(0, len(alike), _TEXTS_AT_ONCE):
             block = alike[first : first + _TEXTS_AT_ONCE]
             joined = b"".join([texts[i] for i in block])

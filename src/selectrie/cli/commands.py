@@ -12,6 +12,7 @@ import typer
 from selectrie.cli import generation, requests
 from selectrie.cli.beam import beam
 from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
+from selectrie.cli.evaluation import eval_app
 from selectrie.cli.flat import command
 from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
@@ -35,6 +36,7 @@ from selectrie.cli.groups import (
     TextGroup,
     TokensOutput,
 )
+from selectrie.cli.guard import guarded
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
 from selectrie.errors import OptionError
@@ -56,6 +58,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(grammar_app)
+app.add_typer(eval_app)
 
 
 def _version(value: bool) -> None:
@@ -242,6 +245,25 @@ def models(output: ModelsGroup) -> int:
 
     terminal.show(models_report(records), sys.stdout)
     return 0
+
+
+@app.command(
+    "lm-eval",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    help="Run lm-evaluation-harness with our engine as its model (extra lm-eval).\n\n"
+    "Everything is passed on to the harness's own command; --model_args are those of selectrie.load: path, n_ctx, n_threads, precision …\n\n"
+    "\b\nselectrie lm-eval --model_args path=model.gguf --tasks hellaswag,arc_easy",
+)
+def lm_eval(context: typer.Context) -> None:
+    """The harness's command."""
+
+    def passed_on() -> int:
+        from selectrie import harness
+
+        harness.main(list(context.args))
+        return 0
+
+    guarded(passed_on, verbose="--verbose" in context.args)
 
 
 def _decide_by_grammar(

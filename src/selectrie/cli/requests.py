@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from selectrie import inputs
 from selectrie.cli.groups import (
@@ -35,15 +35,19 @@ def open_engine(group: ModelGroup) -> Engine:
     """Load the model, the embedded one where none is named; the caller closes it."""
     from selectrie import loading  # the engine and numpy: not needed for --help
 
-    return loading.load(
-        group.model,
-        n_ctx=group.n_ctx,
-        n_batch=group.n_batch,
-        n_threads=group.threads,
-        n_gpu_layers=group.gpu_layers,
-        precision=group.precision,
-        verbose=group.verbose,
-    )
+    return loading.load(group.model, **load_options(group))
+
+
+def load_options(group: ModelGroup) -> dict[str, Any]:
+    """What `selectrie.load` takes beside the model."""
+    return {
+        "n_ctx": group.n_ctx,
+        "n_batch": group.n_batch,
+        "n_threads": group.threads,
+        "n_gpu_layers": group.gpu_layers,
+        "precision": group.precision,
+        "verbose": group.verbose,
+    }
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:

@@ -53,6 +53,11 @@ class DepthFirstWindows:
         """int32[]: local rows asked for and not released."""
         return np.asarray(self._held + self._shift, dtype=np.int32)
 
+    @property
+    def spent(self) -> IntArray:
+        """int32[]: local rows of `held` that nothing asked from now on hangs from directly: a forking model needs no state of theirs."""
+        return np.asarray(self._held[self._last_child[self._held] < self.at] + self._shift, dtype=np.int32)
+
     def next_window(self, room: Room) -> tuple[Ask, IntArray] | None:
         """The next ask and the trie nodes whose rows it wants, int32[]; None when all were asked for."""
         start = self.at

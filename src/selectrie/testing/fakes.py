@@ -11,7 +11,7 @@ import numpy as np
 
 from selectrie.context_tree import CallPlan, ContextTree
 from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, OptionError, SelectrieError
-from selectrie.model import Extension, Rows, rounds
+from selectrie.model import SOLO_BRANCHES, Extension, Rows, rounds
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 from selectrie.types import NO_NODE, ROOT, BoolArray, IntArray, Limits, LogitArray, ModelIdentity, ModelKind, Room
 from selectrie.vocabulary import Vocabulary
@@ -188,9 +188,10 @@ class FakeModel:
             self._states.discard(node)
             del self._paths[node]
 
-    def solo(self, nodes: int) -> FakeModel:
+    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> FakeModel:
         self._check_open()
-        limits = replace(self._limits, nodes=max(nodes, 1), branches=max(2, min(self._limits.branches, 8)))
+        limits = replace(self._limits, nodes=max(nodes, 1), branches=max(2, min(self._limits.branches, branches)))
+        limits = replace(limits, rows_per_call=min(limits.rows_per_call, rows or limits.rows_per_call))
         return FakeModel(self._row_of, vocabulary=self._vocabulary, limits=limits, name=self._name)
 
     def interrupt(self) -> None:

@@ -19,14 +19,14 @@ from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.context_tree import CallPlan, ContextTree
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
-from selectrie.model import Extension, Rows, rounds
+from selectrie.model import SOLO_BRANCHES, Extension, Rows, rounds
 from selectrie.types import NO_NODE, BoolArray, IntArray, Limits, ModelIdentity, ModelKind, Precision, Room
 from selectrie.vocabulary import Vocabulary
 
 EXACT_GRANULE = 8
 """Rows whose number is a multiple of this go through the same kernels however they are cut into calls: measured on x86-64
 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see `LlamaModel.granule`."""
-_SOLO_SEQUENCES, _SOLO_ROWS = 16, 64
+_SOLO_ROWS = 64
 _FLOAT_FILE_TYPES = (0, 1, 32)
 """f32, f16 and bf16 in `general.file_type` (llama_ftype in llama.h)."""
 
@@ -185,12 +185,12 @@ class LlamaModel:
         self._require_open()
         return self._sequences.trim(idle_rows)
 
-    def solo(self, nodes: int) -> LlamaModel:
+    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> LlamaModel:
         self._require_open()
         size = self._context.size
         step = max(_SOLO_ROWS, self._granule)
-        rows = min(size.rows, -(-nodes // step) * step)
-        sequences = min(size.sequences, rows, _SOLO_SEQUENCES)
+        rows = min(size.rows, -(-min(nodes, rows or nodes) // step) * step)
+        sequences = min(size.sequences, rows, branches)
         long_context = is_long(self._weights, size)
         small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:

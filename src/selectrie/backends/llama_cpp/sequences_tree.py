@@ -221,15 +221,17 @@ class TreeSequences:
             return
         tree, changed = self._tree, set()
         lowest = min(tree.depth[node] for node in nodes) - 1
+        left: dict[int, int] = {}
         for node in nodes:
             above = tree.parent[node]
-            tree.drop((node,))
             sequence = self._id.pop(node)
             changed.add(sequence)
-            is_leaf = above != ROOT and tree.n_children[above] == 0
+            left[above] = left.get(above, tree.n_children[above]) - 1
+            is_leaf = above != ROOT and left[above] == 0
             self._tip[sequence] = above if is_leaf else NO_NODE
             if is_leaf:
                 self._id[above] = sequence
+        tree.drop(nodes)
         if tree.n_nodes == 0:
             self._context.clear()
             return

@@ -1,0 +1,336 @@
+"""`selectrie eval …`: benchmarks scored, taken up again, compared."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+from typer.core import TyperGroup
+
+from selectrie.cli import requests
+from selectrie.cli.flat import command
+from selectrie.cli.groups import ModelGroup
+from selectrie.errors import OptionError
+
+if TYPE_CHECKING:
+    from selectrie.engine import Engine
+    from selectrie.evaluation.configuration import Loaded
+    from selectrie.evaluation.evaluating import Measure, OnProgress, Progress
+    from selectrie.evaluation.results import Evaluation
+    from selectrie.evaluation.runner import RunOptions
+
+HERE = "local"
+
+
+class _DefaultToRun(TyperGroup):
+    """`selectrie eval DATA` is `selectrie eval run DATA`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+eval_app = typer.Typer(
+    name="eval",
+    cls=_DefaultToRun,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Benchmarks: score data files, go on with a run, compare two.\n\n"
+    "\b\nselectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8\n"
+    "selectrie eval --resume runs/q8\nselectrie eval compare runs/q8 runs/q4\n\n"
+    "Without a command, `run`.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataGroup:
+    """Data."""
+
+    data: Annotated[
+        list[str] | None,
+        Argument(metavar="DATA", help="Files (.jsonl .json .csv .tsv .parquet), each FILE or TASK=FILE."),
+    ] = None
+    task: Annotated[
+        str | None,
+        Option(metavar="TASK", help="A shipped task or a TOML file. [default: by file name and fields]"),
+    ] = None
+    metric: Annotated[
+        list[str] | None, Option(metavar="NAMES", help="Metrics, separated by commas. [default: those of the task]")
+    ] = None
+    shots: Annotated[int, Option(metavar="N", help="Examples before each question.")] = 0
+    shots_file: Annotated[
+        str | None, Option(metavar="FILE", help="Where examples come from. [default: the other questions]")
+    ] = None
+    shots_seed: Annotated[
+        int | None, Option(metavar="N", help="Draw them for each question. [default: the first ones for all]")
+    ] = None
+    limit: Annotated[int | None, Option(metavar="N", help="The first N items of each file.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Run."""
+
+    out: Annotated[str | None, Option(metavar="FOLDER", help="Keep log and results there; what is there goes on.")] = (
+        None
+    )
+    resume: Annotated[
+        str | None, Option(metavar="FOLDER", help="Go on with a run; nothing scored is scored again.")
+    ] = None
+    other_machine: Annotated[
+        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
+    ] = False
+    ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
+        None
+    )
+    actors: Annotated[int | None, Option(metavar="N", help="Models at once. [default: as many as fit]")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvalOutput:
+    """Output."""
+
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    html: Annotated[str | None, Option(metavar="FILE", help="A page with pictures, in one file.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunsGroup:
+    """Runs."""
+
+    first: Annotated[str, Argument(metavar="FIRST", help="The folder of a finished run.")]
+    second: Annotated[str, Argument(metavar="SECOND", help="Of another one on the same items.")]
+
+
+@dataclass(frozen=True, slots=True)
+class OneRunGroup:
+    """Run."""
+
+    folder: Annotated[str, Argument(metavar="FOLDER", help="The folder of a finished run.")]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOutput(EvalOutput):
+    """Output."""
+
+    flips: Annotated[int, Option(metavar="N", help="Items shown that one run alone has right.")] = 10
+
+
+@command(eval_app)
+def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutput) -> int:
+    r"""Score data files.
+
+    Every item is measured once, whatever the metrics; what items share is evaluated once. With --out each finished unit is on the disk before the next one begins, and a run that was killed goes on where it was.
+
+    \b
+    selectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8
+    selectrie eval piqa.jsonl -m model.gguf --metric acc,acc_bytes,brier --json
+    selectrie eval mmlu=test.jsonl -m model.gguf --shots 5 --shots-file dev.jsonl
+    selectrie eval --resume runs/q8
+    """
+    _check_html(output)
+    loaded, out, source = _asked(model, data, running)
+    from selectrie.evaluation.evaluating import evaluate_tasks
+    from selectrie.evaluation.runner import RunOptions
+
+    with requests.open_engine(source) as engine, _told() as on_progress:
+        measure = _measure(engine, running, source)
+        if out is None:
+            evaluation = evaluate_tasks(engine, loaded.tasks, on_progress=on_progress, measure=measure)
+        else:
+            options = RunOptions(
+                loaded.to_dict(), asdict(source), other_machine=running.other_machine, on_progress=on_progress
+            )
+            evaluation = _run_in(engine, loaded, out, options, measure)
+    _show(evaluation, output)
+    return 0
+
+
+@command(eval_app)
+def compare(runs: RunsGroup, output: CompareOutput) -> int:
+    r"""Compare two runs of the same items.
+
+    Differences with intervals, an exact paired test, and the items that one of them alone has right.
+
+    \b
+    selectrie eval compare runs/q8 runs/q4 --flips 20
+    """
+    from selectrie.evaluation.comparing import compare as compared
+    from selectrie.evaluation.comparing import comparison_dict
+    from selectrie.evaluation.runner import read_run
+
+    _check_html(output)
+    first, second = read_run(Path(runs.first)), read_run(Path(runs.second))
+    found = compared(first, second)
+    fields = comparison_dict(found)
+    if output.json:
+        from selectrie.report import formats
+
+        typer.echo(formats.to_json(fields))
+    else:
+        from selectrie.report import terminal
+        from selectrie.report.evaluation import comparison_report
+
+        terminal.show(comparison_report(fields, runs.first, runs.second, flips=output.flips), sys.stdout)
+    if output.html is not None:
+        from selectrie.evaluation.html import comparison_page
+
+        _write(output.html, comparison_page(fields, (first, second), (runs.first, runs.second)))
+    return 0
+
+
+@command(eval_app)
+def report(run: OneRunGroup, output: EvalOutput) -> int:
+    r"""Show a finished run again.
+
+    \b
+    selectrie eval report runs/q8 --html q8.html
+    """
+    from selectrie.evaluation.runner import read_run
+
+    _check_html(output)
+    _show(read_run(Path(run.folder)), output)
+    return 0
+
+
+@command(eval_app)
+def tasks() -> int:
+    """List the tasks that come with selectrie."""
+    from selectrie.evaluation.tasks import load_task, shipped
+    from selectrie.report import terminal
+    from selectrie.report.evaluation import tasks_report
+
+    found = [load_task(name) for name in shipped()]
+    shapes = [[", ".join(one.needs) for one in task.formats] for task in found]
+    rows = [(task.name, task.kind, task.metrics, own) for task, own in zip(found, shapes, strict=True)]
+    terminal.show(tasks_report(rows), sys.stdout)
+    return 0
+
+
+def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
+    """What is to be run, read, where it goes, and the model; everything the caller got wrong is told here."""
+    from selectrie.evaluation.checking import check
+    from selectrie.evaluation.configuration import Configuration, reload
+    from selectrie.evaluation.runner import began_with, check_folder
+
+    if running.actors is not None and running.ray is None:
+        raise OptionError("actors", running.actors, "--ray beside it")
+    if running.resume is None:
+        configuration = Configuration(
+            data=tuple(data.data or ()),
+            task=data.task,
+            metrics=tuple(name.strip() for said in data.metric or () for name in said.split(",") if name.strip()),
+            n_shots=data.shots,
+            shots_file=data.shots_file,
+            shots_seed=data.shots_seed,
+            limit=data.limit,
+        )
+        loaded, out = configuration.read(), None if running.out is None else Path(running.out)
+        check(loaded.tasks)
+        if out is not None:
+            check_folder(out, loaded.to_dict())
+        return loaded, out, model
+    if running.out is not None or data != DataGroup():
+        raise OptionError("resume", running.resume, "alone: the run's folder says what is run")
+    configuration_then, model_then = began_with(Path(running.resume))
+    loaded = reload(configuration_then, running.resume)
+    return loaded, Path(running.resume), ModelGroup(**model_then) if model == ModelGroup() else model
+
+
+def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, measure: Measure | None) -> Evaluation:
+    from selectrie.evaluation.runner import run as run_in
+
+    try:
+        return run_in(engine, loaded.tasks, out, options, measure=measure)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; go on with: selectrie eval --resume {out}", err=True)
+        raise
+
+
+def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure | None:
+    """Who measures units: a cluster where one is asked for, else this process."""
+    if running.ray is None:
+        return None
+    from selectrie.cluster import Cluster, measure_on
+    from selectrie.evaluation.evaluating import signature_of
+
+    cluster = Cluster(
+        source=None if source.model is None else _absolute(source.model),
+        options=requests.load_options(source),
+        address=None if running.ray == HERE else running.ray,
+        n_actors=running.actors,
+    )
+    return measure_on(cluster, signature_of(engine))
+
+
+def _absolute(source: str) -> str:
+    """A model as any process finds it: files from the root, names of a hub as they are."""
+    return str(Path(source).resolve()) if Path(source).exists() else source
+
+
+@contextmanager
+def _told() -> Iterator[OnProgress | None]:
+    """A bar on stderr where somebody is looking: items, items a second, rows saved."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    began = time.monotonic()
+    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("items", total=None)
+
+        def tell(progress: Progress) -> None:
+            pace = (progress.items - progress.items_logged) / max(1e-9, time.monotonic() - began)
+            saved = 1 - progress.rows_evaluated / max(1, progress.rows_naive)
+            bar.update(
+                task,
+                completed=progress.items,
+                total=progress.n_items,
+                description=f"items, {pace:.3g} a second, {saved:.0%} of rows saved",
+            )
+
+        yield tell
+
+
+def _show(evaluation: Evaluation, output: EvalOutput) -> None:
+    if output.json:
+        from selectrie.report import formats
+
+        typer.echo(formats.to_json(evaluation.to_dict()))
+    else:
+        from selectrie.report import terminal
+        from selectrie.report.evaluation import evaluation_report
+
+        terminal.show(evaluation_report(evaluation.to_dict()), sys.stdout)
+    if output.html is not None:
+        from selectrie.evaluation.html import evaluation_page
+
+        _write(output.html, evaluation_page(evaluation))
+
+
+def _check_html(output: EvalOutput) -> None:
+    """A page that cannot be written is told at once, not after the run."""
+    if output.html is not None and (not Path(output.html).parent.is_dir() or Path(output.html).is_dir()):
+        raise OptionError("html", output.html, "a file in a folder that exists")
+
+
+def _write(path: str, text: str) -> None:
+    from selectrie.evaluation.log import write_whole
+
+    try:
+        write_whole(Path(path), text)
+    except OSError as error:
+        raise OptionError("html", path, f"a file that can be written ({error.strerror})") from error

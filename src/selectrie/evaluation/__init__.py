@@ -1,0 +1,14 @@
+r"""Scoring benchmarks: tasks as data, items, what was measured of each, metrics, runs that survive a crash.
+
+>>> from selectrie.evaluation import Item, evaluate                       # doctest: +SKIP
+>>> evaluate(llm, [Item("Q: 2 + 2 = ?\nA:", ("3", "4"), gold=(1,))])     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from selectrie.evaluation.evaluating import evaluate
+from selectrie.evaluation.items import Item, ItemRecord, Measured
+from selectrie.evaluation.metrics import METRICS
+from selectrie.evaluation.results import Evaluation, TaskResult
+
+__all__ = ["METRICS", "Evaluation", "Item", "ItemRecord", "Measured", "TaskResult", "evaluate"]

@@ -1,0 +1,153 @@
+"""Two runs of the same items, item by item: who is right where, and whether the difference is more than chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from selectrie.errors import OptionError
+from selectrie.evaluation import metrics
+from selectrie.evaluation.items import ItemRecord
+from selectrie.evaluation.metrics import METRICS
+from selectrie.evaluation.results import Evaluation, TaskResult
+from selectrie.evaluation.statistics import Interval, bootstrap, mcnemar
+from selectrie.results.records import FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """An item that one run alone has right. first, second: what each chose. margin_first, margin_second: nats between its two
+    most probable choices."""
+
+    index: int
+    id: str
+    subset: str
+    gold: tuple[int, ...]
+    first: int
+    second: int
+    margin_first: float
+    margin_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A metric of two runs over the items both measured. difference: second less first. interval: 95 %, of paired bootstrap draws. p: that
+    two runs alike differ so much: McNemar's exact test of proportions, None for other metrics.
+    """
+
+    metric: str
+    first: float
+    second: float
+    difference: float
+    interval: Interval
+    p: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One task of two runs. n: items both measured. n_left_out: items that one of them alone has, or could not measure. gained, lost: items that the second, the first alone has right, by summed
+    log-probability."""
+
+    task: str
+    n: int
+    n_left_out: int
+    differences: tuple[Difference, ...]
+    gained: tuple[Flip, ...]
+    lost: tuple[Flip, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready: what is no finite number is None."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
+    """Every task that both runs have. Raises `OptionError` where they have none in common, or an item of a task is another one in the second."""
+    names = {task.task for task in second.tasks}
+    both = [task for task in first.tasks if task.task in names]
+    if not both:
+        raise OptionError("runs", [task.task for task in first.tasks], f"a task in common with {sorted(names)}")
+    return tuple(_compare(task, second[task.task]) for task in both)
+
+
+def comparison_dict(found: Sequence[Comparison]) -> dict[str, object]:
+    """JSON-ready, with `format` and kind "comparison"."""
+    return {"format": FORMAT_VERSION, "kind": "comparison", "tasks": [one.to_dict() for one in found]}
+
+
+def _compare(first: TaskResult, second: TaskResult) -> Comparison:
+    pairs = _pairs(first, second)
+    mine, others = [one for one, _ in pairs], [other for _, other in pairs]
+    shared = [name for name in first.figures.metrics if name in second.figures.metrics]
+    if not shared:
+        said = [*first.figures.metrics, *second.figures.metrics]
+        raise OptionError("runs", first.task, f"a metric in common; there are {', '.join(said)}")
+    gained, lost = _flips(pairs)
+    left_out = len({record.index for record in (*first.records, *second.records)}) - len(pairs)
+    differences = tuple(_difference(name, mine, others) for name in shared)
+    return Comparison(first.task, len(pairs), left_out, differences, gained, lost)
+
+
+def _pairs(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
+    """Records of one item, of those that both measured."""
+    theirs = {record.index: record for record in second.records}
+    pairs = []
+    for one in first.records:
+        other = theirs.get(one.index)
+        if other is None:
+            continue
+        if (one.id, one.gold) != (other.id, other.gold):
+            raise OptionError(
+                "runs", first.task, f"the same items in both: item {one.index} is {one.id!r} and {other.id!r}"
+            )
+        if one.problem is None and other.problem is None:
+            pairs.append((one, other))
+    if not pairs:
+        raise OptionError("runs", first.task, "items that both measured; there are none")
+    return pairs
+
+
+def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) -> Difference:
+    metric = METRICS[name]
+    a, b = metric.of_items(first), metric.of_items(second)
+
+    of_a, of_b = metrics.weights_of(metric, first), metrics.weights_of(metric, second)
+
+    def difference(places: np.ndarray) -> float:
+        return metric.value(b[places], of_b[places]) - metric.value(a[places], of_a[places])
+
+    p = None
+    if metric.is_proportion:
+        p = mcnemar(int(np.count_nonzero((a > 0) & (b == 0))), int(np.count_nonzero((a == 0) & (b > 0))))
+    _, interval = bootstrap(len(a), difference)
+    one, other = metric.value(a, of_a), metric.value(b, of_b)
+    return Difference(name, one, other, other - one, interval, p)
+
+
+def _flips(pairs: Sequence[tuple[ItemRecord, ItemRecord]]) -> tuple[tuple[Flip, ...], tuple[Flip, ...]]:
+    gained: list[Flip] = []
+    lost: list[Flip] = []
+    for one, other in pairs:
+        if len(one.choices) < 2 or len(other.choices) != len(one.choices):
+            continue
+        a, b = metrics.predicted(one), metrics.predicted(other)
+        if (a in one.gold) == (b in one.gold):
+            continue
+        flip = Flip(one.index, one.id, one.subset, one.gold, a, b, _margin(one), _margin(other))
+        (gained if b in one.gold else lost).append(flip)
+    return tuple(gained), tuple(lost)
+
+
+def _margin(record: ItemRecord) -> float:
+    low, high = np.sort([choice.logp for choice in record.choices])[-2:]
+    return float(high - low) if high > -np.inf else 0.0

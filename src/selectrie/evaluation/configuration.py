@@ -1,0 +1,147 @@
+"""What is to be run, as data that can be written down and read again: data files, tasks, metrics, shots."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from selectrie.errors import InputFileError, OptionError
+from selectrie.evaluation.building import Shots, items_of, task_for
+from selectrie.evaluation.metrics import named
+from selectrie.evaluation.planning import TaskItems
+from selectrie.evaluation.readers import Data, read_data
+from selectrie.evaluation.tasks import Task, load_task, parse_task
+from selectrie.options import at_least
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """data: files, each `PATH` or `TASK=PATH`. task: of those that do not name theirs; None: found by file name and fields
+    (`building.task_for`). metrics: names; none: those of each task. n_shots: examples before each question, from `shots_file` (None: the
+    data itself); the first ones, or with `shots_seed` drawn for each question. limit: the first so many items of each file.
+    """
+
+    data: tuple[str, ...]
+    task: str | None = None
+    metrics: tuple[str, ...] = ()
+    n_shots: int = 0
+    shots_file: str | None = None
+    shots_seed: int | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.data:
+            raise OptionError("data", self.data, "at least one data file")
+        named(self.metrics)
+        at_least("shots", self.n_shots, 0, optional=False)
+        at_least("limit", self.limit, 1)
+        if self.shots_file is not None and not self.n_shots:
+            raise OptionError("shots_file", self.shots_file, "a number of --shots beside it")
+
+    def read(self) -> Loaded:
+        """Read every file and task. Raises `InputFileError` naming file and line, before any model is loaded."""
+        shots = None if self.shots_file is None else read_data(Path(self.shots_file))
+        return _loaded(self, tuple(self._source(one) for one in self.data), shots)
+
+    def _source(self, said: str) -> tuple[Task, Data]:
+        name, _, rest = said.partition("=")
+        path = said
+        task = self.task
+        if rest and not os.path.exists(said):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
+            task, path = name, rest
+        data = read_data(Path(path))
+        return (task_for(data) if task is None else load_task(task)), data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A configuration with what it names, read."""
+
+    configuration: Configuration
+    sources: tuple[tuple[Task, Data], ...]
+    tasks: tuple[TaskItems, ...]
+    shots: Data | None
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready: all that decides what is measured, tasks whole, files by absolute path and digest."""
+        own = asdict(self.configuration)
+        shots_file = self.configuration.shots_file
+        return {
+            **own,
+            "data": [
+                {"task": task.name, "path": absolute(data.path), "digest": data.digest} for task, data in self.sources
+            ],
+            "shots_file": None if shots_file is None else absolute(Path(shots_file)),
+            "shots_digest": None if self.shots is None else self.shots.digest,
+            "tasks": {task.name: task.text for task, _ in self.sources},
+        }
+
+
+def absolute(path: Path) -> str:
+    """A path from the root, links as they are."""
+    return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def reload(described: Mapping[str, Any], where: str) -> Loaded:
+    """What `Loaded.to_dict` wrote, read again: the same tasks, whatever has become of the shipped ones.
+
+    where: the run, for errors. Raises `InputFileError` where a data file is gone or is another one now.
+    """
+    try:
+        known = {one.name for one in fields(Configuration)}
+        own = {name: value for name, value in described.items() if name in known}
+        files = [(one["task"], one["path"], one["digest"]) for one in described["data"]]
+        own["metrics"] = tuple(own["metrics"])
+        configuration = Configuration(**{**own, "data": tuple(path for _, path, _ in files)})
+        tasks = {name: parse_task(text, f"{name}.toml of {where}") for name, text in described["tasks"].items()}
+        named_tasks = [tasks[name] for name, _, _ in files]
+        shots_digest = described["shots_digest"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputFileError(where, f"not the configuration of a run: {error}") from error
+    shots = None
+    if configuration.shots_file is not None:
+        shots = _same(configuration.shots_file, shots_digest)
+    read = [_same(path, digest) for _, path, digest in files]
+    sources = tuple(zip(named_tasks, read, strict=True))
+    return _loaded(configuration, sources, shots)
+
+
+def _same(path: str, digest: str) -> Data:
+    data = read_data(Path(path))
+    if data.digest != digest:
+        raise InputFileError(path, "another file than when the run began; a new run needs a folder of its own")
+    return data
+
+
+def _loaded(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Data | None) -> Loaded:
+    how = Shots(configuration.n_shots, shots, configuration.shots_seed)
+    return Loaded(configuration, sources, _items(configuration, sources, how), shots)
+
+
+def _items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Shots) -> tuple[TaskItems, ...]:
+    """The items of every source; those of one task are told apart by their files."""
+    files: dict[str, list[Path]] = {}
+    known: dict[str, Task] = {}
+    for task, data in sources:
+        if known.setdefault(task.name, task) != task:
+            raise OptionError("task", task.name, "one task of this name; give the other one another name in its file")
+        if any(absolute(data.path) == absolute(path) for path in files.setdefault(task.name, [])):
+            raise OptionError("data", str(data.path), "each file once")
+        files[task.name].append(data.path)
+    tasks = []
+    for task, data in sources:
+        one = items_of(task, data, shots=shots, limit=configuration.limit)
+        name = _called(task.name, data.path, files[task.name])
+        tasks.append(replace(one, task=name, metrics=configuration.metrics or one.metrics))
+    return tuple(tasks)
+
+
+def _called(task: str, path: Path, files: list[Path]) -> str:
+    """The name of a task's items: with their file where there are several, with all its path where two files have one name."""
+    if len(files) == 1:
+        return task
+    stems = [one.stem for one in files]
+    return f"{task}:{path.stem if stems.count(path.stem) == 1 else absolute(path)}"

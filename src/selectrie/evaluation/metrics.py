@@ -1,0 +1,351 @@
+"""Metrics of multiple choice and of text, each by its published definition, from what was measured of items once.
+
+Ties go to the first choice, as `numpy.argmax` does in lm-evaluation-harness.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from selectrie import numerics
+from selectrie.errors import OptionError
+from selectrie.evaluation.items import ItemRecord, Measured, Wanted
+from selectrie.evaluation.statistics import bootstrap, standard_error, wilson
+from selectrie.types import FloatArray
+
+Records = Sequence[ItemRecord]
+
+HARNESS = "lm-evaluation-harness, api/task.py and api/metrics.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of a task.
+
+    what: in one sentence. source: who defined it. of_items: from records to float64[n], one number an item, of which `value`
+    makes the figure, with a weight of each; length: what the weight is, of the right choice ("n_words" …), "": 1. is_proportion: the numbers are 0 or 1. higher_is_better. needs: what has to be measured beside the
+    log-probability after the context: "unconditional", "premise", "content_free". has_chance: guessing at random has a figure.
+    """
+
+    name: str
+    what: str
+    source: str
+    of_items: Callable[[Records], FloatArray]
+    value: Callable[[FloatArray, FloatArray], float]
+    is_proportion: bool = False
+    higher_is_better: bool = True
+    needs: frozenset[str] = frozenset()
+    has_chance: bool = False
+    length: str = ""
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the figure is the mean of the items' numbers."""
+        return self.value is _mean
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure over n items. stderr: standard error. low, high: 95 % interval, Wilson's for proportions, else bootstrap
+    percentiles. chance: what guessing at random gives, None where that is no number."""
+
+    value: float
+    stderr: float
+    low: float
+    high: float
+    chance: float | None = None
+
+    def to_dict(self) -> dict[str, float | None]:
+        """JSON-ready: what is no finite number is None."""
+        named = {"value": self.value, "stderr": self.stderr, "low": self.low, "high": self.high, "chance": self.chance}
+        return {name: None if x is None or not math.isfinite(x) else x for name, x in named.items()}
+
+
+def estimate(metric: Metric, records: Records) -> Estimate:
+    """The figure of a metric over records without problems; NaN over none."""
+    values = metric.of_items(records)
+    if not len(values):
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    weights = weights_of(metric, records)
+    value = metric.value(values, weights)
+    chance = _chance(records) if metric.has_chance else None
+    if metric.is_proportion:
+        interval = wilson(float(values.sum()), len(values))
+        return Estimate(value, standard_error(values), interval.low, interval.high, chance)
+    error, interval = bootstrap(len(values), lambda places: metric.value(values[places], weights[places]))
+    if metric.is_mean:
+        error = standard_error(values)
+    return Estimate(value, error, interval.low, interval.high, chance)
+
+
+def weights_of(metric: Metric, records: Records) -> FloatArray:
+    """float64[n]: what each item's number weighs in the figure."""
+    if not metric.length:
+        return np.ones(len(records))
+    return np.array([getattr(_right_choice(record), metric.length) for record in records], dtype=np.float64)
+
+
+def _mean(values: FloatArray, _: FloatArray) -> float:
+    return float(values.mean())
+
+
+def _chance(records: Records) -> float | None:
+    """Mean share of right choices; None of items with one choice."""
+    if any(len(record.choices) < 2 for record in records):
+        return None
+    return float(np.mean([len(record.gold) / len(record.choices) for record in records]))
+
+
+def _column(record: ItemRecord, name: str) -> FloatArray:
+    """float64[C]: a measure of each choice of an item."""
+    values = [getattr(choice, name) for choice in record.choices]
+    if any(value is None for value in values):
+        raise OptionError("metric", name, "another metric: this was not measured; run again with it among the metrics")
+    return np.array(values, dtype=np.float64)
+
+
+def posterior(record: ItemRecord) -> FloatArray:
+    """float64[C]: probability of each choice in its set, by the summed log-probabilities."""
+    logp = _column(record, "logp")
+    total = numerics.logsumexp(logp)
+    if total == -np.inf:
+        return np.full(len(logp), 1 / len(logp))
+    shares: FloatArray = np.exp(logp - total)
+    return shares
+
+
+Score = Callable[[ItemRecord], FloatArray]
+
+
+def _hits(score: Score) -> Callable[[Records], FloatArray]:
+    """1 where the first best choice is a right one, else 0. A single choice is right where it is what greedy decoding gives."""
+
+    def of_items(records: Records) -> FloatArray:
+        return np.array([_is_right(record, score) for record in records], dtype=np.float64)
+
+    return of_items
+
+
+def _is_right(record: ItemRecord, score: Score) -> bool:
+    if len(record.choices) == 1:
+        return record.choices[0].is_greedy
+    return int(np.argmax(score(record))) in record.gold
+
+
+def predicted(record: ItemRecord) -> int:
+    """Place of the choice with the largest summed log-probability."""
+    return int(np.argmax(_column(record, "logp")))
+
+
+def _by(length: str) -> Score:
+    def score(record: ItemRecord) -> FloatArray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _column(record, "logp") / _column(record, length)
+
+    return score
+
+
+def _less(other: str) -> Score:
+    return lambda record: _column(record, "logp") - _column(record, other)
+
+
+def _log_shares(logp: FloatArray) -> FloatArray:
+    return logp - numerics.logsumexp(logp)
+
+
+def _contextual(record: ItemRecord) -> FloatArray:
+    """Log p(c | x) - log mean over content-free contexts of p(c | cf), both normalised within the set (Zhao et al. 2021)."""
+    free = np.array([choice.logp_content_free for choice in record.choices], dtype=np.float64).T
+    if not free.size:
+        raise OptionError("metric", "calibrated", "content-free contexts: run with them (`content_free` of the task)")
+    prior = np.mean([np.exp(_log_shares(row)) for row in free], axis=0)
+    with np.errstate(divide="ignore"):
+        gain: FloatArray = _log_shares(_column(record, "logp")) - np.log(prior)
+    return gain
+
+
+def _batch_hits(records: Records) -> FloatArray:
+    """As `_contextual`, the prior being the mean posterior of each place over all items of the task (Zhou et al. 2024)."""
+    sizes = {len(record.choices) for record in records}
+    if len(sizes) > 1:
+        raise OptionError(
+            "metric", "batch_calibrated", f"items with as many choices each: there are some of {sorted(sizes)}"
+        )
+    shares = np.array([posterior(record) for record in records])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.log(shares) - np.log(shares.mean(axis=0))
+    best = np.argmax(np.where(np.isnan(scores), -np.inf, scores), axis=1)
+    return np.array([best[i] in record.gold for i, record in enumerate(records)], dtype=np.float64)
+
+
+def _brier(records: Records) -> FloatArray:
+    """Several right choices share the probability evenly; the harness has no figure for them."""
+    values = []
+    for record in records:
+        right = np.zeros(len(record.choices))
+        right[list(record.gold)] = 1 / len(record.gold) if record.gold else 0.0
+        values.append(float(((posterior(record) - right) ** 2).sum()))
+    return np.array(values, dtype=np.float64)
+
+
+def _mass_on_gold(records: Records) -> FloatArray:
+    return np.array([float(posterior(record)[list(record.gold)].sum()) for record in records], dtype=np.float64)
+
+
+def _gold_logp(records: Records) -> FloatArray:
+    return np.array([_right_choice(record).logp for record in records], dtype=np.float64)
+
+
+def _right_choice(record: ItemRecord) -> Measured:
+    return record.choices[record.gold[0] if record.gold else 0]
+
+
+def _greedy(records: Records) -> FloatArray:
+    return np.array([_right_choice(record).is_greedy for record in records], dtype=np.float64)
+
+
+def _exp_of_loss(values: FloatArray, weights: FloatArray) -> float:
+    """Exponential of the loss a unit of length, over all texts together."""
+    total = float(weights.sum())
+    return _exp(-float(values.sum()) / total) if total else math.nan
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else math.inf
+
+
+def _bits(values: FloatArray, weights: FloatArray) -> float:
+    total = float(weights.sum())
+    return -float(values.sum()) / total / math.log(2) if total else math.nan
+
+
+def _accuracy(name: str, what: str, source: str, score: Score, *needs: str) -> Metric:
+    return Metric(name, what, source, _hits(score), _mean, is_proportion=True, needs=frozenset(needs), has_chance=True)
+
+
+def _logp(record: ItemRecord) -> FloatArray:
+    return _column(record, "logp")
+
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            _accuracy("acc", "the choice with the largest summed log-probability is right", HARNESS, _logp),
+            _accuracy("acc_norm", "… the largest per character of the choice", HARNESS, _by("n_chars")),
+            _accuracy("acc_bytes", "… the largest per UTF-8 byte of the choice", HARNESS, _by("n_bytes")),
+            _accuracy("acc_token_mean", "… the largest per token", "Brown et al. 2020, section 2.4", _by("n_tokens")),
+            _accuracy(
+                "acc_mutual_info",
+                "… the largest gain over the log-probability without any context",
+                HARNESS,
+                _less("logp_unconditional"),
+                "unconditional",
+            ),
+            _accuracy(
+                "pmi_dc",
+                "… the largest gain over the log-probability after the domain's premise",
+                "Holtzman et al. 2021, equation 2",
+                _less("logp_premise"),
+                "premise",
+            ),
+            _accuracy(
+                "calibrated",
+                "… the largest share of the set over its share after content-free contexts",
+                "Zhao et al. 2021, section 5",
+                _contextual,
+                "content_free",
+            ),
+            Metric(
+                "batch_calibrated",
+                "… the largest share of the set over the mean share of its place in all items",
+                "Zhou et al. 2024, equation 3",
+                _batch_hits,
+                _mean,
+                is_proportion=True,
+                has_chance=True,
+            ),
+            Metric(
+                "mc2", "probability of all right choices together, in the set", "Lin et al. 2022", _mass_on_gold, _mean
+            ),
+            Metric(
+                "brier",
+                "squared distance of the probabilities in the set from the right choice",
+                "Brier 1950",
+                _brier,
+                _mean,
+                higher_is_better=False,
+            ),
+            Metric("log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp, _mean),
+            Metric(
+                "is_greedy",
+                "the right choice is what greedy decoding gives",
+                HARNESS,
+                _greedy,
+                _mean,
+                is_proportion=True,
+            ),
+            Metric(
+                "perplexity",
+                "exponential of the mean loss an item",
+                HARNESS,
+                _gold_logp,
+                _exp_of_loss,
+                higher_is_better=False,
+            ),
+            Metric(
+                "word_perplexity",
+                "… a word, over all texts",
+                HARNESS,
+                _gold_logp,
+                _exp_of_loss,
+                higher_is_better=False,
+                length="n_words",
+            ),
+            Metric(
+                "byte_perplexity",
+                "… a UTF-8 byte, over all texts",
+                HARNESS,
+                _gold_logp,
+                _exp_of_loss,
+                higher_is_better=False,
+                length="n_bytes",
+            ),
+            Metric(
+                "bits_per_byte",
+                "loss in bits a UTF-8 byte, over all texts",
+                HARNESS,
+                _gold_logp,
+                _bits,
+                higher_is_better=False,
+                length="n_bytes",
+            ),
+        )
+    }
+)
+
+
+def named(names: Iterable[str]) -> tuple[Metric, ...]:
+    """Metrics by name, each once. Raises `OptionError` for one that does not exist."""
+    found = []
+    for name in dict.fromkeys(names):
+        metric = METRICS.get(name)
+        if metric is None:
+            near = difflib.get_close_matches(name, METRICS, n=1)
+            raise OptionError(
+                "metric", name, f"one of {', '.join(METRICS)}{f' (did you mean {near[0]!r}?)' if near else ''}"
+            )
+        found.append(metric)
+    return tuple(found)
+
+
+def wanted(metrics: Iterable[Metric]) -> Wanted:
+    """What has to be measured for these metrics."""
+    needs = frozenset().union(*(metric.needs for metric in metrics))
+    return Wanted(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

@@ -1,0 +1,223 @@
+"""Data files of benchmarks: JSON Lines, JSON, CSV and Parquet, read strictly. Every mistake is told with file and line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+
+from selectrie.errors import InputFileError, MissingExtraError
+
+MOST_LINE_BYTES = 16 << 20
+"""Of one record; the longest of the published sets have some kilobytes."""
+MOST_WHOLE_BYTES = 256 << 20
+"""Of a file that is read as a whole (JSON, Parquet)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a file. place: its line, from 1 on, or its number in a file without lines."""
+
+    place: int
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A data file, read. digest: blake2b of its bytes."""
+
+    path: Path
+    records: tuple[Record, ...]
+    digest: str
+
+
+def read_data(path: Path) -> Data:
+    """Every record of a file, by its suffix: .jsonl, .ndjson, .json (a list of objects), .csv (with a header), .tsv, .parquet.
+
+    Raises `InputFileError` naming file and line: what cannot be read, is no UTF-8, is torn, has a key twice or a number that is none,
+    half a character, a row of another width, a field beyond `csv.field_size_limit`; an empty file. `MissingExtraError` for Parquet
+    without pyarrow.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputFileError(str(path), f"not a kind of data file: its name ends in none of {', '.join(_READERS)}")
+    if "\0" in str(path):
+        raise InputFileError(repr(str(path)), "no file has a name with a null character")
+    try:
+        status = path.stat()
+        if not S_ISREG(status.st_mode):
+            raise InputFileError(str(path), "not a file" if path.is_dir() else "not a plain file; copy it to one")
+        if reader in (_json, _parquet) and status.st_size > MOST_WHOLE_BYTES:
+            raise InputFileError(str(path), f"larger than {MOST_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
+        records = tuple(reader(path))
+        digest = _digest(path)
+        later = path.stat()
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or str(error)) from error
+    if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
+        raise InputFileError(str(path), "it changed while it was read; try again when it is whole")
+    if not records:
+        raise InputFileError(str(path), "no records in it")
+    return Data(path, records, digest)
+
+
+def _digest(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines with their ends, numbered; bounded in length, so that no file fills the memory with one."""
+    with path.open("rb") as file:
+        number = 0
+        while data := file.readline(MOST_LINE_BYTES + 1):
+            number += 1
+            if len(data) > MOST_LINE_BYTES:
+                raise InputFileError(str(path), f"a line of more than {MOST_LINE_BYTES >> 20} MiB", line=number)
+            yield number, _decoded(path, data, number)
+
+
+def _decoded(path: Path, data: bytes, line: int) -> str:
+    try:
+        return data.decode("utf-8-sig" if line == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        line += data.count(b"\n", 0, error.start)
+        raise InputFileError(str(path), f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
+
+
+def _json_lines(path: Path) -> Iterator[Record]:
+    for number, text in _lines(path):
+        if text.strip():
+            yield Record(number, _object(path, _parsed(path, text.rstrip("\r\n"), number), number))
+
+
+def _json(path: Path) -> Iterator[Record]:
+    data = path.read_bytes()
+    value = _parsed(path, _decoded(path, data, 1), None)
+    if not isinstance(value, list):
+        raise InputFileError(str(path), f"a list of objects is wanted, not {_kind(value)}")
+    for number, one in enumerate(value, start=1):
+        yield Record(number, _object(path, one, number))
+
+
+def _parsed(path: Path, text: str, line: int | None) -> Any:
+    """line: of a text that is one line; None of one that has many."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        where = f"not JSON: {error.msg} at column {error.colno}"
+        raise InputFileError(str(path), where, line=error.lineno if line is None else line) from None
+    except RecursionError:
+        raise InputFileError(str(path), "not JSON that can be read: too deeply nested", line=line) from None
+    except ValueError as error:
+        raise InputFileError(str(path), f"not JSON: {error}", line=line) from None
+    if _HALF.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise InputFileError(str(path), f"not text: {half} is half a character", line=line) from None
+    return value
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""What only a pair of makes a character."""
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} twice")
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number that can be read")
+
+
+def _object(path: Path, value: Any, line: int) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputFileError(str(path), f"an object is wanted, not {_kind(value)}", line=line)
+    return value
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _table(path: Path, delimiter: str) -> Iterator[Record]:
+    rows = csv.reader((line for _, line in _lines(path)), delimiter=delimiter, strict=True)
+    line = 1
+    try:
+        header = next(rows, None)
+        if header is None:
+            return
+        if not header or len(set(header)) < len(header) or not all(header):
+            raise InputFileError(str(path), f"a header of names, each once, is wanted, not {header}", line=1)
+        line = rows.line_num + 1
+        for row in rows:
+            if row and len(row) != len(header):
+                raise InputFileError(str(path), f"{len(row)} columns, the header has {len(header)}", line=line)
+            if row:
+                yield Record(line, dict(zip(header, row, strict=True)))
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise InputFileError(str(path), f"not CSV: {error}, in the row that begins here", line=line) from None
+
+
+def _csv(path: Path) -> Iterator[Record]:
+    return _table(path, ",")
+
+
+def _tsv(path: Path) -> Iterator[Record]:
+    return _table(path, "\t")
+
+
+def _parquet(path: Path) -> Iterator[Record]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a Parquet file", "parquet") from error
+    try:
+        with ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise InputFileError(str(path), f"the column {twice!r} twice")
+            rows = file.read().to_pylist()
+    except (
+        ArrowException,
+        ValueError,
+        OverflowError,
+    ) as error:  # ValueError: text that is no UTF-8, a time that is none
+        raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
+    for number, row in enumerate(rows, start=1):
+        yield Record(number, row)
+
+
+_READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json,
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".parquet": _parquet,
+}

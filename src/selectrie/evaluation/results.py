@@ -1,0 +1,211 @@
+"""What an evaluation found: figures of each task and of its subsets, and the records they are made of. Plain data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from selectrie.errors import InputFileError, MissingExtraError
+from selectrie.evaluation import metrics
+from selectrie.evaluation.items import ItemRecord, Measured
+from selectrie.evaluation.metrics import Estimate, Metric
+from selectrie.evaluation.statistics import CalibrationBin, calibration_table, expected_calibration_error
+from selectrie.results.records import FORMAT_VERSION
+from selectrie.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of some items. n: measured; n_failed: that could not be. metrics: by name, in the order asked for."""
+
+    n: int
+    n_failed: int
+    metrics: Mapping[str, Estimate]
+
+    @staticmethod
+    def of(records: Sequence[ItemRecord], wanted: Sequence[Metric]) -> Figures:
+        """The figures of records; those with a problem are counted and left out."""
+        good = [record for record in records if record.problem is None]
+        return Figures(len(good), len(records) - len(good), {m.name: metrics.estimate(m, good) for m in wanted})
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready."""
+        shown = {name: figure.to_dict() for name, figure in self.metrics.items()}
+        return {"n": self.n, "n_failed": self.n_failed, "metrics": shown}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """One task. subsets: figures of each, by name, where there are several. calibration: how often the choice is right, by how
+    probable it is in its set; ece: expected calibration error, NaN where items have one choice. records: in input order.
+    """
+
+    task: str
+    version: int
+    n_shots: int
+    figures: Figures
+    subsets: Mapping[str, Figures]
+    calibration: tuple[CalibrationBin, ...]
+    ece: float
+    records: tuple[ItemRecord, ...]
+
+    @staticmethod
+    def of(
+        task: str, records: Sequence[ItemRecord], wanted: Sequence[Metric], *, version: int = 1, n_shots: int = 0
+    ) -> TaskResult:
+        """The result of a task's records, in input order."""
+        groups: dict[str, list[ItemRecord]] = {}
+        for record in records:
+            if record.subset:
+                groups.setdefault(record.subset, []).append(record)
+        sets = [record for record in records if record.problem is None and len(record.choices) > 1 and record.gold]
+        confidence = np.array([float(metrics.posterior(record).max()) for record in sets])
+        right = np.array([metrics.predicted(record) in record.gold for record in sets], dtype=np.bool_)
+        table = calibration_table(confidence, right)
+        return TaskResult(
+            task=task,
+            version=version,
+            n_shots=n_shots,
+            figures=Figures.of(records, wanted),
+            subsets={name: Figures.of(group, wanted) for name, group in groups.items()} if len(groups) > 1 else {},
+            calibration=table,
+            ece=expected_calibration_error(table),
+            records=tuple(records),
+        )
+
+    @property
+    def margins(self) -> FloatArray:
+        """float64[n]: nats between the two most probable choices of each item that has two, in input order."""
+        both = [np.sort([c.logp for c in record.choices])[-2:] for record in self.records if len(record.choices) > 1]
+        return np.array([high - low if high > -np.inf else 0.0 for low, high in both], dtype=np.float64)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, without the records."""
+        return {
+            "task": self.task,
+            "version": self.version,
+            "shots": self.n_shots,
+            **self.figures.to_dict(),
+            "subsets": {name: figures.to_dict() for name, figures in self.subsets.items()},
+            "calibration": [_plain(one) for one in self.calibration],
+            "ece": _finite(self.ece),
+            "problems": [
+                {"index": record.index, "id": record.id, "problem": record.problem}
+                for record in self.records
+                if record.problem is not None
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Every task of a run. rows_evaluated: rows the model computed; rows_naive: of evaluating every context and choice alone.
+
+    signature: what the log-probabilities depend on: model, tokenizer, back end, build, processor, precision, version.
+    """
+
+    tasks: tuple[TaskResult, ...]
+    rows_evaluated: int
+    rows_naive: int
+    signature: Mapping[str, object]
+
+    def __getitem__(self, task: str) -> TaskResult:
+        """A task's result by name. `KeyError` for a task that was not run."""
+        for result in self.tasks:
+            if result.task == task:
+                return result
+        raise KeyError(task)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, with `format` and kind "evaluation"; the records are left out (`items.jsonl` of a run has them)."""
+        return {
+            "format": FORMAT_VERSION,
+            "kind": "evaluation",
+            "tasks": [task.to_dict() for task in self.tasks],
+            "rows_evaluated": self.rows_evaluated,
+            "rows_naive": self.rows_naive,
+            "signature": dict(self.signature),
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One line an item: task, index, id, subset, problem, gold, predicted, margin, and a column for each metric."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("a table of results", "pandas") from error
+        return pd.DataFrame([line for task in self.tasks for line in _lines(task)])
+
+
+def _lines(task: TaskResult) -> list[dict[str, object]]:
+    good = [record for record in task.records if record.problem is None]
+    columns = {name: metrics.METRICS[name].of_items(good) for name in task.figures.metrics} if good else {}
+    place = {record.index: i for i, record in enumerate(good)}
+    lines = []
+    for record in task.records:
+        line: dict[str, object] = {
+            "task": task.task,
+            "index": record.index,
+            "id": record.id,
+            "subset": record.subset,
+            "problem": record.problem,
+            "gold": list(record.gold),
+            "predicted": metrics.predicted(record) if record.problem is None else None,
+            "logp": [choice.logp for choice in record.choices],
+        }
+        i = place.get(record.index)
+        line.update({name: float(values[i]) if i is not None else math.nan for name, values in columns.items()})
+        lines.append(line)
+    return lines
+
+
+def record_to_json(record: ItemRecord) -> str:
+    """One line of JSON without a line end, floats to the last bit (`repr`); -inf is the text "-inf"."""
+    choices = [{f.name: _written(getattr(choice, f.name)) for f in fields(Measured)} for choice in record.choices]
+    own = {f.name: getattr(record, f.name) for f in fields(ItemRecord)}
+    return json.dumps({**own, "choices": choices}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def record_from_json(text: str, *, path: str = "", line: int | None = None) -> ItemRecord:
+    """The record that `record_to_json` wrote. Raises `InputFileError` for anything else."""
+    try:
+        own: dict[str, Any] = json.loads(text)
+        choices = tuple(
+            Measured(
+                **{
+                    **one,
+                    **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
+                    "logp_content_free": tuple(_read(value) for value in one["logp_content_free"]),
+                }
+            )
+            for one in own.pop("choices")
+        )
+        return ItemRecord(**{**own, "gold": tuple(own["gold"])}, choices=choices)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputFileError(path, f"not a record of an item: {error}", line=line) from error
+
+
+def _written(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_written(one) for one in value]
+    return "-inf" if isinstance(value, float) and value == -math.inf else value
+
+
+def _read(value: float | str | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _plain(one: CalibrationBin) -> dict[str, object]:
+    values = {f.name: getattr(one, f.name) for f in fields(CalibrationBin)}
+    return {name: _finite(value) if isinstance(value, float) else value for name, value in values.items()}

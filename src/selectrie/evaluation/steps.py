@@ -1,0 +1,202 @@
+"""Fields made of fields, by named steps: what the published formats do to their texts, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from selectrie.errors import InputFileError
+
+Step = tuple[str, tuple[str, ...]]
+"""Name and arguments."""
+
+
+class FieldError(Exception):
+    """What a record says cannot be read; its reader adds file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """The file of a task, for errors."""
+
+    name: str
+    text: str
+
+    def error(self, reason: str, key: str = "", place: int | None = None) -> InputFileError:
+        """What is wrong with a key: of the format of this place (None: above all formats), at its line where one begins with it."""
+        return InputFileError(self.name, reason, line=self._line(key, -1 if place is None else place) if key else None)
+
+    def _line(self, key: str, place: int) -> int | None:
+        stands = re.compile(rf"""(?:^|[{{,])\s*["']?{re.escape(key)}["']?\s*=""")
+        at = -1
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            at += bool(re.match(r"\s*\[\[\s*format\s*\]\]", line))
+            if at == place and stands.search(line):
+                return number
+        return None
+
+
+def value_at(values: Mapping[str, Any], path: str) -> Any:
+    """The value of a field, of a field in a field ("choices.text"), or of a field in each part of a list. Raises `FieldError`."""
+    value: Any = values
+    try:
+        for name in path.split("."):
+            value = [one[name] for one in value] if isinstance(value, list) else value[name]
+    except (KeyError, TypeError):
+        raise FieldError(f"no field {path!r}; there are {', '.join(map(str, values))}") from None
+    return value
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _cut(text: str, n: str) -> str:
+    return text[: -int(n)] if int(n) else text
+
+
+def _halves(text: str, mark: str) -> tuple[str, str]:
+    before, found, after = text.partition(mark)
+    if not found:
+        raise FieldError(f"no {mark!r} in {text!r}")
+    return before, after
+
+
+def _before(text: str, mark: str) -> str:
+    return _halves(text, mark)[0]
+
+
+def _after(text: str, mark: str) -> str:
+    return _halves(text, mark)[1]
+
+
+def _sub(text: str, pattern: str, by: str) -> str:
+    return re.sub(pattern, lambda _: by, text)
+
+
+def _map(text: str, *pairs: str) -> str:
+    known = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    if text not in known:
+        raise FieldError(f"{text!r}: one of {', '.join(map(repr, known))} is wanted")
+    return known[text]
+
+
+def _last_word(text: str) -> str:
+    return text.rsplit(" ", maxsplit=1)[-1]
+
+
+def _all_but_last_word(text: str) -> str:
+    return " ".join(text.split(" ")[:-1])
+
+
+def _put_before(text: str, start: str) -> str:
+    return start + text
+
+
+STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
+    {
+        "strip": (str.strip, 0),
+        "lstrip": (str.lstrip, 0),
+        "rstrip": (str.rstrip, 0),
+        "lower": (str.lower, 0),
+        "capitalize": (str.capitalize, 0),
+        "lower_first": (_lower_first, 0),
+        "cut": (_cut, 1),
+        "before": (_before, 1),
+        "after": (_after, 1),
+        "replace": (str.replace, 2),
+        "sub": (_sub, 2),
+        "map": (_map, None),
+        "last_word": (_last_word, 0),
+        "all_but_last_word": (_all_but_last_word, 0),
+        "put_before": (_put_before, 1),
+    }
+)
+"""Name -> (what it does to a text, how many arguments it takes; None: pairs). cut: so many characters off the end. before, after: the
+first mark, which must be there. sub: a regular expression, and the plain text in its place. map: a text, and what stands for it; no
+other text may come. Words are what single spaces part."""
+
+_SOURCES = ("of", "text", "join")
+_TYPES = (("of", str, "a text"), ("text", str, "a text"), ("join", list, "a list of fields"), ("steps", list, "a list"))
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """field: what is made. of: the field it is made of (default: `field`), or text: a template, or join: fields whose lists stand
+    one after the other, each text once. steps: done one after the other, to each text of a list."""
+
+    field: str
+    of: str = ""
+    text: str | None = None
+    join: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @staticmethod
+    def of_table(file: TaskFile, where: str, place: int, given: Any) -> Preparation:
+        """From a table of a task's file, of the format of this place. Raises `InputFileError` naming what is wrong."""
+        if not isinstance(given, dict) or not isinstance(given.get("field"), str) or not given["field"]:
+            raise file.error(f"{where}: a table with a `field` is wanted", "prepare", place)
+        unknown = sorted(set(given) - {"field", "steps", *_SOURCES})
+        if unknown:
+            known = ", ".join(("field", *_SOURCES, "steps"))
+            raise file.error(f"{where}: {unknown[0]!r} is unknown; known are {known}", unknown[0], place)
+        if sum(name in given for name in _SOURCES) > 1:
+            raise file.error(f"{where}: only one of {', '.join(_SOURCES)} is wanted", "prepare", place)
+        for name, kind, wants in _TYPES:
+            value = given.get(name, kind())
+            if not isinstance(value, kind) or (name == "join" and not all(isinstance(one, str) for one in value)):
+                raise file.error(f"{where}: {name} = {value!r}; {wants} is wanted", name, place)
+        try:
+            steps = tuple(_step(one) for one in given.get("steps", []))
+        except FieldError as error:
+            raise file.error(f"{where}: {error}", "steps", place) from None
+        join = tuple(given.get("join", []))
+        return Preparation(given["field"], given.get("of", ""), given.get("text"), join, steps)
+
+    def joined(self, values: Mapping[str, Any]) -> list[Any]:
+        """The lists of the fields `join`, one after the other. Raises `FieldError`."""
+        found: list[Any] = []
+        for name in self.join:
+            part = value_at(values, name)
+            if not isinstance(part, list) or not all(isinstance(one, str) for one in part):
+                raise FieldError(f"{name} is {part!r}: a list of texts is wanted")
+            found += part
+        return list(dict.fromkeys(found))
+
+    def done_to(self, value: Any) -> Any:
+        """The value after its steps. Raises `FieldError` for what is no text, and what a step cannot do."""
+        if not self.steps:
+            return value
+        if isinstance(value, list | tuple):
+            return [self.done_to(one) for one in value]
+        if not isinstance(value, str):
+            raise FieldError(f"{self.field} is {value!r}: a text is wanted")
+        for step, arguments in self.steps:
+            value = STEPS[step][0](value, *arguments)
+        return value
+
+
+def _step(given: Any) -> Step:
+    if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
+        raise FieldError(f"{given!r}: a list of texts is wanted, the name of a step first")
+    step, *arguments = given
+    if step not in STEPS:
+        raise FieldError(f"no step is called {step!r}; there are {', '.join(STEPS)}")
+    n = STEPS[step][1]
+    if n is None and (not arguments or len(arguments) % 2):
+        raise FieldError(f"{step} takes pairs of texts, not {len(arguments)} arguments")
+    if n is not None and len(arguments) != n:
+        raise FieldError(f"{step} takes {n} arguments, not {len(arguments)}")
+    if step in ("before", "after") and not arguments[0]:
+        raise FieldError(f"{step} takes a mark, not an empty text")
+    if step == "cut" and not (arguments[0].isascii() and arguments[0].isdecimal()):
+        raise FieldError(f"cut takes a number of characters, not {arguments[0]!r}")
+    if step == "sub":
+        try:
+            re.compile(arguments[0])
+        except re.error as error:
+            raise FieldError(f"not a regular expression: {error}") from None
+    return step, tuple(arguments)

@@ -1,0 +1,226 @@
+"""Charts as inline SVG for pages without scripts: intervals, reliability, histograms. Colours are classes of the page's style sheet."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Controls, marks that turn the direction of what follows, and what no page may hold."""
+_WIDTH = 720
+_ROW = 22
+_LABEL, _NOTE = 216, 160
+_LABEL_CHARS = 30
+
+
+def shown(text: object) -> str:
+    r"""A text as it may stand anywhere in a page, attributes included; what does not print is written `\xNN` or `\uNNNN`."""
+    return escape(_UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a chart says to who cannot see it. title: a few words; alternative: what it shows, in sentences."""
+
+    title: str
+    alternative: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a chart of intervals. mark: a reference value of its own, such as that of guessing at random. note: at its right."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    mark: float | None = None
+    note: str = ""
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the mark lies outside of the interval."""
+        return self.mark is not None and not self.low <= self.mark <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Values `low` to `high` on pixels `start` to `end`, with `ticks` written by `write`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: tuple[float, ...]
+    write: Callable[[float], str]
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value; those outside lie on the edge."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def percent(value: float) -> str:
+    """`12 %`."""
+    return f"{100 * value:.0f} %"
+
+
+def signed_points(value: float) -> str:
+    """A difference of two proportions in percentage points."""
+    return f"{100 * value:+.3g}" if value else "0"
+
+
+def share_axis(start: float, end: float) -> Axis:
+    """0 to 1."""
+    return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), percent)
+
+
+def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
+    """Around 0, wide enough for every interval."""
+    most = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
+    return Axis(-most, most, start, end, (-most, -most / 2, 0, most / 2, most), signed_points)
+
+
+def round_up(value: float) -> float:
+    """The next of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
+
+
+def tag(name: str, content: str = "", /, **attributes: object) -> str:
+    """An element; `_` in a name of an attribute is `-`, `class_` is `class`. The content is taken as it is."""
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
+    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+
+
+def _value(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else shown(value)
+
+
+def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    return tag("text", shown(words), x=x, y=y, text_anchor=anchor, **({"class_": kind} if kind else {}))
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+
+def _hint(words: str) -> str:
+    return tag("title", shown(words))
+
+
+def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> str:
+    inside = f"<title>{shown(words.title)}</title><desc>{shown(words.alternative)}</desc>{''.join(parts)}"
+    alternative = f"{words.title}. {words.alternative}"
+    box = f"0 0 {width:g} {height:g}"
+    return tag(
+        "svg",
+        inside,
+        viewBox=box,
+        role="img",
+        aria_label=alternative,
+        style=f"max-width:{width:g}px;min-width:{0.8 * width:g}px",
+    )
+
+
+def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float], Axis] = share_axis) -> str:
+    """A dot and whiskers for each row, one below the other; a mark where it has one, the dot hollow where that lies between the whiskers."""
+    axis = axis_of(_LABEL + 12, _WIDTH - _NOTE)
+    bottom = 8 + _ROW * len(rows)
+    parts = []
+    for tick in axis.ticks:
+        parts.append(_line(axis(tick), 4, axis(tick), bottom, "grid"))
+        parts.append(_text(axis(tick), bottom + 16, axis.write(tick), "tick", "middle"))
+    for i, row in enumerate(rows):
+        parts.append(_interval(row, axis, 8 + _ROW * i + _ROW / 2))
+    return _chart(words, _WIDTH, bottom + 24, parts)
+
+
+def _interval(row: Row, axis: Axis, y: float) -> str:
+    parts = [_hint(f"{row.label}: {row.note}"), _text(_LABEL, y + 4, _shortened(row.label), anchor="end")]
+    if row.mark is not None:
+        parts.append(_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
+    parts.append(_line(axis(row.low), y, axis(row.high), y, "whisker"))
+    parts += [_line(axis(end), y - 4, axis(end), y + 4, "whisker") for end in (row.low, row.high)]
+    kind = "dot" if row.mark is None or row.is_apart else "dot hollow"
+    parts.append(tag("circle", cx=axis(row.value), cy=y, r=4.5, class_=kind))
+    parts.append(_text(axis.end + 14, y + 4, row.note, "tick"))
+    return tag("g", "".join(parts))
+
+
+def _shortened(label: str) -> str:
+    """Both ends, for names often differ in the last word."""
+    half = _LABEL_CHARS // 2
+    return label if len(label) <= _LABEL_CHARS else f"{label[:half]}…{label[1 - half :]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A bin of a reliability diagram. x: mean confidence; y: accuracy, with its interval; n: items."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    n: int
+
+
+def reliability(points: Sequence[Point], words: Words) -> str:
+    """Accuracy over confidence, the diagonal where both are alike, dots the larger the more items, their numbers below."""
+    x, y = share_axis(52, 332), share_axis(304, 24)
+    parts = [_text(x.start, 12, "share that is right")]
+    for tick in x.ticks:
+        parts += [_line(x(tick), y.end, x(tick), y.start, "grid"), _line(x.start, y(tick), x.end, y(tick), "grid")]
+        parts.append(_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
+        parts.append(_text(x.start - 8, y(tick) + 4, percent(tick), "tick", "end"))
+    parts.append(_line(x(0), y(0), x(1), y(1), "mark dashed"))
+    most = max((point.n for point in points), default=1)
+    for point in points:
+        about = f"{point.n} items: confidence {percent(point.x)}, right {percent(point.y)}"
+        inside = _hint(about) + _line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
+        inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / most), class_="dot soft")
+        height = 30 * point.n / most
+        left = x(max(0.0, math.ceil(point.x * 10 - 1e-9) - 1) / 10) + 2
+        inside += tag("rect", x=left, y=y.start + 46 - height, width=24.0, height=height, class_="bar")
+        inside += _text(left + 12, y.start + 43 - height, str(point.n), "tick small", "middle")
+        parts.append(tag("g", inside))
+    parts.append(
+        _text((x.start + x.end) / 2, y.start + 80, "confidence: probability of the choice in its set", "", "middle")
+    )
+    return _chart(words, 360, y.start + 88, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pile:
+    """A column of a histogram. right, wrong: items; the one stands on the other."""
+
+    low: float
+    high: float
+    right: int
+    wrong: int
+
+
+def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
+    """Columns of items that are right, and on them those that are wrong."""
+    low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
+    most = max((pile.right + pile.wrong for pile in piles), default=1) or 1
+    x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
+    top = round_up(most)
+    y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
+    parts = [_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
+    parts.append(_text(x.start, 12, "items"))
+    parts += [_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
+    parts += [_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
+    for pile in piles:
+        about = f"{pile.low:.3g} to {pile.high:.3g}: {pile.right} right, {pile.wrong} wrong"
+        left, width = x(pile.low) + 0.5, max(1.0, x(pile.high) - x(pile.low) - 1)
+        middle, over = y(pile.right), y(pile.right + pile.wrong)
+        inside = _hint(about)
+        inside += tag("rect", x=left, y=middle, width=width, height=y.start - middle, class_="bar")
+        inside += tag("rect", x=left, y=over, width=width, height=middle - over, class_="bar wrong")
+        parts.append(tag("g", inside))
+    parts.append(_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
+    return _chart(words, 360, y.start + 46, parts)

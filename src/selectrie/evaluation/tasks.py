@@ -1,0 +1,284 @@
+"""Tasks as data: how a record becomes a question. A TOML file says it; nothing in it is run.
+
+Texts in a task are templates without slots over the fields of a record (`<<question>>`); where a text needs more than that, `prepare`
+makes fields of fields by a few named steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache
+from hashlib import blake2b
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from selectrie.errors import InputFileError, OptionError, TemplateError
+from selectrie.evaluation.metrics import named
+from selectrie.evaluation.planning import UNIT_ROWS
+from selectrie.evaluation.steps import FieldError, Preparation, TaskFile, value_at
+from selectrie.template.program import Program
+from selectrie.template.steps import Write
+from selectrie.template.template import Template
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MOST_FILE_BYTES = 1 << 20
+KINDS = ("multiple_choice", "continuation", "rolling")
+GOLDS = ("place", "number", "label", "text", "flags")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How records of one shape become items; a task may have several, the first whose `needs` a record has is taken.
+
+    needs: fields a record must have ("choices.text": a field in a field). prepare: fields made of fields, in order. context: text
+    before every choice; contexts: instead, one for each choice. choices: a field with a list (or a text, for a single one), or texts.
+    gold: field that says which are right; "" where that is the first one. gold_as: "place" (from 0 on), "number" (from 1 on), "label"
+    (one of `labels`: a field or texts), "text" (the choice itself), "flags" (a list, 1 where right). subset: text that names the group an
+    item belongs to. id: field. content_free: fields, and the texts that stand in their places for "nothing is asked": the first ones of
+    all fields together, then the second ones.
+    """
+
+    needs: tuple[str, ...] = ()
+    prepare: tuple[Preparation, ...] = ()
+    context: str = ""
+    contexts: tuple[str, ...] = ()
+    choices: str | tuple[str, ...] = "choices"
+    gold: str = "gold"
+    gold_as: str = "place"
+    labels: str | tuple[str, ...] = ()
+    subset: str = ""
+    id: str = "id"
+    content_free: Mapping[str, tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A benchmark's rules.
+
+    kind: "multiple_choice"; "continuation" (one text after a context: is it what the model would say?); "rolling" (a text of any length).
+    description: text before everything, a template. delimiter: between context and choice; answer_delimiter: in examples, where that
+    differs. shot_delimiter: after each example. shots_by: field that an example has in common with the question it stands before.
+    premise: context that stands for "no question", a template. metrics: names. unit_rows: rows of a unit of work. files: what the
+    names of its data files begin with, beside its own name. source: where format and figures come from. digest: of the file.
+    """
+
+    name: str
+    version: int
+    kind: str
+    source: str
+    formats: tuple[Format, ...]
+    metrics: tuple[str, ...]
+    description: str = ""
+    delimiter: str = " "
+    answer_delimiter: str | None = None
+    shot_delimiter: str = "\n\n"
+    shots_by: str = ""
+    premise: str | None = None
+    unit_rows: int = UNIT_ROWS
+    files: tuple[str, ...] = ()
+    digest: str = ""
+    text: str = ""
+
+    def format_of(self, record: Mapping[str, Any]) -> Format | None:
+        """How a record of these fields is read; None where no format fits."""
+        return next((one for one in self.formats if all(_has(record, path) for path in one.needs)), None)
+
+
+def _has(record: Mapping[str, Any], path: str) -> bool:
+    try:
+        value_at(record, path)
+    except FieldError:
+        return False
+    return True
+
+
+@cache
+def shipped() -> tuple[str, ...]:
+    """Names of the tasks that come with selectrie."""
+    folder = resources.files("selectrie.evaluation") / "tasks_data"
+    return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
+
+
+def load_task(name: str) -> Task:
+    """A task by the name of a shipped one, or from a TOML file. Raises `InputFileError`."""
+    if name in shipped():
+        return _shipped(name)
+    if not name.endswith(".toml") or "\0" in name:
+        raise InputFileError(name, f"no task of this name: a TOML file, or one of {', '.join(shipped())}")
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputFileError(name, error.strerror or str(error)) from error
+    if len(data) > MOST_FILE_BYTES:
+        raise InputFileError(name, f"more than {MOST_FILE_BYTES >> 20} MiB: not the file of a task")
+    try:
+        return parse_task(data.decode().replace("\r\n", "\n"), name)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputFileError(name, f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
+
+
+@cache
+def _shipped(name: str) -> Task:
+    path = resources.files("selectrie.evaluation") / "tasks_data" / f"{name}.toml"
+    return parse_task(path.read_text(encoding="utf-8"), f"{name}.toml")
+
+
+def parse_task(text: str, name: str) -> Task:
+    """The task of a TOML text. Raises `InputFileError` naming the file, the key and, where that is known, the line."""
+    try:
+        given = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputFileError(name, f"not TOML: {error}", line=getattr(error, "lineno", None)) from None
+    file = TaskFile(name, text)
+    formats = given.pop("format", [])
+    if not isinstance(formats, list) or not formats:
+        raise InputFileError(name, "at least one [[format]] is wanted: how a record is read")
+    own = _checked(file, Task, given, leave=("formats", "digest", "text"))
+    read = tuple(_format(file, one, i) for i, one in enumerate(formats))
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
+    task = Task(**own, formats=read, digest=digest, text=text)
+    _check_task(file, task)
+    return task
+
+
+def _check_task(file: TaskFile, task: Task) -> None:
+    """Raise `InputFileError` for values of the right type that say nothing."""
+    if task.kind not in KINDS:
+        raise file.error(f"kind = {task.kind!r}: one of {', '.join(KINDS)}", "kind")
+    for key in ("version", "unit_rows"):
+        if getattr(task, key) < 1:
+            raise file.error(f"{key} = {getattr(task, key)}: at least 1 is wanted", key)
+    for key in ("name", "metrics"):
+        if not getattr(task, key):
+            raise file.error(f"{key} is empty", key)
+    try:
+        named(task.metrics)
+    except OptionError as error:
+        raise file.error(f"metrics: {error}", "metrics") from None
+    _check_templates(file, task)
+
+
+def _check_templates(file: TaskFile, task: Task) -> None:
+    """Raise `InputFileError` for a text that cannot be read, that asks a model, or in which nothing stands to be replaced."""
+    for key, place, text in _templates(task):
+        try:
+            slots = _template(text).slots
+        except TemplateError as error:
+            raise file.error(f"{key}: {error.reason} in {text!r}", key, place) from None
+        if slots:
+            raise file.error(f"{key}: a text without slots is wanted, not {text!r}", key, place)
+    for place, one in enumerate(task.formats):
+        asking = _template(one.context).needs
+        lost = next((field for field in one.content_free or {} if field not in asking), None)
+        if lost is not None:
+            raise file.error(f"content_free: the field {lost!r} does not stand in the context", "content_free", place)
+
+
+def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
+    """Key, place of the format or None, and text of every template."""
+    yield "description", None, task.description
+    yield "premise", None, task.premise or ""
+    for place, one in enumerate(task.formats):
+        yield "context", place, one.context
+        yield "subset", place, one.subset
+        for key, texts in (("contexts", one.contexts), ("choices", one.choices), ("labels", one.labels)):
+            for text in texts if isinstance(texts, tuple) else ():
+                yield key, place, text
+        for step in one.prepare:
+            yield "prepare", place, step.text or ""
+
+
+def _format(file: TaskFile, given: Any, place: int) -> Format:
+    where = f"format[{place}]"
+    if not isinstance(given, dict):
+        raise file.error(f"{where}: a table is wanted")
+    steps = given.pop("prepare", [])
+    if not isinstance(steps, list):
+        raise file.error(f"{where}: prepare = {steps!r}; a list of tables is wanted", "prepare", place)
+    prepare = tuple(Preparation.of_table(file, f"{where}.prepare[{i}]", place, one) for i, one in enumerate(steps))
+    content_free = _content_free(file, where, place, given.pop("content_free", None))
+    own = _checked(file, Format, given, leave=("prepare", "content_free"), place=place)
+    found = Format(**own, prepare=prepare, content_free=content_free)
+    if found.gold_as not in GOLDS:
+        raise file.error(f"{where}: gold_as = {found.gold_as!r}; one of {', '.join(GOLDS)} is wanted", "gold_as", place)
+    if found.gold_as == "label" and not found.labels:
+        raise file.error(f"{where}: gold_as = 'label' wants `labels` beside it", "gold_as", place)
+    if found.contexts and (found.context or content_free):
+        other = "context" if found.context else "content_free"
+        raise file.error(f"{where}: either `contexts` or `{other}` is wanted", "contexts", place)
+    if not found.choices:
+        raise file.error(f"{where}: choices is empty", "choices", place)
+    return found
+
+
+def _content_free(file: TaskFile, where: str, place: int, given: Any) -> Mapping[str, tuple[str, ...]] | None:
+    if given is None:
+        return None
+    reason = f"{where}: content_free = {given!r}; fields and as many texts for each, that stand for nothing, are wanted"
+    if not isinstance(given, dict) or not given:
+        raise file.error(reason, "content_free", place)
+    for texts in given.values():
+        if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
+            raise file.error(reason, "content_free", place)
+    if len({len(texts) for texts in given.values()}) > 1:
+        raise file.error(reason, "content_free", place)
+    return {key: tuple(value) for key, value in given.items()}
+
+
+def _checked(
+    file: TaskFile, kind: type, given: Mapping[str, Any], leave: tuple[str, ...], place: int | None = None
+) -> dict[str, Any]:
+    """Values of a table by field, lists as tuples; `InputFileError` for one that is unknown, missing, or of another type."""
+    where = "task" if place is None else f"format[{place}]"
+    known = {one.name: str(one.type) for one in fields(kind) if one.name not in leave}
+    found: dict[str, Any] = {}
+    for key, said in given.items():
+        if key not in known:
+            raise file.error(f"{where}: {key!r} is unknown; known are {', '.join(known)}", key, place)
+        value = tuple(said) if isinstance(said, list) else said
+        if not _fits(value, known[key]):
+            wants = (
+                known[key].replace("tuple[str, ...]", "a list of texts").replace("str", "a text").replace(" | None", "")
+            )
+            raise file.error(f"{where}: {key} = {said!r}; {wants.replace('|', 'or')} is wanted", key, place)
+        found[key] = value
+    needed = ("name", "version", "kind", "source", "metrics") if kind is Task else ()
+    missing = next((key for key in needed if key not in found), None)
+    if missing is not None:
+        raise file.error(f"{where}: {missing!r} is missing")
+    return found
+
+
+def _fits(value: Any, wants: str) -> bool:
+    if isinstance(value, tuple):
+        return "tuple[str" in wants and all(isinstance(one, str) for one in value)
+    if isinstance(value, str):
+        return "str" in wants.replace("tuple[str", "")
+    return isinstance(value, int) and not isinstance(value, bool) and wants == "int"
+
+
+@lru_cache(maxsize=256)
+def _template(text: str) -> Template:
+    return Template(text, name="task")
+
+
+def written(text: str, values: Mapping[str, Any]) -> str:
+    """A text of a task on the fields of a record. Raises `TemplateError`; a slot in it is one."""
+    if "<<" not in text:
+        return text
+    program = Program(_template(text), values)
+    parts = []
+    while (step := program.step()) is not None:
+        if not isinstance(step, Write):
+            raise TemplateError("texts of tasks have no slots", name="task")
+        parts.append(step.text)
+    return "".join(parts)
