@@ -74,7 +74,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine",
     ),  # 4: who calls the model
     ("backends", "schema", "testing", "evaluation"),  # 5: models, fakes, what is built on the engine
-    ("cache", "embedded", "history", "loading", "registry", "inputs", "harness", "cluster", "cli", "server"),  # 6: arguments and files
+    (
+        "cache",
+        "embedded",
+        "history",
+        "loading",
+        "registry",
+        "inputs",
+        "harness",
+        "cluster",
+        "cli",
+        "server",
+    ),  # 6: arguments and files
     ("__init__", "__main__"),  # 7: the promised names, the command
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
