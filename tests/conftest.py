@@ -18,6 +18,7 @@ from selectrie.embedded import embedded_file
 settings.register_profile(
     "selectrie",
     derandomize=True,
+    max_examples=64,  # the whole suite stays within six minutes; `explore` looks further
     deadline=None,
     database=None,
     print_blob=True,

@@ -16,7 +16,7 @@ from selectrie.automaton import Automaton
 from selectrie.boundary import HealedBytes
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.model import Rows
-from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least
+from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least, natural
 from selectrie.results import TokenScore
 from selectrie.sampling import Sampler, uniform
 from selectrie.tasks import Ask, check_count
@@ -64,7 +64,7 @@ class SampleSpec:
             wrong = ids[(ids < 0) | (ids >= len(self.pieces))]
             if len(wrong):
                 raise TokenRangeError(int(wrong[0]), len(self.pieces))
-        at_least("seed", self.seed, 0, optional=False)
+        natural("seed", self.seed, "a whole number of at least 0")
         if self.seed >> _SEED_BITS:
             raise OptionError("seed", self.seed, f"a whole number below 2**{_SEED_BITS}")
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
