@@ -35,9 +35,13 @@ def killed(folder: Path, points: list[str]) -> list[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
 
 
+LOG_BYTES = 8_300
+"""Of the log of the run that is killed, at least."""
+
+
 def spread(n: int) -> list[str]:
     """So many points: bytes of the log, one after another over all its length, renamings, and pairs of bytes."""
-    single = [str(i * 8700 // n) for i in range(n - 5)]
+    single = [str(i * LOG_BYTES // n) for i in range(n - 5)]
     return [*single, "-1", "-2", "-3", "300,900", "4000,10"]
 
 
@@ -58,6 +62,11 @@ def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
     kill_points.whole(out)
     return out
+
+
+def test_the_points_lie_within_the_log(finished):
+    """Behind its end nothing would be killed."""
+    assert LOG_BYTES <= (finished / LOG).stat().st_size < LOG_BYTES + 200
 
 
 @settings(max_examples=25)
