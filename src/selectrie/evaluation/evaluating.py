@@ -61,6 +61,11 @@ def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
             yield Done(unit, measurer.measure(unit.sequences))
 
 
+def measured_by(measure: Measure | None, llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
+    """Units as somebody measures them; None: this engine."""
+    return measured(llm, units) if measure is None else measure(units)
+
+
 def signature_of(llm: Engine) -> dict[str, object]:
     """What log-probabilities of an engine depend on, JSON-ready. rows_per_call: where a forking model's calls are cut moves their
     last bits; threads and the size of the context do not."""
@@ -115,8 +120,11 @@ def evaluate_tasks(
     check(tasks)
     units = plan(llm.vocabulary, llm.limits, tasks)
     counter = Counter(tasks, units, on_progress)
-    done = measured(llm, units) if measure is None else measure(units)
-    records = [record for one in done for record in counter.add(one)]
+    records: list[ItemRecord] = []
+    for done in measured_by(measure, llm, units):
+        found = done.records
+        counter.count(len(found), done.found.rows_evaluated, done.found.rows_naive)
+        records += found
     return Evaluation(results_of(tasks, records), counter.rows_evaluated, counter.rows_naive, signature_of(llm))
 
 
@@ -127,12 +135,6 @@ class Counter:
         self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)
         self._on_progress = on_progress
         self.items = self.units = self.rows_evaluated = self.rows_naive = self.items_logged = 0
-
-    def add(self, done: Done) -> tuple[ItemRecord, ...]:
-        """Count a unit; its records."""
-        records = done.records
-        self.count(len(records), done.found.rows_evaluated, done.found.rows_naive)
-        return records
 
     def count(self, items: int, rows_evaluated: int, rows_naive: int, *, is_logged: bool = False) -> None:
         """Count a unit by its numbers."""

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.results import record_from_json, record_to_json
+from selectrie.evaluation.results import record_of, record_to_json
 
 _LONGEST_LINE = 64 << 20
 """Bytes: more are nobody's unit, and are not read."""
@@ -61,9 +61,12 @@ class Line:
         body = text[start:end]
         if not text.startswith('{"digest":"') or not text.endswith("}") or text[11:43] != _digest(body):
             raise InputFileError("log", "a torn or damaged line")
-        value = json.loads(body)
-        records = tuple(record_from_json(json.dumps(record)) for record in value["records"])
-        return Line(value["unit"], value["rows_evaluated"], value["rows_naive"], records)
+        try:
+            value = json.loads(body)
+            records = tuple(record_of(record) for record in value["records"])
+            return Line(value["unit"], value["rows_evaluated"], value["rows_naive"], records)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputFileError("log", f"not a unit: {error}") from error
 
 
 def _digest(body: str) -> str:

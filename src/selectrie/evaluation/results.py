@@ -176,20 +176,24 @@ def record_to_json(record: ItemRecord) -> str:
 def record_from_json(text: str, *, path: str = "", line: int | None = None) -> ItemRecord:
     """The record that `record_to_json` wrote. Raises `InputFileError` for anything else."""
     try:
-        own: dict[str, Any] = json.loads(text)
-        choices = tuple(
-            Measured(
-                **{
-                    **one,
-                    **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
-                    "logp_content_free": tuple(_read(value) for value in one["logp_content_free"]),
-                }
-            )
-            for one in own.pop("choices")
-        )
-        return ItemRecord(**{**own, "gold": tuple(own["gold"])}, choices=choices)
+        return record_of(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputFileError(path, f"not a record of an item: {error}", line=line) from error
+
+
+def record_of(own: Mapping[str, Any]) -> ItemRecord:
+    """The record of an object that `record_to_json` wrote, read. Raises what Python does for anything else."""
+    choices = tuple(
+        Measured(
+            **{
+                **one,
+                **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
+                "logp_content_free": tuple(_read(value) for value in one["logp_content_free"]),
+            }
+        )
+        for one in own["choices"]
+    )
+    return ItemRecord(**{**own, "gold": tuple(own["gold"]), "choices": choices})
 
 
 def _written(value: object) -> object:

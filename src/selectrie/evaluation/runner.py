@@ -20,7 +20,7 @@ from typing import Any
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.checking import check
-from selectrie.evaluation.evaluating import Counter, Measure, OnProgress, measured, results_of, signature_of
+from selectrie.evaluation.evaluating import Counter, Measure, OnProgress, measured_by, results_of, signature_of
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.log import Line, Log, write_whole, writing
 from selectrie.evaluation.planning import TaskItems, Unit, plan
@@ -77,11 +77,11 @@ def run(
         for line in lines.values():
             counter.count(len(line.records), line.rows_evaluated, line.rows_naive, is_logged=True)
         missing = [unit for unit in units if unit.number not in lines]
-        for done in (measure or (lambda left: measured(llm, left)))(missing):
+        for done in measured_by(measure, llm, missing):
             line = Line(done.unit.number, done.found.rows_evaluated, done.found.rows_naive, done.records)
             log.add(line)
             lines[line.unit] = line
-            counter.add(done)
+            counter.count(len(line.records), line.rows_evaluated, line.rows_naive)
         evaluation = Evaluation(
             results_of(tasks, (record for line in lines.values() for record in line.records)),
             counter.rows_evaluated,
