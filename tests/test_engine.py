@@ -111,6 +111,23 @@ def test_a_batch_of_different_choices_is_refused_before_any_call():
     assert model.calls == 0
 
 
+@pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
+@pytest.mark.parametrize("terminator", ["none", "eog", "unless-continued"])
+def test_a_batch_subtracts_the_mean_of_the_log_probabilities_it_reports(boundary, terminator):
+    """score is logp less the mean logp of the choice over the batch, also where bytes of the prompts were healed."""
+    prompts = ["a bat", "a ", "a c", "ca", "cat s"]
+    with Engine(HashModel(2), check=NOTHING_IS_CLOSE) as engine:
+        many = engine.select_many(
+            [(prompt, CHOICES) for prompt in prompts],
+            rule="batch",
+            terminator=terminator,
+            prompting=Prompting(boundary=boundary),
+        )
+    assert (boundary == "heal") == any(one.log_heal < -0.1 for one in many)
+    logp = np.array([one.choices.logp for one in many])
+    np.testing.assert_allclose([one.choices.score for one in many], logp - logp.mean(axis=0), rtol=0, atol=1e-9)
+
+
 def test_requests_at_once_share_calls_and_prefixes():
     """Eight requests behind one prompt take no more calls than one of them, and its rows once."""
     requests = [("a bat", [choice, "b", " c"]) for choice in (*CHOICES, "u", "r")]

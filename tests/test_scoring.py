@@ -338,10 +338,11 @@ def test_minus_infinity_and_unfinished_pass_through_every_rule():
 
 
 def test_priors_are_added_as_logarithms():
-    """By name or in order; 0 excludes a choice, finished or not; a common factor moves nothing but a constant."""
+    """By name or in order; 0 excludes a choice; what is not finished has no score, whatever its prior."""
     prior = log_priors({"ab": 0.5, "é": 0.0}, TEXTS)
-    scores = score_choices(Rule(), np.array([-1.0, np.nan, -1.0]), LENGTHS, log_prior=prior)
-    assert scores == pytest.approx([-1 + log(0.5), -np.inf, -1 + log(0.5)])
+    scores = score_choices(Rule(), np.array([-1.0, -2.0, np.nan]), LENGTHS, log_prior=prior)
+    np.testing.assert_allclose(scores, [-1 + log(0.5), -np.inf, np.nan])
+    assert np.isnan(score_choices(Rule(), np.full(3, np.nan), LENGTHS, log_prior=prior)).all()
     np.testing.assert_array_equal(prior, log_priors([0.5, 0.0, 0.5], TEXTS))
     assert log_priors(None, TEXTS) is None
 

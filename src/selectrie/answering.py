@@ -159,7 +159,7 @@ def _with_batch_means(found: list[Found]) -> list[Found]:
     batch = [one for one in found if one.question.rule.name == "batch"]
     if not batch:
         return found
-    mean = scoring.mean_joint([selecting.joints(one.question, one.evaluation) for one in batch])
+    mean = scoring.mean_joint([selecting.conditional_joints(one.question, one.evaluation) for one in batch])
     return [replace(one, baseline=mean) for one in found]
 
 

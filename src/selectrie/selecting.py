@@ -263,10 +263,15 @@ class Scored:
     heal_gap: float
 
 
-def joints(question: Question, evaluation: scoring.TrieEvaluation) -> FloatArray:
-    """float64[C]: joint of each choice in a baseline context."""
-    paths = scoring.path_scores(question.trie, evaluation, question.terminator)
+def joints(question: Question, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
+    """float64[C]: joint of each choice in the context of this evaluation, less the log-probability of healed bytes."""
+    paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
     return paths.first_scored(question.trie, evaluation, question.encoded.first_scored)[0]
+
+
+def conditional_joints(question: Question, evaluation: scoring.TrieEvaluation) -> FloatArray:
+    """float64[C]: joint of each choice after its prompt, conditional on the healed bytes as in its `ChoiceScore`."""
+    return joints(question, evaluation, question.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
 def score(question: Question, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> Scored:

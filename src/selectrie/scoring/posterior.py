@@ -68,7 +68,7 @@ def posterior(
         bound = np.minimum(bound, log_open)
         high[~done] = numerics.exp(_difference(bound, np.logaddexp(finished, bound)))
     probability = np.where(done, (low + high) / 2, np.nan)
-    winner = int(np.nanargmax(np.where(np.isnan(scores), -np.inf, scores)))
+    winner = int(np.nanargmax(scores))
     others = np.delete(np.arange(len(best)), path_of[winner])
     rival = float(weights[others].max(initial=-np.inf))
     if upper is not None and not done.all():

@@ -121,10 +121,11 @@ def score_choices(
 ) -> FloatArray:
     """float64[C]: the score of each choice by a named rule, prior included.
 
-    logp: float64[C], raw joint, NaN where not finished: NaN stays. -inf stays -inf, whatever the baseline.
+    logp: float64[C], raw joint, NaN where not finished: NaN stays, whatever the prior. -inf stays -inf, whatever the
+    baseline.
     baseline: float64[C], for pmi the joint after the premise, for calibrated and batch the mean joint (`mean_joint`);
     terminator included in both. A baseline of -inf under a finite joint raises `ChoiceError`: the difference is infinite.
-    log_prior: of `log_priors`; -inf excludes the choice, finished or not.
+    log_prior: of `log_priors`; -inf excludes the choice.
     """
     if rule.name in DIFFERENCES:
         if baseline is None:
@@ -170,4 +171,5 @@ def mean_joint(joints: Sequence[FloatArray]) -> FloatArray:
 def _with_prior(scores: FloatArray, log_prior: FloatArray | None) -> FloatArray:
     if log_prior is None:
         return scores
-    return np.where(np.isneginf(log_prior), -np.inf, scores + np.where(np.isneginf(log_prior), 0.0, log_prior))
+    excluded = np.isneginf(log_prior)
+    return np.where(excluded & ~np.isnan(scores), -np.inf, scores + np.where(excluded, 0.0, log_prior))
