@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.boundary import PromptText, encode_choices
 from selectrie.errors import ChoiceError, ProtocolError
+from selectrie.jobs import Job
 from selectrie.model import Rows
 from selectrie.options import Rule, Search
+from selectrie.scheduler import Scheduler
 from selectrie.scoring import (
     Lengths,
     finalists,
@@ -286,6 +288,27 @@ def test_means_are_bounded_by_the_longest_path_below():
     assert np.argmax(scores) == 0
     # log .1824 + 8 log(e^10 / (e^10 + 25)) over nine tokens, against log .8176 over one
     assert scores == pytest.approx([(-1.7014 - 8 * 0.0011) / 9, -0.2014], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", list(ModelKind))
+@pytest.mark.parametrize("stop", ["best", "all"])
+def test_rows_evaluated_again_are_counted(kind, stop):
+    """In a small room paths are given up and evaluated again, best first and in waves: the cost says how many rows."""
+    case = Case(flat_set(400, 6, 12), "none", "joint", 0, 0.0, with_prior=False)
+    limits = Limits(nodes=30, branches=8, rows_per_call=8, kind=kind, idle_rows=64)
+    model = HashModel(case.seed, sharpness=case.sharpness, limits=limits)
+    scheduler = Scheduler(model)
+    task = BestFirst(
+        PROMPT, case.trie, case.needs, case.terminator, objective=case.objective(), search=Search(stop=stop, width=4)
+    )
+    job = Job(task)
+    scheduler.submit(job)
+    while not scheduler.idle:
+        scheduler.step()
+    outcome = job.future.result(timeout=0)
+    assert job.cost.rows == model.evaluations.total()
+    assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values())
+    assert outcome.n_repeated > 0 or stop == "all" or not kind.forks
 
 
 @settings(max_examples=40)

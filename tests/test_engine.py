@@ -114,7 +114,7 @@ def test_a_batch_of_different_choices_is_refused_before_any_call():
 @pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
 @pytest.mark.parametrize("terminator", ["none", "eog", "unless-continued"])
 def test_a_batch_subtracts_the_mean_of_the_log_probabilities_it_reports(boundary, terminator):
-    """score is logp less the mean logp of the choice over the batch, also where bytes of the prompts were healed."""
+    """The score is logp less the mean logp of the choice over the batch, also where bytes of the prompts were healed."""
     prompts = ["a bat", "a ", "a c", "ca", "cat s"]
     with Engine(HashModel(2), check=NOTHING_IS_CLOSE) as engine:
         many = engine.select_many(

@@ -286,8 +286,10 @@ GREEDY_EXCLUDED = Request(
     prior=(1.0, 0.0, 0.0, 0.0, 0.0),
 )
 CONTINUATIONS_EXCLUDED = replace(NOTHING_FINISHED, choices=("a", "aab", "aac"), prior=(1.0, 0.0, 0.0))
-EXCLUDED_UNREAD = Request(  # prior 0 keeps " cat" from being evaluated: it said -inf as its score and not that it is pruned
-    seed=3, prompt="a bat", choices=(" cat", " rat", " tab"), search=Search(), prior=(0.0, 1.0, 1.0)
+EXCLUDED_UNREAD = (
+    Request(  # prior 0 keeps " cat" from being evaluated: it said -inf as its score and not that it is pruned
+        seed=3, prompt="a bat", choices=(" cat", " rat", " tab"), search=Search(), prior=(0.0, 1.0, 1.0)
+    )
 )
 
 

@@ -36,16 +36,18 @@ def shares(parts: Sequence[Part], extension: Extension) -> Iterator[tuple[Part, 
     for part in parts:
         n, n_rows = len(part), sum(part.wanted)
         rows = extension.rows if len(parts) == 1 else extension.rows.slice(row, row + n_rows)
-        yield part, nodes[node : node + n], rows, _cost(extension, n / len(nodes) if n else 0.0, repeats=part.repeats)
+        yield part, nodes[node : node + n], rows, _cost(extension, n / len(nodes) if n else 0.0, n - part.n_again)
         node, row = node + n, row + n_rows
 
 
-def _cost(extension: Extension, share: float, *, repeats: bool) -> Cost:
+def _cost(extension: Extension, share: float, n_new: int) -> Cost:
+    """The cost of a part by its share. n_new: rows of it that were never evaluated for its job."""
     rows = round(extension.rows_evaluated * share)
+    n_again = max(0, rows - n_new)  # what stays cached is not evaluated
     return Cost(
         model_calls=1 if extension.rows_evaluated else 0,
         rows=rows,
-        rows_repeated=rows if repeats else round(extension.rows_repeated * share),
+        rows_repeated=min(rows, n_again + round(extension.rows_repeated * share)),
         rows_padded=round(extension.rows_padded * share),
         decode_s=extension.decode_s * share,
     )

@@ -44,7 +44,7 @@ class Part:
     """One job's share of a call. Plain lists, which are joined to the arrays of the call.
 
     parents: nodes, or ~j within the part. take: given the part's nodes and wanted rows. base: rows of the job that it stands
-    on. repeats: every row was evaluated before and lost since.
+    on. n_again: rows that were evaluated before and lost since.
     """
 
     job: Job
@@ -54,7 +54,7 @@ class Part:
     keep: list[bool]
     take: Callable[[list[int], Rows], None]
     base: list[int]
-    repeats: bool = False
+    n_again: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)

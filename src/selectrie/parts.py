@@ -57,7 +57,8 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
 
     wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
     tokens = [rows.token[row] for row in chosen]
-    return Part(job, rows.parents_of(chosen), tokens, wanted, keep, take, base)
+    n_again = int(np.count_nonzero(ask.again[np.array(elements, dtype=np.int64)])) if len(ask.again) else 0
+    return Part(job, rows.parents_of(chosen), tokens, wanted, keep, take, base, n_again)
 
 
 def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> Part:
@@ -72,4 +73,4 @@ def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) ->
 
     wanted = [False] * len(lost)
     tokens = [rows.token[row] for row in lost]
-    return Part(job, rows.parents_of(lost), tokens, wanted, keep, take, [rows.up[row] for row in lost], repeats=True)
+    return Part(job, rows.parents_of(lost), tokens, wanted, keep, take, [rows.up[row] for row in lost], len(lost))

@@ -120,6 +120,6 @@ def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> Part:
         is_end,
         take,
         base=[],
-        repeats=not want_row,
+        n_again=0 if want_row else n,
     )
     return job.part

@@ -77,7 +77,8 @@ class Room:
 class Cost:
     """What an answer took; sums with `+`.
 
-    model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows evaluated before and lost since.
+    model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows evaluated before and lost or
+    given up since.
     rows_padded: rows added to fill calls. rows_naive: what evaluating prompt + choice one by one would have taken.
     decode_s: seconds inside the model; no part of equality.
     """

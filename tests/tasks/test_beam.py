@@ -227,13 +227,45 @@ def test_together_is_alone(sets, seed, kind):
 
 def on_scheduler(model, tasks) -> list[BeamOutcome]:
     """All of them side by side."""
+    return [job.future.result() for job in worked_off(model, tasks)]
+
+
+def worked_off(model, tasks) -> list[Job]:
+    """Their jobs, done."""
     scheduler = Scheduler(model)
     jobs = [Job(task) for task in tasks]
     for job in jobs:
         scheduler.submit(job)
     while not scheduler.idle:
         scheduler.step()
-    return [job.future.result() for job in jobs]
+    return jobs
+
+
+@given(paths=path_sets, seed=seeds, kind=st.sampled_from(list(ModelKind)), branches=st.integers(3, 8))
+@settings(max_examples=40)
+def test_rows_evaluated_again_are_counted(paths, seed, kind, branches):
+    """In a small room a search gives paths up and evaluates them again: the cost says how many rows, for every kind of model."""
+    limits = Limits(nodes=60, branches=branches, rows_per_call=16, kind=kind, idle_rows=64)
+    model = HashModel(seed, limits=limits)
+    [job] = worked_off(model, [task_of(paths, Beam(width=6, n=3, max_tokens=6), "eog")])
+    assert job.cost.rows == model.evaluations.total()
+    assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values())
+
+
+@pytest.mark.parametrize(
+    ("width", "branches", "most"),
+    [(256, 254, 1.05), (12, 12, 1.05), (14, 12, 1.15), (16, 12, 1.3), (24, 12, 1.7), (48, 12, 1.9)],
+)
+def test_a_beam_wider_than_the_room_gives_up_what_is_cheapest(width, branches, most):
+    """Few rows come again where few paths do not fit, and the answer is that of a large room."""
+    beam, letters = Beam(width=width, n=4, max_tokens=8), range(2, 26)
+    limits = Limits(nodes=4096, branches=branches, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+    model = HashModel(7, limits=limits, sharpness=2.0)
+    [job] = worked_off(model, [task_of(Suspicious(letters, 8), beam)])
+    large = replace(limits, branches=1024)
+    roomy = search(HashModel(7, limits=large, sharpness=2.0), Suspicious(letters, 8), beam)
+    assert facts(job.future.result()) == facts(roomy)
+    assert job.cost.rows <= most * len(model.evaluations), job.cost
 
 
 class Suspicious:

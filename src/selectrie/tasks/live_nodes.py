@@ -122,6 +122,7 @@ class LiveNodes:
             wanted=wanted,
             keep=np.ones(len(asked), dtype=np.bool_) if self._carries is None else self._carries[asked],
             release=np.array(gone, dtype=np.int32),
+            again=~wanted,
         )
         self._local.update((node, self.next_local + i) for i, node in enumerate(fit.asked))
         self.next_local += len(asked)

@@ -84,7 +84,7 @@ class Waves:
             return None
         ask, wanted = window
         self.n_repeated += len(ask.tokens) - len(wanted)
-        return self.releasing(ask), wanted
+        return self.releasing(replace(ask, again=~ask.wanted)), wanted
 
     def releasing(self, ask: Ask) -> Ask:
         """The ask that is to be made next, giving back also what the change from or to waves has left."""
