@@ -11,10 +11,13 @@ import pytest
 from selectrie import grammatical
 from selectrie.engine import Engine
 from selectrie.errors import OptionError
+from selectrie.generating import Generating
 from selectrie.grammar import Grammar
-from selectrie.options import Prompting, Search
+from selectrie.loading import load
+from selectrie.options import Beam, Prompting, Search, Stopping
 from selectrie.testing import HashModel
 from selectrie.types import Cost
+from word_lists import made_words
 
 MOVES = Grammar.from_gbnf('root ::= " " ("cat" | "bat" | "car" | "cats")')
 MANY = Grammar.from_gbnf('root ::= " cat" ("s" | " bat")*')
@@ -36,6 +39,52 @@ def test_a_finite_grammar_is_its_list(engine):
     """The texts of a finite grammar are the choices: the very selection that listing them gives."""
     texts = list(MOVES.expand())
     assert costless(engine.select("a", grammar=MOVES)) == costless(engine.select("a", texts))
+
+
+SMALL = sorted({f" {a}{b}{c}" for a in "bcrt" for b in ("a", "u") for c in ("b", "t", "ts", "bat")})
+
+
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        (["cats", "bat", "cat"], {}),
+        (SMALL[::-1], {}),
+        (SMALL, {"terminator": "text", "following": " "}),
+        (SMALL, {"rule": "char_mean", "prior": [1.0 + i for i in range(32)]}),
+        (["b", "a"], {"search": Search(method="exhaustive", k=2)}),
+    ],
+    ids=["few", "many", "following", "prior", "exhaustive"],
+)
+def test_a_grammar_of_a_list_is_that_list(engine, texts, options):
+    """In the order given, to the last bit, whatever is asked: the very selection of the list."""
+    assert costless(engine.select("a", grammar=Grammar.from_choices(texts), **options)) == costless(
+        engine.select("a", texts, **options)
+    )
+
+
+def test_a_long_list_is_decided_as_a_list(embedded):
+    """20 000 texts and 40 000 pairs, more than rules can hold: the same winner, terminator, proof and bits; all of the list at hand."""
+    with load(embedded, n_threads=1) as llm:
+        for texts in (made_words(20_000), made_words(40_000, n_each=2)):
+            listed = llm.select("Once upon a time there was", texts)
+            found = llm.select("Once upon a time there was", grammar=Grammar.from_choices(texts))
+            assert (found.text, found.terminator, found.grammar) == (listed.text, listed.terminator, None)
+            assert found.logp.hex() == listed.logp.hex()
+            assert found.certificate == listed.certificate
+            assert found.certificate.proved
+            assert len(found.choices) == len(texts)
+
+
+def test_what_reads_tokens_reads_long_lists(embedded):
+    """Beams, draws and generation on 40 000 pairs of words, which no compiled grammar could hold."""
+    grammar = Grammar.from_choices(made_words(40_000, n_each=2))
+    with load(embedded, n_threads=1) as llm:
+        texts = [
+            llm.beam_search("Once", grammar, beam=Beam(width=3, max_tokens=20)).text,
+            llm.generate("Once", options=Generating(grammar=grammar), stopping=Stopping(max_tokens=20))[0].text,
+            *(draw.text for draw in llm.sample("Once", grammar, n=2, seed=1, exact=False)),
+        ]
+        assert all(map(grammar.accepts, texts))
 
 
 def test_a_search_finds_what_the_list_has(engine, monkeypatch):
@@ -120,7 +169,7 @@ def test_they_can_be_awaited(engine):
         ({"choices": [" cat"]}, "grammar"),
         ({"rule": "pmi"}, "rule"),
         ({"prior": {" cat": 1.0}}, "prior"),
-        ({"following": "."}, "following"),
+        ({"following": " "}, "following"),
         ({"terminator": "unless-continued"}, "terminator"),
         ({"search": Search(method="exhaustive")}, "method"),
         ({"prompting": Prompting(boundary="harness")}, "boundary"),

@@ -24,19 +24,18 @@ from selectrie.trie import TokenTrie
 from selectrie.types import Cost, FloatArray
 
 MOST_LISTED = 100_000
-"""Texts of a finite grammar that are choices; more are searched."""
+"""Texts of a finite grammar that are choices; more are searched, unless the grammar is a list of them."""
 RULES = ("joint", "token_mean")
 """That have a bound for texts nobody has seen."""
 
 
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
-    """All texts of a grammar, in the order of `Grammar.expand`; None where they are infinitely many, more than `MOST_LISTED`,
-    or no texts (token terminals, a grammar that llguidance reads)."""
+    """All texts of a grammar (`Grammar.listed`); None where they are infinitely many, more than `MOST_LISTED`, or no texts
+    (token terminals, a grammar that llguidance reads)."""
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
     try:
-        count = grammar.count() if grammar.is_finite else None
-        return None if count is None or count > MOST_LISTED else tuple(grammar.expand())
+        return grammar.listed(MOST_LISTED)
     except GrammarError:  # what cannot be compiled at all is refused by `constrain`
         return None
 

@@ -56,11 +56,13 @@ def test_it_is_made_once_and_kept_for_a_while():
 
 def test_it_is_a_grammar_like_others():
     """It has the name of its own, can be followed again, pickled and written as GBNF."""
-    twice = Grammar.from_choices(["a"], name="letters").followed_by(".").followed_by("!")
-    assert twice.name == "letters"
-    assert pickle.loads(pickle.dumps(twice)).accepts("a.!")  # noqa: S301 - our own bytes
-    assert Grammar.from_gbnf(twice.to_gbnf(), root="root-followed-followed").accepts("a.!")
-    assert twice.digest != Grammar.from_choices(["a"]).digest
+    rules, texts = Grammar.from_gbnf('root ::= "a"', name="letters"), Grammar.from_choices(["a"], name="letters")
+    for grammar, root in ((rules, "root-followed-followed"), (texts, "root")):
+        twice = grammar.followed_by(".").followed_by("!")
+        assert twice.name == "letters"
+        assert pickle.loads(pickle.dumps(twice)).accepts("a.!")  # noqa: S301 - our own bytes
+        assert Grammar.from_gbnf(twice.to_gbnf(), root=root).accepts("a.!")
+        assert twice.digest != grammar.digest
 
 
 def test_a_token_terminal_stays_one():

@@ -15,7 +15,8 @@ from slow_language import accepts
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import RuleSet
-from selectrie.grammar.readers.types import rules_of_choices, rules_of_type
+from selectrie.grammar.readers.types import list_of_choices, rules_of_type
+from selectrie.grammar.texts import TextList
 
 
 class Colour(Enum):
@@ -93,10 +94,13 @@ class Holder:
     ],
 )
 def test_plain_types_are_plain_text(kind, accepted, rejected):
-    """Strings without quotes, everything else as JSON writes it."""
-    rules = rules_of_type(kind)
+    """Strings without quotes, everything else as JSON writes it; a list where each value has one text."""
+    found = rules_of_type(kind)
+    rules = found.rules if isinstance(found, TextList) else found
     assert isinstance(rules, RuleSet)
     assert [text for text in [*accepted, *rejected] if accepts(rules, text)] == accepted
+    if isinstance(found, TextList):
+        assert sorted(found.texts) == sorted(accepted)
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)))
@@ -235,10 +239,11 @@ def test_other_types_are_refused_by_name(kind, name):
 
 def test_choices_are_exactly_these_texts():
     """In order, each once, the empty text among them."""
-    rules = rules_of_choices(["b", "a", "", "b", "aé"])
-    assert [text for text in ("", "a", "b", "aé", "ab", "c") if accepts(rules, text)] == ["", "a", "b", "aé"]
-    assert len(rules.rules["root"].options) == 4
-    assert accepts(rules_of_choices(iter(["one"])), "one")
+    found = list_of_choices(["b", "a", "", "b", "aé"])
+    assert found.texts == ("b", "a", "", "aé")
+    assert [text for text in ("", "a", "b", "aé", "ab", "c") if accepts(found.rules, text)] == ["", "a", "b", "aé"]
+    assert len(found.rules.rules["root"].options) == 4
+    assert accepts(list_of_choices(iter(["one"])).rules, "one")
 
 
 @pytest.mark.parametrize(
@@ -253,4 +258,4 @@ def test_choices_are_exactly_these_texts():
 def test_what_are_no_choices_is_refused(texts, name):
     """None, one text alone, and what is no text, each by name."""
     with pytest.raises(GrammarError, match=name):
-        rules_of_choices(texts)
+        list_of_choices(texts)

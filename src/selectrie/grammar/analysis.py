@@ -110,6 +110,18 @@ def report_on(rules: RuleSet, *, seed: int) -> Report:
     return _with_texts(report, rules, program, seed)
 
 
+def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
+    """Everything about a list of distinct texts: one rule, and nothing that could be wrong with it."""
+    rng = random.Random(seed)  # noqa: S311 - samples, not secrets
+    return Report(
+        n_rules=1,
+        empty=("root",) if texts == ("",) else (),
+        finite=True,
+        n_texts=len(texts),
+        samples=tuple(rng.sample(texts, min(N_SAMPLES, len(texts)))),
+    )
+
+
 def _facts_of_all(rules: RuleSet) -> Facts:
     """Facts about every rule, also those that the root does not lead to."""
     everything = Alternatives(tuple(Reference(name) for name in rules.rules))

@@ -17,6 +17,7 @@ from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.installed import installed_grammar
 from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
+from selectrie.grammar.texts import TextList
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 from selectrie.vocabulary import Vocabulary, to_bytes
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from selectrie.grammar.analysis import Report
     from selectrie.grammar.expanding import Texts
     from selectrie.grammar.guidance import GuidanceGrammar
-    from selectrie.grammar.machine.machine import Machine
     from selectrie.grammar.machine.program import Program
+    from selectrie.grammar.machine.recogniser import Recogniser
     from selectrie.grammar.schema.schema import Route, Spacing
     from selectrie.grammar.verdict import Verdict
 
@@ -53,13 +54,14 @@ class Grammar:
     by all engines under one lock (see `SharedAutomaton`).
     """
 
-    def __init__(self, source: RuleSet | GuidanceGrammar, *, name: str = "grammar") -> None:
+    def __init__(self, source: RuleSet | TextList | GuidanceGrammar, *, name: str = "grammar") -> None:
         self.name = name
         self._source = source
         self._lock = RLock()
-        self._automata = Automata(self._new_automaton, most_bytes=None if isinstance(source, RuleSet) else GUIDED_BYTES)
+        is_ours = isinstance(source, RuleSet | TextList)
+        self._automata = Automata(self._new_automaton, most_bytes=None if is_ours else GUIDED_BYTES)
         self._compiled: Program | None = None
-        self._running: Machine | None = None
+        self._running: Recogniser | None = None
         self._followed: OrderedDict[str, Grammar] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -104,10 +106,10 @@ class Grammar:
 
     @classmethod
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
-        """Exactly these texts."""
-        from selectrie.grammar.readers.types import rules_of_choices
+        """Exactly these texts, as many as there are; what `select` decides among is the list itself."""
+        from selectrie.grammar.readers.types import list_of_choices
 
-        return cls(rules_of_choices(texts), name=name)
+        return cls(list_of_choices(texts), name=name)
 
     @classmethod
     def from_type(cls, type: Any, *, name: str | None = None) -> Grammar:  # noqa: A002 - what users call it
@@ -116,7 +118,9 @@ class Grammar:
 
         found = rules_of_type(type)
         name = name or str(getattr(type, "__name__", "type"))
-        return cls(found, name=name) if isinstance(found, RuleSet) else cls.from_json_schema(found, name=name)
+        return (
+            cls(found, name=name) if isinstance(found, RuleSet | TextList) else cls.from_json_schema(found, name=name)
+        )
 
     @classmethod
     def from_json_schema(
@@ -183,11 +187,12 @@ class Grammar:
     @cached_property
     def digest(self) -> str:
         """Hexadecimal blake2b: equal rules, equal digest. For signatures of results."""
-        if not isinstance(self._source, RuleSet):
+        if not isinstance(self._source, RuleSet | TextList):
             return self._source.digest
         from selectrie.grammar.printing import canonical_rules
 
-        return blake2b("\n".join(canonical_rules(self._source)).encode(), digest_size=16).hexdigest()
+        rules = self._rule_set("digest")
+        return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
 
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
         """The automaton over a vocabulary's tokens, from the cache; any thread may use it.
@@ -195,7 +200,7 @@ class Grammar:
         prefix: bytes that the text spells first (those of a prompt's last token that is opened again).
         """
         with self._lock:
-            if isinstance(self._source, RuleSet):
+            if isinstance(self._source, RuleSet | TextList):
                 self._machine("automaton")
             inner = self._automata.get(vocabulary)
             if not prefix:
@@ -216,13 +221,15 @@ class Grammar:
         from selectrie.grammar.following import rules_with
 
         check_text("text", text)
-        rules = self._rule_set("followed_by")
+        data = to_bytes(text, "text")
+        source = self._source if isinstance(self._source, TextList) else self._rule_set("followed_by")
         if not text:
             return self
         with self._lock:
             found = self._followed.get(text)
             if found is None:
-                found = self._followed[text] = Grammar(rules_with(rules, to_bytes(text, "text")), name=self.name)
+                longer = source.followed_by(text) if isinstance(source, TextList) else rules_with(source, data)
+                found = self._followed[text] = Grammar(longer, name=self.name)
                 if len(self._followed) > MOST_FOLLOWED:
                     self._followed.popitem(last=False)
             self._followed.move_to_end(text)
@@ -238,9 +245,9 @@ class Grammar:
         if not isinstance(text, str | bytes):
             raise OptionError("text", text, "a str or bytes")
         with self._lock:
-            if isinstance(self._source, RuleSet):
+            if isinstance(self._source, RuleSet | TextList):
                 machine = self._machine("accepts")
-                return verdict_on(machine, text, machine.program.class_of)
+                return verdict_on(machine, text, machine.class_of.tolist())
             from selectrie.grammar.guided import GuidedBytes
 
             return verdict_on(GuidedBytes(self._source), text)
@@ -254,11 +261,27 @@ class Grammar:
         at_least("limit", limit, 0)
         if limit is None and not self.is_finite:
             raise OptionError("limit", None, f"a number, as {self.name} has infinitely many texts")
+        if isinstance(self._source, TextList):
+            return islice(self._source.expanded, limit)
         return islice(self._texts("expand").listed(), limit)
+
+    def listed(self, most: int) -> tuple[str, ...] | None:
+        """All its texts, each once, where they are few enough to be choices; None for more than `most`, or infinitely many.
+
+        A grammar that is a list of texts gives that list, however long it is, in its order; any other one gives its texts as
+        `expand` orders them. Raises `GrammarError` for a grammar with token terminals, for one that llguidance reads,
+        and for one that cannot be compiled.
+        """
+        if isinstance(self._source, TextList):
+            return self._source.texts
+        count = self.count()
+        return None if count is None or count > most else tuple(self.expand())
 
     @cached_property
     def is_finite(self) -> bool:
         """Are there finitely many texts?"""
+        if isinstance(self._source, TextList):
+            return True
         from selectrie.grammar.machine.properties import is_finite
 
         return is_finite(self._program("is_finite"))
@@ -266,6 +289,8 @@ class Grammar:
     @cached_property
     def is_prefix_free(self) -> bool:
         """True: no text is the beginning of another. False: some is, or that is not known."""
+        if isinstance(self._source, TextList):
+            return self._source.is_prefix_free
         from selectrie.grammar.machine.properties import is_prefix_free
 
         return is_prefix_free(self._program("is_prefix_free"))
@@ -275,6 +300,8 @@ class Grammar:
 
         Raises `GrammarError` for a grammar with token terminals, and where counting would take too long.
         """
+        if isinstance(self._source, TextList):
+            return len(self._source.texts)
         return self._texts("count").count() if self.is_finite else None
 
     def check(self, *, seed: int = 0) -> Report:
@@ -282,11 +309,15 @@ class Grammar:
 
         A grammar that cannot be compiled is reported too, its error being the report's `error`.
         """
-        from selectrie.grammar.analysis import report_on
+        from selectrie.grammar.analysis import report_on, report_on_list
 
+        if isinstance(self._source, TextList):
+            return report_on_list(self._source.texts, seed=seed)
         return report_on(self._rule_set("check"), seed=seed)
 
     def _rule_set(self, what: str) -> RuleSet:
+        if isinstance(self._source, TextList):
+            return self._source.rules
         if not isinstance(self._source, RuleSet):
             raise GrammarError(
                 f"{what}: unknown for {self.name}, which llguidance holds; try texts by `accepts`, or write it in GBNF or Lark"
@@ -310,18 +341,25 @@ class Grammar:
 
         return Texts(Machine(self._program(what)))
 
-    def _machine(self, what: str) -> Machine:
+    def _machine(self, what: str) -> Recogniser:
         """The machine that all engines share, a new one where it is full; callers hold the lock."""
         running = self._running
         if running is None or running.n_bytes > FULL_BYTES or running.n_configurations > FULL_CONFIGURATIONS:
-            from selectrie.grammar.machine.machine import Machine
-
-            self._running = running = Machine(self._program(what))
+            self._running = running = self._new_machine(what)
             self._automata.clear()
         return running
 
+    def _new_machine(self, what: str) -> Recogniser:
+        if isinstance(self._source, TextList):
+            from selectrie.grammar.machine.list_machine import ListMachine
+
+            return ListMachine(self._source.encoded)
+        from selectrie.grammar.machine.machine import Machine
+
+        return Machine(self._program(what))
+
     def _new_automaton(self, vocabulary: Vocabulary) -> LedAutomaton:
-        if not isinstance(self._source, RuleSet):
+        if not isinstance(self._source, RuleSet | TextList):
             return self._source.automaton(vocabulary)
         from selectrie.grammar.tokens.allowed import GrammarAutomaton
 

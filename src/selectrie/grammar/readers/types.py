@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import EMPTY, LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
+from selectrie.grammar.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
 from selectrie.grammar.readers.placing import clipped
 from selectrie.grammar.readers.schema_of_type import (
     is_hashable,
@@ -18,6 +18,7 @@ from selectrie.grammar.readers.schema_of_type import (
     shown,
 )
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+from selectrie.grammar.texts import TextList
 
 _DIGIT = Characters.of([(48, 57)])
 _MINUS = repeat(Text(b"-"), 0, 1)
@@ -38,22 +39,25 @@ _PLAIN: dict[Any, Expression] = {
 """Numbers as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
 
 
-def rules_of_choices(texts: Iterable[str]) -> RuleSet:
+def list_of_choices(texts: Iterable[str]) -> TextList:
     """Exactly these texts; twice the same is once. `GrammarError` for none, and for what is no text, by its index."""
     if isinstance(texts, str | bytes):
         raise GrammarError(f"the choices are one text, {clipped(str(texts))}; give a list of texts")
-    options: dict[Text, None] = {}
+    options: dict[str, None] = {}
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise GrammarError(f"choice {index} is {clipped(repr(text))}, no text; give it as str")
-        options[_text(text, f"choice {index}")] = None
+        _encoded(text, f"choice {index}")
+        options[text] = None
     if not options:
         raise GrammarError("there are no choices; give at least one text")
-    return _rules(alternatives(options))
+    return TextList(tuple(options))
 
 
-def rules_of_type(type: Any) -> RuleSet | Mapping[str, Any]:  # noqa: A002 - what it is of, in the users' words
+def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa: A002 - what it is of, in the users' words
     """The texts that stand for the values of a type, or its JSON Schema where the values have parts.
+
+    Where each value has one text, they are a list, in the order in which the type names them.
 
     Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool, int, float, None, and unions of them. A
     string is itself, without quotes; anything else is as JSON writes it (true, null, 1.5). JSON Schema: data classes, typed
@@ -66,7 +70,12 @@ def rules_of_type(type: Any) -> RuleSet | Mapping[str, Any]:  # noqa: A002 - wha
         if found is None:
             return schema_of_type(type)
         options.append(found)
-    return _rules(alternatives(options))
+    whole = alternatives(options)
+    parts = whole.options if isinstance(whole, Alternatives) else (whole,)
+    texts = [part.value.decode() for part in parts if isinstance(part, Text)]
+    if parts and len(texts) == len(parts):
+        return TextList(tuple(dict.fromkeys(texts)))
+    return RuleSet(MappingProxyType({"root": whole}))
 
 
 def _plain(part: Any) -> Expression | None:
@@ -77,16 +86,12 @@ def _plain(part: Any) -> Expression | None:
     if members is None:
         return None
     texts = [value if isinstance(value, str) else json_text(value, part) for value in members]
-    return alternatives(dict.fromkeys(_text(text, f"a value of {shown(part)}") for text in texts))
+    return alternatives(dict.fromkeys(Text(_encoded(text, f"a value of {shown(part)}")) for text in texts))
 
 
-def _text(text: str, what: str) -> Text:
+def _encoded(text: str, what: str) -> bytes:
     try:
-        return Text(text.encode()) if text else EMPTY
+        return text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
         raise GrammarError(f"{what} has the surrogate U+{code:04X}, which is no character; leave it out") from None
-
-
-def _rules(expression: Expression) -> RuleSet:
-    return RuleSet(MappingProxyType({"root": expression}))

@@ -10,7 +10,8 @@ import numpy as np
 
 from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.expressions import TokenSet
-from selectrie.grammar.machine.machine import DEAD, Machine
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.machine.recogniser import Recogniser
 from selectrie.grammar.tokens.byte_trie import byte_trie
 from selectrie.grammar.tokens.walking import TrieWalk
 from selectrie.types import BoolArray, IntArray
@@ -32,7 +33,7 @@ class GrammarAutomaton:
     Raises `GrammarError` for a token terminal that names what the vocabulary does not have.
     """
 
-    def __init__(self, machine: Machine, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> None:
+    def __init__(self, machine: Recogniser, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> None:
         self._machine, self._vocabulary = machine, vocabulary
         self._trie = byte_trie(vocabulary)
         self._walk = TrieWalk(machine, self._trie)

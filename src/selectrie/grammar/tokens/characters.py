@@ -12,7 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.grammar.machine.machine import DEAD, Machine
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.machine.recogniser import Recogniser
 from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, LEADS, ByteTrie
 from selectrie.types import BoolArray, IntArray
 
@@ -65,7 +66,7 @@ class Loops:
     They are found for those that are asked for; others have none. Memory: 9 bytes a configuration.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Recogniser) -> None:
         self._machine = machine
         self.group_of_byte: Groups = (machine.class_of % N_GROUPS).astype(np.uint64)
         self._every = np.bitwise_or.reduce(np.left_shift(np.uint64(1), self.group_of_byte))

@@ -1,0 +1,130 @@
+"""The recogniser of a list of texts: nothing is compiled, the sorted list itself is searched."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.expressions import TokenSet
+from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.machine.machine import DEAD, UNKNOWN
+from selectrie.types import IntArray
+
+SPAN_BYTES = 150
+"""Memory of a configuration beside its row of the table, about."""
+
+
+class ListMachine:
+    """Reads the texts of a list byte by byte, as a `Machine` reads those of rules. One thread at a time.
+
+    texts: distinct, ascending. A configuration is a beginning of some text: a run of the list, and how many bytes of it
+    were read. It is made when its parent is first looked at, by one binary search for each byte that may come next, so
+    what a list takes depends on what is read and not on its length.
+
+    Any method raises `GrammarError` where what was read takes more memory than the limits allow.
+    """
+
+    token_sets: tuple[TokenSet, ...] = ()
+
+    def __init__(self, texts: Sequence[bytes], limits: GrammarLimits = DEFAULT_LIMITS) -> None:
+        self._texts, self._limits = texts, limits
+        used = sorted(set().union(*texts))
+        self.class_of: NDArray[np.uint8] = np.zeros(256, np.uint8)
+        self.class_of[used] = np.arange(1, len(used) + 1)
+        self._class_of: list[int] = self.class_of.tolist()
+        self.n_classes = len(used) + 1  # class 0: bytes of no text
+        self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
+        self._spans: list[tuple[int, int, int]] = []
+        self.start = self._made(0, len(texts), 0)
+
+    @property
+    def table(self) -> IntArray:
+        """As `Machine.table`."""
+        return self._table
+
+    @property
+    def n_configurations(self) -> int:
+        return len(self._spans)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of table and configurations, estimated; the list is its owner's."""
+        return self._table.nbytes + SPAN_BYTES * len(self._spans)
+
+    def begin(self) -> None:
+        """As `Machine.begin`: each look at a configuration is short, so there is nothing to count."""
+
+    def fill(self, configurations: IntArray, classes: IntArray) -> None:
+        """As `Machine.fill`: whole rows at once."""
+        unknown = self._table[configurations, classes] == UNKNOWN
+        for configuration in np.unique(configurations[unknown]).tolist():
+            self._look_at(configuration)
+
+    def step(self, configuration: int, byte: int) -> int:
+        """The configuration after one more byte; `DEAD` where no text has it there."""
+        found = int(self._table[configuration, self._class_of[byte]])
+        if found != UNKNOWN:
+            return found
+        self._look_at(configuration)
+        return int(self._table[configuration, self._class_of[byte]])
+
+    def walk(self, configuration: int, text: bytes) -> int:
+        """The configuration after a text; `DEAD` as soon as it is."""
+        for byte in text:
+            configuration = self.step(configuration, byte)
+            if configuration == DEAD:
+                break
+        return configuration
+
+    def can_end(self, configuration: int) -> bool:
+        """Is what was read a text?"""
+        first, _, n_read = self._spans[configuration]
+        return len(self._texts[first]) == n_read
+
+    def token_terminals(self, _configuration: int) -> tuple[int, ...]:
+        """None: a list has texts alone."""
+        return ()
+
+    def take_terminal(self, _configuration: int, _terminal: int) -> int:
+        """`DEAD`: a list has texts alone."""
+        return DEAD
+
+    def union(self, configurations: Sequence[int]) -> int:
+        """The only one of them: without token terminals there are never two at once."""
+        (only,) = set(configurations)
+        return only
+
+    def _look_at(self, configuration: int) -> None:
+        """Fill a row: the run of each byte that may come next."""
+        texts = self._texts
+        first, stop, n_read = self._spans[configuration]
+        begun = texts[first][:n_read]
+        row = np.full(self.n_classes, DEAD, np.int32)
+        first += len(texts[first]) == n_read
+        while first < stop:
+            byte = texts[first][n_read]
+            after = bisect_left(texts, begun + bytes([byte + 1]), first + 1, stop)  # UTF-8 has no byte 255
+            row[self._class_of[byte]] = self._made(first, after, n_read + 1)
+            first = after
+        self._table[configuration] = row
+
+    def _made(self, first: int, stop: int, n_read: int) -> int:
+        number = len(self._spans)
+        if number == len(self._table):
+            self._grow()
+        self._spans.append((first, stop, n_read))
+        return number
+
+    def _grow(self) -> None:
+        if self.n_bytes + self._table.nbytes > self._limits.most_bytes:
+            raise GrammarError(
+                f"what was read of the list of {len(self._texts)} texts led to {len(self._spans)} beginnings in "
+                f"{self.n_bytes >> 20} MiB, beyond the limit; let `select` decide among them, or give fewer texts"
+            )
+        table: IntArray = np.full((2 * len(self._table), self.n_classes), UNKNOWN, np.int32)
+        table[: len(self._table)] = self._table
+        self._table = table
