@@ -5,6 +5,7 @@ Each search runs in a process of its own, because peak memory is a property of a
 - 10^4 words, exhaustive and best-first; 10^5 words, best-first (a vocabulary of 512 makes five rows of a word)
 - 128 044 lemmas after a sentence that a model of children's stories can finish, closed by a full stop: few nodes should do
 - 33 909 cities, which such a model knows nothing about: best-first should cost no more than exhaustive scoring
+- 10^6 texts as a list and as a grammar made of it: the grammar should cost what the list does, and answer the same
 
 Labels and trained weights are read from the folder that SELECTRIE_TEST_DATA names; without it the first case runs on made
 words and random weights, and the others are left out by name: what they show depends on what the model knows.
@@ -15,7 +16,9 @@ import sys
 
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 
+import itertools
 import json
+import math
 import resource
 import subprocess
 import time
@@ -26,6 +29,7 @@ from typing import Any
 import selectrie
 from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load, report
 from benchmarks.workload import LEMMAS, data_file, generated_model, words
+from selectrie import Grammar
 
 MEBIBYTE = 2**20
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
@@ -36,8 +40,9 @@ MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 class Case:
     """One set and the searches to time on it.
 
-    following: text after the choice, or nothing. targets: by figure, the case's name left off. real: only of the trained
-    weights and labels.
+    following: text after the choice, or nothing. methods: of search; "as_grammar" is the same choices as a grammar made of
+    them. targets: by figure, the case's name left off. real: only of the trained weights and labels. combined: choices are
+    pairs of words.
     """
 
     file: str
@@ -47,6 +52,7 @@ class Case:
     methods: tuple[str, ...]
     targets: Targets = NO_TARGETS
     real: bool = False
+    combined: bool = False
 
 
 CASES = {
@@ -77,21 +83,34 @@ CASES = {
         ),
         real=True,
     ),
+    "pairs_1m": Case(
+        LEMMAS,
+        1_000_000,
+        "The girl saw a",
+        "",
+        ("best_first", "as_grammar"),
+        # The list is kept as it is, so what comes on top is one look at each text when the grammar is made.
+        Targets(at_most={"as_grammar_over_best_first": 1.5}, at_least={"best_first_proved": 1, "same_winner": 1}),
+        combined=True,
+    ),
 }
 WEIGHTS = "weights/stories260K.gguf"
 
 
 def measure(case: Case, method: str, threads: int) -> dict[str, Any]:
     """Figures of one search, after one that warms up on two choices. Peaks are those of this process so far."""
-    choices = words(case.n, case.file)
+    choices = chosen_texts(case)
     model = data_file(WEIGHTS) or generated_model("tiny", "f32")
     with selectrie.load(model, n_threads=threads) as llm:
         llm.select(case.prompt, choices[:2])
         llm.trim()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.perf_counter()
-        search = selectrie.Search(method=method)
-        chosen = llm.select(case.prompt, choices, following=case.following, search=search)
+        if method == "as_grammar":
+            chosen = llm.select(case.prompt, grammar=Grammar.from_choices(choices), following=case.following)
+        else:
+            search = selectrie.Search(method=method)
+            chosen = llm.select(case.prompt, choices, following=case.following, search=search)
         seconds = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     certificate = chosen.certificate
@@ -112,6 +131,16 @@ def measure(case: Case, method: str, threads: int) -> dict[str, Any]:
     }
 
 
+def chosen_texts(case: Case) -> list[str]:
+    """The choices of a case."""
+    if not case.combined:
+        return words(case.n, case.file)
+    n_first = math.isqrt(case.n)
+    found = words(2 * n_first, case.file)
+    pairs = (first + second for first in found[::2] for second in found[1::2])
+    return list(itertools.islice(pairs, case.n))
+
+
 def measured(name: str, case: Case, threads: int) -> dict[str, Any]:
     """Figures of all searches of a case, each from a process of its own."""
     figures: dict[str, Any] = {}
@@ -123,8 +152,9 @@ def measured(name: str, case: Case, threads: int) -> dict[str, Any]:
             raise SystemExit(f"{name}, {method}: {run.stderr}")
         figures |= json.loads(run.stdout)
     if len(case.methods) == 2:
-        figures["best_first_over_exhaustive"] = figures["best_first_s"] / figures["exhaustive_s"]
-        figures["same_winner"] = figures["best_first_winner"] == figures["exhaustive_winner"]
+        one, other = sorted(case.methods, key=("exhaustive", "best_first", "as_grammar").index)
+        figures[f"{other}_over_{one}"] = figures[f"{other}_s"] / figures[f"{one}_s"]
+        figures["same_winner"] = figures[f"{other}_winner"] == figures[f"{one}_winner"]
     return figures
 
 

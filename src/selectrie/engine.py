@@ -164,7 +164,8 @@ class Engine:
         choice. search: how, and how many places must be certain. prompting: boundary, delimiter, chat, truncation.
 
         grammar: instead of choices. A list of texts, however long, and the texts of any other grammar that has at most 100 000
-        of them are the choices (`Grammar.listed`). Of more, the best are searched for, with proof; those found are then the choices, best first, and `Selection.grammar` says more.
+        of them are the choices (`Grammar.listed`). Of more, the best are searched for, with proof; those found are then the
+        choices, best first, and `Selection.grammar` says more.
 
         Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.
         """

@@ -11,7 +11,7 @@ import numpy as np
 from selectrie import scoring
 from selectrie.constraining import Constrained, Space, about, constrain, is_prefix_free, shown
 from selectrie.errand import Errand
-from selectrie.errors import GrammarError, OptionError
+from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.model import Model
 from selectrie.options import BEAM_TERMINATORS, Search, one_of
@@ -30,14 +30,10 @@ RULES = ("joint", "token_mean")
 
 
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
-    """All texts of a grammar (`Grammar.listed`); None where they are infinitely many, more than `MOST_LISTED`, or no texts
-    (token terminals, a grammar that llguidance reads)."""
+    """All texts of a grammar, at most `MOST_LISTED` unless it is a list of them; None where it has to be searched."""
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
-    try:
-        return grammar.listed(MOST_LISTED)
-    except GrammarError:  # what cannot be compiled at all is refused by `constrain`
-        return None
+    return grammar.listed(MOST_LISTED)  # what cannot be compiled at all is refused by `constrain`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

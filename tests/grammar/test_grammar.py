@@ -15,11 +15,14 @@ from slow_language import accepts as slowly_accepts
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
 from selectrie.grammar import Grammar, installed_names
+from selectrie.grammar.enumerating import TooManyError, UnknownError, texts_of
 from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
 from selectrie.grammar.lengths import NEVER, least_lengths
 from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.sharing import Automata
 from selectrie.testing import make_vocabulary
+from word_lists import made_words
 
 ALPHABET = "ab€"
 LONGEST = 4
@@ -99,6 +102,82 @@ def test_finite_grammars_are_counted_exactly(rules):
     else:
         assert grammar.count() is None
         assert len(list(grammar.expand(300))) == 300
+
+
+@settings(max_examples=150)
+@given(rule_sets, st.sampled_from([1, 3, 30, 2_000]))
+def test_a_grammar_is_listed_up_to_the_number_of_texts_that_is_promised(rules, most):
+    """All its texts in order where there are at most so many, else None; put together from its parts or, where rules lead to
+    themselves, by the machine, which is the slow twin."""
+    grammar = made(rules)
+    few = grammar.is_finite and len(list(islice(grammar.expand(), most + 1))) <= most
+    expected = tuple(grammar.expand()) if few else None
+    assert grammar.listed(most) == expected
+    assert grammar.listed(most) is grammar.listed(most)
+    try:
+        assert texts_of(rules, most) == expected
+    except TooManyError:
+        assert expected is None
+    except UnknownError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("source", "most", "n_texts"),
+    [
+        ('root ::= "a" [0-9]{2} | "b"', 101, 101),
+        ('root ::= "a" [0-9]{2} | "b"', 100, None),
+        ('root ::= digit{0,3} | ""\ndigit ::= [0-9é]', 2_000, 1 + 11 + 121 + 1331),
+        ('root ::= "a"? "a"? "a"? ("" "")*', 4, 4),
+        ('root ::= "a"*', 4, None),
+    ],
+)
+def test_texts_are_put_together_without_compiling(source, most, n_texts):
+    """Exactly as many as are promised and one more; parts that may be empty; parts without end."""
+    rules = read_gbnf(source)
+    if n_texts is None:
+        with pytest.raises(TooManyError):
+            texts_of(rules, most)
+    else:
+        assert len(texts_of(rules, most)) == n_texts
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'root ::= "a" | root',
+        'root ::= "a" | <[5]>',
+        'root ::= "a" | "b" dead\ndead ::= dead "x"',
+        'root ::= "a"{0,20000}',
+        'root ::= "a" | "\\U0001F600"{0,1000} "b"{0,1000}',
+    ],
+)
+def test_what_only_a_machine_can_tell_is_left_to_it(source):
+    """Rules that lead to themselves, tokens, parts without texts, and what takes too much memory or too many steps."""
+    with pytest.raises(UnknownError):
+        texts_of(read_gbnf(source), 10_000_000)
+
+
+@pytest.mark.parametrize(
+    "root", [Reference("x"), Alternatives(()), Characters(())], ids=["missing", "none", "no character"]
+)
+def test_what_cannot_be_compiled_is_not_listed(root):
+    """Rules that are not there and rules without texts, beside a text: None, and the error comes from what compiles it."""
+    grammar = Grammar(RuleSet({"root": root}))
+    assert grammar.listed(10) is None
+    with pytest.raises(GrammarError):
+        grammar.count()
+    beside = Grammar(RuleSet({"root": Alternatives((root, Text(b"a")))}))
+    assert beside.listed(10) == (None if isinstance(root, Reference) else ("a",))
+
+
+def test_long_rules_are_listed_as_promised():
+    """45 000 pairs of words, which cannot be compiled, and as many in two rules."""
+    words = made_words(45_000, n_each=2)
+    alternatives = " | ".join(f'"{word}"' for word in words)
+    assert Grammar.from_gbnf(f"root ::= {alternatives}").listed(100_000) == tuple(
+        sorted(words, key=lambda text: (len(text), text))
+    )
 
 
 @settings(max_examples=60)

@@ -63,6 +63,7 @@ class Grammar:
         self._compiled: Program | None = None
         self._running: Recogniser | None = None
         self._followed: OrderedDict[str, Grammar] = OrderedDict()
+        self._listing: tuple[int, tuple[str, ...] | None] | None = None
 
     def __repr__(self) -> str:
         return f"<Grammar {self.name}>"
@@ -266,16 +267,32 @@ class Grammar:
         return islice(self._texts("expand").listed(), limit)
 
     def listed(self, most: int) -> tuple[str, ...] | None:
-        """All its texts, each once, where they are few enough to be choices; None for more than `most`, or infinitely many.
+        """All its texts, each once, where they are few enough to be choices; kept for the next caller.
 
-        A grammar that is a list of texts gives that list, however long it is, in its order; any other one gives its texts as
-        `expand` orders them. Raises `GrammarError` for a grammar with token terminals, for one that llguidance reads,
-        and for one that cannot be compiled.
+        A grammar that is a list of texts gives that list, however long it is, in its order; any other one of at most `most`
+        texts gives them as `expand` orders them. None: there are more, or that is not known: token terminals, a grammar that
+        llguidance reads, and one that goes beyond the limits of `count`.
         """
         if isinstance(self._source, TextList):
             return self._source.texts
-        count = self.count()
-        return None if count is None or count > most else tuple(self.expand())
+        if self._listing is None or self._listing[0] != most:
+            self._listing = most, self._listed(most)
+        return self._listing[1]
+
+    def _listed(self, most: int) -> tuple[str, ...] | None:
+        from selectrie.grammar.enumerating import TooManyError, UnknownError, texts_of
+
+        try:
+            return texts_of(self._rule_set("listed"), most)
+        except TooManyError:
+            return None
+        except (GrammarError, UnknownError):
+            pass
+        try:
+            count = self.count()
+            return None if count is None or count > most else tuple(self.expand())
+        except GrammarError:
+            return None
 
     @cached_property
     def is_finite(self) -> bool:
