@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, TypedDict, Union
 
 import jsonschema
@@ -145,12 +146,59 @@ def test_models_of_pydantic_say_what_they_take():
     """A model alone is its own schema; inside other types its definitions come along, recursive ones too."""
     pydantic = pytest.importorskip("pydantic")
     simple = pydantic.create_model("Simple", a=(int, ...), b=(str, "x"))
-    assert rules_of_type(simple) == simple.model_json_schema()
+    assert rules_of_type(simple) == {**simple.model_json_schema(), "additionalProperties": False}
     limited = pydantic.create_model("Limited", n=(Annotated[int, pydantic.Field(ge=1)], ...), inner=(simple, ...))
     validator = jsonschema.Draft202012Validator(rules_of_type(dict[str, limited]))
     assert validator.is_valid({"k": {"n": 1, "inner": {"a": 1}}})
     assert not validator.is_valid({"k": {"n": 0, "inner": {"a": 1}}})
     assert not validator.is_valid({"k": {"n": 1, "inner": {}}})
+
+
+def objects_with_a_key_more(value):
+    """The value with a key more in one of its objects, for each of them."""
+    if isinstance(value, dict):
+        yield {**value, "not a field": 1}
+        for key, inner in value.items():
+            yield from ({**value, key: one} for one in objects_with_a_key_more(inner))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from ([*value[:place], one, *value[place + 1 :]] for one in objects_with_a_key_more(inner))
+
+
+@pytest.mark.parametrize("extra", ["ignore", "allow", "forbid"])
+def test_a_model_of_pydantic_is_its_fields(extra):
+    """No object of its texts has a key that is no field, through nested models, unions and tables, whatever `extra` says."""
+    pydantic = pytest.importorskip("pydantic")
+    config = pydantic.ConfigDict(extra=extra)
+    made = partial(pydantic.create_model, __config__=config)
+    leaf = made("Leaf", n=(int, ...))
+    cat, dog = (made(kind.title(), kind=(Literal[kind], ...), leaf=(leaf, ...)) for kind in ("cat", "dog"))
+    tree = made(
+        "Tree",
+        leaf=(leaf, ...),
+        leaves=(list[leaf], ...),
+        maybe=(leaf | None, None),
+        pet=(Annotated[cat | dog, pydantic.Field(discriminator="kind")], ...),
+        table=(dict[str, leaf], ...),
+        pair=(tuple[leaf, int], ...),
+        nothing=(made("Nothing"), ...),
+    )
+    value = {
+        "leaf": {"n": 1},
+        "leaves": [{"n": 2}, {"n": 3}],
+        "maybe": {"n": 4},
+        "pet": {"kind": "dog", "leaf": {"n": 5}},
+        "table": {},
+        "pair": [{"n": 7}, 8],
+        "nothing": {},
+    }
+    validator = jsonschema.Draft202012Validator(rules_of_type(tree))
+    more = list(objects_with_a_key_more(value))
+    assert validator.is_valid(value)
+    assert validator.is_valid({**value, "table": {"any name": {"n": 6}}})
+    assert not validator.is_valid({**value, "table": {"any name": {"n": 6, "not a field": 1}}})
+    assert len(more) == 10
+    assert [one for one in more if validator.is_valid(one)] == []
 
 
 def test_a_small_data_class_is_a_schema_to_check_by_hand():

@@ -12,7 +12,7 @@ import typing
 from collections import abc, deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.placing import clipped
@@ -40,7 +40,8 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
     Data class and typed dictionary: an object with their fields and no others; a field with a default may be missing, one
     with `init=False` has no place. list, sequences: array; set: array without repetitions; tuple: array of that length;
     dict with str keys: object; `Enum` and `Literal`: their values; unions: any of them; Any: any value. A pydantic model:
-    what its own `model_json_schema` says. Classes may contain each other; each is a definition under `$defs`.
+    what its own `model_json_schema` says, but that an object with named properties has no others, even where the model
+    ignores or keeps them (`extra`). Classes may contain each other; each is a definition under `$defs`.
     `GrammarError` for any other type, by name.
     """
     builder = _Builder()
@@ -98,6 +99,10 @@ def json_text(value: object, kind: Any) -> str:
 
 
 _REFERENCE = "#/$defs/"
+_SCHEMAS = frozenset({"properties", "patternProperties", "$defs"})
+_ONE_SCHEMA = frozenset({"items", "additionalProperties"})
+_LISTS = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
+"""Keywords of JSON Schema that hold schemas by name, one schema, or a list of them."""
 
 
 class _Builder:
@@ -188,12 +193,36 @@ class _Builder:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def _model(self, kind: Any) -> dict[str, Any]:
-        """What a pydantic model says of itself; definitions of its own get its name before theirs."""
+        """What a pydantic model says of itself, closed; the definitions inside it get its name before theirs."""
         name = self._names[kind]
-        found = cast("dict[str, Any]", kind.model_json_schema(ref_template=f"{_REFERENCE}{name}.{{model}}"))
+        found: dict[str, Any] = _closed(kind.model_json_schema(ref_template=f"{_REFERENCE}{name}.{{model}}"))
         for inner, schema in found.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
         return found
+
+
+def _closed(schema: Any, *, is_part: bool = False) -> Any:
+    """The schema of a model without properties that it does not name: a type is its fields, JSON Schema is open.
+
+    A tagged union becomes `anyOf`: its tags say that no value is of two of its parts. is_part: one of an `allOf`, which
+    stays open, since its properties are those of the other parts too.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    closed: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _SCHEMAS and isinstance(value, dict):
+            closed[key] = {name: _closed(one) for name, one in value.items()}
+        elif key in _ONE_SCHEMA:
+            closed[key] = _closed(value)
+        elif key in _LISTS and isinstance(value, list):
+            is_tagged = key == "oneOf" and "discriminator" in schema and "anyOf" not in schema
+            closed["anyOf" if is_tagged else key] = [_closed(one, is_part=key == "allOf") for one in value]
+        else:
+            closed[key] = value
+    if "properties" in schema and not is_part:
+        closed["additionalProperties"] = False
+    return closed
 
 
 def _bare(kind: Any) -> Any:
