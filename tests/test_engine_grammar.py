@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from math import exp
+from typing import Literal
 
 import pytest
 
+import selectrie
 from selectrie import grammatical
 from selectrie.engine import Engine
 from selectrie.errors import OptionError
@@ -85,6 +88,30 @@ def test_what_reads_tokens_reads_long_lists(embedded):
             *(draw.text for draw in llm.sample("Once", grammar, n=2, seed=1, exact=False)),
         ]
         assert all(map(grammar.accepts, texts))
+
+
+@dataclass
+class Ticket:
+    team: Literal["delivery", "returns", "account"]
+    urgent: bool
+
+
+def test_a_type_of_six_values_is_its_list():
+    """Its texts are those of `json.dumps`; the embedded model decides among them as among a list of them, with proof."""
+    texts = [
+        json.dumps({"team": team, "urgent": urgent})
+        for team in ("delivery", "returns", "account")
+        for urgent in (True, False)
+    ]
+    prompt = "Message: I forgot my password, please help.\nJSON: "
+    with selectrie.load(n_threads=1) as llm:
+        found = llm.select(prompt, grammar=Grammar.from_type(Ticket))
+        listed = llm.select(prompt, texts)
+    assert found.text == listed.text
+    assert {one.text: one.logp.hex() for one in found.ranked} == {one.text: one.logp.hex() for one in listed.ranked}
+    assert found.certificate == listed.certificate
+    assert found.certificate.proved
+    assert found.certificate.nodes_evaluated < 100
 
 
 def test_a_search_finds_what_the_list_has(engine, monkeypatch):

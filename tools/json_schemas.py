@@ -76,8 +76,11 @@ def pieces_for(schema: object) -> set[bytes]:
 
 
 def automaton_of(schema: Any, route: str, vocabulary: Vocabulary) -> Any:
-    """The automaton of a schema by one of the routes; `GrammarError` where it is not carried over."""
-    found = read_schema(schema, route=route)
+    """The automaton of a schema by one of the routes, in both layouts of `json.dumps` and any between them.
+
+    `GrammarError` where it is not carried over.
+    """
+    found = read_schema(schema, route=route, spacing="optional")
     if isinstance(found, ConvertedSchema):
         return GrammarAutomaton(compile_rules(found.rules), vocabulary)
     return found.automaton(vocabulary)

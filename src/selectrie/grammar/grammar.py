@@ -129,15 +129,24 @@ class Grammar:
         schema: Mapping[str, Any] | str | bool,  # noqa: FBT001 - true and false are schemas
         *,
         route: Route = "auto",
-        spacing: Spacing = "optional",
+        spacing: Spacing = "json",
         name: str = "json-schema",
     ) -> Grammar:
-        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`."""
-        from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
+        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`.
+
+        >>> from selectrie import Grammar
+        >>> list(Grammar.from_json_schema({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}).expand())
+        ['[]', '[true]', '[false]']
+
+        The texts of a schema of few values are listed, as those of `from_choices` are.
+        """
+        from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
 
         if isinstance(schema, str):
             _check_source(schema, ".json")
         found = read_schema(schema, route=route, spacing=spacing)
+        if isinstance(found, ListedSchema):
+            return cls.from_choices(found.texts, name=name)
         return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
 
     @classmethod

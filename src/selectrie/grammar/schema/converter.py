@@ -9,6 +9,7 @@ left, and its characters and spaces are replaced.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +31,15 @@ _ALL = ("object", "array", "string", "number", "boolean", "null")
 _KEYWORDS = {"number": NUMERIC, "integer": NUMERIC, "string": TEXTUAL, "array": LISTED, "object": NAMED}
 _CHARACTER = r'char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
 """No raw control characters (RFC 8259, section 7), no halves of surrogate pairs, which would be counted as two."""
+_DUMPED_CHARACTER = r'char ::= [^"\\\x00-\x1F] | "\\" (["\\bfnrt] | "u00" ("0" [0-7bef] | "1" [0-9a-f]))'
+"""Each character as `json.dumps(…, ensure_ascii=False)` writes it."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
+"""A literal or a class of GBNF, so that none of them is found inside another."""
+_DUMPED_SEPARATORS = {'","': '", "', '":"': '": "'}
 
 
-def schema_to_gbnf(copy: SchemaCopy, *, spaces: bool) -> str:
-    """GBNF of a copied schema. spaces: one may follow every token of JSON.
+def schema_to_gbnf(copy: SchemaCopy, *, spacing: str) -> str:
+    """GBNF of a copied schema. spacing: `json`, `none`, or `optional`, where one space may follow every token of JSON.
 
     Raises `GrammarError` with keyword and JSON pointer for all that the converter would not get right.
     """
@@ -48,9 +54,11 @@ def schema_to_gbnf(copy: SchemaCopy, *, spaces: bool) -> str:
         text = json_schema_to_gbnf(json.dumps({**root, "$defs": definitions} if definitions else root))
     except RecursionError as error:
         raise GrammarError(f"the schema's references are nested too deep; {_REMEDY}") from error
-    space = 'space ::= " "?' if spaces else 'space ::= ""'
-    replaced = {"char": _CHARACTER, "space": space}
-    return "\n".join(replaced.get(line.partition(" ::= ")[0], line) for line in text.split("\n")) + "\n"
+    is_dumped = spacing == "json"
+    space = 'space ::= " "?' if spacing == "optional" else 'space ::= ""'
+    replaced = {"char": _DUMPED_CHARACTER if is_dumped else _CHARACTER, "space": space}
+    text = "\n".join(replaced.get(line.partition(" ::= ")[0], line) for line in text.split("\n")) + "\n"
+    return _TOKEN.sub(lambda found: _DUMPED_SEPARATORS.get(found[0], found[0]), text) if is_dumped else text
 
 
 _REMEDY = "install llguidance for that: pip install 'selectrie[schema]'"

@@ -1,8 +1,8 @@
 """JSON Schema as a grammar: by llguidance, or without it by the converter of llama-cpp-python as far as that is right.
 
-Either way every text of the grammar is valid against the schema, and what cannot be carried over is an error. Not every
-valid text is one of the grammar: properties come in the schema's order, strings are spelled with no escape that is not
-needed, and white space is as asked.
+A schema of few values is neither: its texts are listed. In each of these ways every text of the grammar is valid against the
+schema, and what cannot be carried over is an error. Not every valid text is one of the grammar: properties come in the
+schema's order, strings are spelled with no escape that is not needed, and white space is as asked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from selectrie.grammar.machine.rings import rings
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.converter import schema_to_gbnf
 from selectrie.grammar.schema.copying import MOST_NAMED, Schema, SchemaCopy, copy_schema
+from selectrie.grammar.schema.finite import finite_texts
 from selectrie.grammar.schema.values import refuse, shown
 
-Spacing = Literal["optional", "none", "any"]
+Spacing = Literal["json", "none", "optional", "any"]
 Route = Literal["auto", "llguidance", "llama-cpp-python"]
 
 ESCAPES = 'nrbtf\\"'
@@ -38,11 +39,14 @@ _DEFINITION = re.compile(r"\n\s*while processing json-schema:///#/\$defs/(d\d+)"
 
 SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
+        "json": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
         "optional": {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"},
         "none": {"whitespace_flexible": False},
         "any": {"whitespace_flexible": True},
     }
 )
+SEPARATORS: Mapping[str, tuple[str, str]] = MappingProxyType({"json": (", ", ": "), "none": (",", ":")})
+"""Of the spacings in which a value has one layout: what stands between items and behind a key, as `json.dumps` takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,28 @@ class ConvertedSchema:
     route: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListedSchema:
+    """All texts of a schema that has few values, in the order in which it names them."""
+
+    texts: tuple[str, ...]
+
+
 def read_schema(
     schema: Mapping[str, Any] | str | bool,  # noqa: FBT001 - a bool is a schema
     *,
     route: Route = "auto",
-    spacing: Spacing = "optional",
-) -> GuidanceGrammar | ConvertedSchema:
+    spacing: Spacing = "json",
+) -> GuidanceGrammar | ConvertedSchema | ListedSchema:
     """The grammar of the texts that a JSON Schema allows: an object, its JSON text, or a bool.
 
-    Read as the draft that `$schema` names, 2020-12 without it; formats are enforced. route: auto takes llguidance where it
-    is installed (the extra `schema`). spacing: one space may follow a comma and a colon (`optional`: the compact spelling
-    and that of `json.dumps`), none, or any amount of white space between tokens of JSON (llguidance alone).
+    Read as the draft that `$schema` names, 2020-12 without it; formats are enforced.
+
+    route: auto lists the texts of a schema of few values (see `finite_texts`) where each value has one layout, and takes
+    llguidance for other schemas where it is installed (the extra `schema`).
+    spacing: `json` is the layout of `json.dumps`, one space behind each comma and colon between the parts of a value.
+    `none` has no spaces, `optional` allows both at each place, and `any` allows any white space between tokens of JSON
+    (llguidance alone).
     Raises `GrammarError` with keyword and JSON pointer for what a grammar cannot hold.
     """
     if spacing not in SPACINGS:
@@ -72,11 +87,15 @@ def read_schema(
     if route not in ("auto", "llguidance", "llama-cpp-python"):
         raise OptionError("route", route, "'auto', 'llguidance' or 'llama-cpp-python'")
     copy = copy_schema(_parsed(schema))
+    if route == "auto" and spacing in SEPARATORS:
+        texts = finite_texts(copy, SEPARATORS[spacing])
+        if texts is not None:
+            return ListedSchema(texts)
     if route == "llguidance" or (route == "auto" and find_spec("llguidance") is not None):
         return _by_llguidance(copy, SPACINGS[spacing])
     if spacing == "any":
         raise MissingExtraError("white space of any amount in JSON", "schema")
-    return _by_converter(copy, spaces=spacing == "optional")
+    return _by_converter(copy, spacing)
 
 
 def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
@@ -170,6 +189,6 @@ def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
     return " or ".join(pointers[:most]) + (" or another" if len(pointers) > most else "")
 
 
-def _by_converter(copy: SchemaCopy, *, spaces: bool) -> ConvertedSchema:
-    gbnf = schema_to_gbnf(copy, spaces=spaces)
+def _by_converter(copy: SchemaCopy, spacing: Spacing) -> ConvertedSchema:
+    gbnf = schema_to_gbnf(copy, spacing=spacing)
     return ConvertedSchema(read_gbnf(gbnf), gbnf, f"llama-cpp-python {version('llama-cpp-python')} json-schema")

@@ -1,0 +1,262 @@
+"""The values of a schema that has finitely many, each with one text.
+
+`const`, `enum`, null, booleans, integers between two bounds, arrays of bounded length and objects that name all their
+properties are finite, as far as what is inside them is. Everything else is left to the grammars that hold any schema.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from selectrie.grammar.schema.copying import MOST_DEPTH, Schema, SchemaCopy
+from selectrie.grammar.schema.values import kind_of, types_of
+
+MOST_VALUES = 100_000
+"""Values of a schema that are listed; a schema of more is held as an infinite one is."""
+MOST_CHARACTERS = 20_000_000
+"""Characters of their texts together, and of the values that they are chosen from."""
+
+_ABSENT = object()
+"""Stands for a property that is not there."""
+_KEYWORDS = {
+    "null": frozenset[str](),
+    "boolean": frozenset[str](),
+    "integer": frozenset(("minimum", "maximum", "multipleOf")),
+    "array": frozenset(("prefixItems", "items", "minItems", "maxItems")),
+    "object": frozenset(("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
+}
+"""Keywords of a copied schema that are read here, by the type that they are about. A schema with another one is not listed."""
+
+
+def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ...] | None:
+    """The texts of all values, in the order in which the schema names them; None where they are not known to be few.
+
+    A text is what `json.dumps(value, ensure_ascii=False)` makes of the value with these separators: keys stand in the order
+    of `properties` or of the constant, and a number without a fraction has no point. Equal values (objects whose keys stand
+    in another order) have the text of the first one.
+    """
+    try:
+        values = _distinct(_Reader(copy).values(copy.root, 0).each())
+        return tuple(json.dumps(value, ensure_ascii=False, separators=separators) for value in values) or None
+    except (_UnlistedError, RecursionError):
+        return None
+
+
+class _UnlistedError(Exception):
+    """There are too many values, or a keyword that is not read here decides which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Finitely many values, made when they are asked for. Some may come twice.
+
+    most: how many there are, at most. size: characters of their texts together, about.
+    """
+
+    most: int
+    size: int
+    each: Callable[[], Iterable[Any]]
+
+    def __post_init__(self) -> None:
+        if self.most > MOST_VALUES or self.size > MOST_CHARACTERS:
+            raise _UnlistedError
+
+
+class _Reader:
+    """Finds the values of copied schemas. Nothing is listed before it is known that there is an end."""
+
+    def __init__(self, copy: SchemaCopy) -> None:
+        self._definitions = copy.definitions
+        self._known: dict[str, _Values | None] = {}
+
+    def values(self, schema: Schema, depth: int) -> _Values:
+        """Those that every keyword of the schema allows."""
+        if isinstance(schema, bool) or depth > MOST_DEPTH:
+            if schema is not False:
+                raise _UnlistedError
+            return _constants([])
+        rest = dict(schema)
+        found = [self._applied(key, rest.pop(key), depth) for key in _APPLICATORS if key in rest]
+        if not found:
+            return self._typed(rest, depth)
+        if rest.keys() - {"type"}:
+            found.append(self._typed(rest, depth))
+        elif rest:
+            found[0] = _of_types(found[0], types_of(rest, "#"))
+        return found[0] if len(found) == 1 else _common(found)
+
+    def _applied(self, key: str, value: Any, depth: int) -> _Values:
+        if key in ("const", "enum"):
+            return _constants([value] if key == "const" else value)
+        if key == "$ref":
+            return self._definition(value.rpartition("/")[2], depth)
+        parts = [self.values(one, depth + 1) for one in value]
+        if key == "anyOf":
+            return _united(parts, _distinct)
+        return _common(parts) if key == "allOf" else _united([_united([one], _distinct) for one in parts], _single)
+
+    def _definition(self, name: str, depth: int) -> _Values:
+        """What a reference leads to. While it is being read it is not known, so a definition that leads to itself is not
+        listed."""
+        if name not in self._known:
+            self._known[name] = None
+            self._known[name] = self.values(self._definitions[name], depth + 1)
+        found = self._known[name]
+        if found is None:
+            raise _UnlistedError
+        return found
+
+    def _typed(self, schema: dict[str, Any], depth: int) -> _Values:
+        """The values of a schema by its types alone."""
+        types = types_of(schema, "#")
+        if not all(name in _KEYWORDS for name in types):
+            raise _UnlistedError
+        if schema.keys() - {"type"} - frozenset[str]().union(*(_KEYWORDS[name] for name in types)):
+            raise _UnlistedError
+        return _united([self._of_type(name, schema, depth) for name in types], _distinct)
+
+    def _of_type(self, name: str, schema: dict[str, Any], depth: int) -> _Values:
+        if name == "array":
+            return self._arrays(schema, depth)
+        if name == "object":
+            return self._objects(schema, depth)
+        if name == "integer":
+            return _whole_numbers(schema)
+        return _constants([None] if name == "null" else [True, False])
+
+    def _arrays(self, schema: dict[str, Any], depth: int) -> _Values:
+        first, rest = schema.get("prefixItems", []), schema.get("items", True)
+        least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+        most = min(most, len(first)) if rest is False else most
+        if most > MOST_VALUES:
+            raise _UnlistedError
+        items = [self.values(one, depth + 1) for one in first[:most]]
+        if most > len(items):
+            items += [self.values(rest, depth + 1)] * (most - len(items))
+        lengths = [_products(items[:n], ["  "] * n, list) for n in range(least, most + 1)]
+        return _united(lengths, iter)
+
+    def _objects(self, schema: dict[str, Any], depth: int) -> _Values:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if schema.get("additionalProperties", True) is not False:
+            raise _UnlistedError
+        if any(name not in properties for name in required):
+            return _constants([])
+        members = [self.values(one, depth + 1) for one in properties.values()]
+        members = [
+            one if name in required else _united([one, _constants([_ABSENT])], iter)
+            for name, one in zip(properties, members, strict=True)
+        ]
+        least, most = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
+
+        def named(values: Sequence[Any]) -> dict[str, Any]:
+            pairs = zip(properties, values, strict=True)
+            return {name: value for name, value in pairs if value is not _ABSENT}
+
+        found = _products(members, [f'"{name}": , ' for name in properties], named)
+        return _Values(found.most, found.size, lambda: (one for one in found.each() if least <= len(one) <= most))
+
+
+_APPLICATORS = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
+
+
+def _constants(values: Sequence[Any]) -> _Values:
+    values = [_plain(value) for value in values]
+    size = sum(len(json.dumps(value, ensure_ascii=False)) for value in values if value is not _ABSENT)
+    return _Values(len(values), size, lambda: values)
+
+
+def _plain(value: Any) -> Any:
+    """The value with whole numbers as integers, which they are in any draft and to any reader."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _whole_numbers(schema: dict[str, Any]) -> _Values:
+    """Integers between two bounds."""
+    if "minimum" not in schema or "maximum" not in schema:
+        raise _UnlistedError
+    step = schema.get("multipleOf", 1)
+    first = -(-math.ceil(schema["minimum"]) // step) * step
+    numbers = range(first, math.floor(schema["maximum"]) + 1, step)
+    longest = max(len(str(first)), len(str(schema["maximum"])))
+    return _Values(len(numbers), longest * len(numbers), lambda: numbers)
+
+
+def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[Sequence[Any]], Any]) -> _Values:
+    """One value of each part, put together. around: what stands beside the text of each part."""
+    most = math.prod(part.most for part in parts)
+    size = 2 * most
+    if most:
+        size += sum(
+            part.size * (most // part.most) + most * len(text) for part, text in zip(parts, around, strict=True)
+        )
+
+    def each() -> Iterator[Any]:
+        return map(make, product(*(list(part.each()) for part in parts))) if most else iter(())
+
+    return _Values(most, size, each)
+
+
+def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable[Any]]) -> _Values:
+    """The values of all parts, or those that are chosen among them."""
+    return _Values(
+        sum(part.most for part in parts),
+        sum(part.size for part in parts),
+        lambda: chosen(value for part in parts for value in part.each()),
+    )
+
+
+def _common(parts: Sequence[_Values]) -> _Values:
+    """The values that all parts have, as the first one spells them."""
+
+    def each() -> Iterator[Any]:
+        keys = [{_key(value) for value in part.each()} for part in parts[1:]]
+        return (value for value in parts[0].each() if all(_key(value) in one for one in keys))
+
+    return _Values(parts[0].most, max(part.size for part in parts), each)
+
+
+def _of_types(values: _Values, types: Sequence[str]) -> _Values:
+    """The values that are of one of the types. A number without a fraction is an integer, however it is spelled."""
+
+    def is_allowed(value: Any) -> bool:
+        kind = kind_of(value)
+        return kind in types or (kind == "number" and "integer" in types and value == value // 1)
+
+    return _Values(values.most, values.size, lambda: filter(is_allowed, values.each()))
+
+
+def _distinct(values: Iterable[Any]) -> Iterator[Any]:
+    """Each value once, where it comes first."""
+    seen: set[Hashable] = set()
+    for value in values:
+        key = _key(value)
+        if key not in seen:
+            seen.add(key)
+            yield value
+
+
+def _single(values: Iterable[Any]) -> Iterator[Any]:
+    """The values that come once; each part of a `oneOf` is distinct, so no other part has them."""
+    every = list(values)
+    times = Counter(map(_key, every))
+    return (value for value in every if times[_key(value)] == 1)
+
+
+def _key(value: Any) -> Hashable:
+    """Equal for what is the same value of JSON, whatever the order of its keys."""
+    if isinstance(value, dict):
+        return frozenset((name, _key(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(_key, value))
+    return (bool, value) if isinstance(value, bool) else value  # Python's True is 1

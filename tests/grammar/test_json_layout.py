@@ -1,0 +1,350 @@
+"""One layout of JSON: that of `json.dumps(value, ensure_ascii=False)`, and schemas whose few values are listed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from itertools import permutations, product
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from json_schemas import accepts, piece_vocabulary, walk
+from selectrie.errors import GrammarError
+from selectrie.grammar import Grammar
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.schema import finite
+from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
+from selectrie.grammar.tokens.allowed import GrammarAutomaton
+
+
+def dumped(value, separators=None):
+    return json.dumps(value, ensure_ascii=False, separators=separators)
+
+
+def closed(required=(), **properties):
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+BYTES = piece_vocabulary()
+SIX = closed(["team", "urgent"], team={"enum": ["delivery", "returns", "account"]}, urgent={"type": "boolean"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        (SIX, [{"team": team, "urgent": urgent} for team in ("delivery", "returns", "account") for urgent in (True, False)]),
+        ({"const": {"b": [1, "é"], "a": None}}, [{"b": [1, "é"], "a": None}]),
+        ({"enum": [1, "1", True, None, 1.0, 0.25, [], {}]}, [1, "1", True, None, 0.25, [], {}]),
+        ({"enum": [1.0, 1, True], "type": "integer"}, [1]),
+        ({"enum": [{"a": 1, "b": 2}, {"b": 2, "a": 1}]}, [{"a": 1, "b": 2}]),
+        ({"type": ["null", "boolean"]}, [None, True, False]),
+        ({"type": "integer", "minimum": -1, "exclusiveMaximum": 2}, [-1, 0, 1]),
+        ({"type": "integer", "minimum": 1, "maximum": 12, "multipleOf": 5}, [5, 10]),
+        ({"type": "array", "items": {"enum": ["x", 2]}, "maxItems": 2}, [[], ["x"], [2], ["x", "x"], ["x", 2], [2, "x"], [2, 2]]),
+        ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False}, [[], [1], [1, 2]]),
+        ({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3}, [[1, 1], [1, 1, 1]]),
+        (closed(["b"], a={"const": 1}, b={"const": 2}), [{"a": 1, "b": 2}, {"b": 2}]),
+        ({**closed(a={"const": 1}, b={"const": 2}), "minProperties": 1, "maxProperties": 1}, [{"a": 1}, {"b": 2}]),
+        ({"anyOf": [{"const": "a"}, {"enum": ["b", "a"]}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"type": "null"}}}, ["a", "b", None]),
+        ({"oneOf": [{"enum": [1, 1, 2]}, {"enum": [2, 3]}]}, [1, 3]),
+        ({"allOf": [{"enum": [3, 2, 1]}, {"type": "integer", "minimum": 2, "maximum": 9}]}, [3, 2]),
+        ({"type": "array", "items": closed(["k"], k={"const": "v"}), "minItems": 2, "maxItems": 2}, [[{"k": "v"}, {"k": "v"}]]),
+    ],
+)  # fmt: skip
+def test_finite_schemas_by_hand(schema, values):
+    """Each value has one text, in the order in which the schema names them; `is_finite`, `count` and `expand` know them."""
+    found = read_schema(schema)
+    assert isinstance(found, ListedSchema)
+    assert [json.loads(text) for text in found.texts] == values
+    assert list(found.texts) == [dumped(value) for value in values]
+    assert list(read_schema(schema, spacing="none").texts) == [dumped(value, (",", ":")) for value in values]
+    grammar = Grammar.from_json_schema(schema)
+    assert (grammar.is_finite, grammar.count()) == (True, len(values))
+    assert sorted(grammar.expand()) == sorted(found.texts)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string"},
+        {"type": "number", "minimum": 0, "maximum": 1},
+        {"type": "integer", "minimum": 0},
+        {"type": "array", "items": {"const": 1}},
+        {"type": "object", "properties": {"a": {"const": 1}}},
+        {"type": "object", "additionalProperties": {"const": 1}, "maxProperties": 1},
+        {"enum": [1, 2], "minimum": 2},
+        {"const": 1, "allOf": [{"type": "string"}, {"type": "string"}]},
+        {**closed(a={"const": 1}), "patternProperties": {"b": {"const": 1}}},
+        closed(a={"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
+        closed(["a"], a={"const": 1}, b={"$ref": "#/$defs/deep"}) | {"$defs": {"deep": {"items": {"$ref": "#/$defs/deep"}}}},
+        {"type": "integer", "minimum": 0, "maximum": 10**15},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": 17, "maxItems": 17},
+        closed([str(i) for i in range(17)], **{str(i): {"type": "boolean"} for i in range(17)}),
+    ],
+)  # fmt: skip
+def test_other_schemas_are_not_listed(schema):
+    """Infinite ones, those of more values than are listed, and those with a keyword that the listing does not read."""
+    with contextlib.suppress(GrammarError):  # not carried over at all, or without texts
+        assert not isinstance(read_schema(schema), ListedSchema)
+
+
+def test_the_limit_is_of_values_and_of_characters():
+    """One hundred thousand values are listed and one more is not; chains of references that double a value stay cheap."""
+    numbers = {"type": "integer", "minimum": 1, "maximum": finite.MOST_VALUES}
+    assert len(read_schema(numbers).texts) == finite.MOST_VALUES
+    assert not isinstance(read_schema({**numbers, "minimum": 0}), ListedSchema)
+    twice = {
+        f"d{i}": {"type": "array", "prefixItems": [{"$ref": f"#/$defs/d{i + 1}"}] * 2, "items": False, "minItems": 2}
+        for i in range(40)
+    }
+    doubled = {"$ref": "#/$defs/d0", "$defs": {**twice, "d40": {"const": 1}}}
+    assert not isinstance(read_schema(doubled), ListedSchema)
+
+
+def test_an_explicit_route_is_taken():
+    """Only `route="auto"` lists, and only where a value has one layout."""
+    pytest.importorskip("llguidance")
+    assert isinstance(read_schema(SIX), ListedSchema)
+    for options in (
+        {"route": "llguidance"},
+        {"route": "llama-cpp-python"},
+        {"spacing": "optional"},
+        {"spacing": "any"},
+    ):
+        assert not isinstance(read_schema(SIX, **options), ListedSchema)
+
+
+ATOMS = [None, True, False, 0, 1, 2, "a", 0.5]
+NAMES = ["a", "b"]
+FLAT = [
+    *ATOMS,
+    *(list(items) for n in range(3) for items in product(ATOMS, repeat=n)),
+    *(dict(zip(names, values, strict=True)) for n in range(3) for names in permutations(NAMES, n) for values in product(ATOMS, repeat=n)),
+]  # fmt: skip
+"""Every value of these atoms that is not nested twice, arrays of at most two items and objects of two names."""
+ATOM_SCHEMAS = st.one_of(
+    st.builds(lambda value: {"const": value}, st.sampled_from(ATOMS)),
+    st.builds(lambda values: {"enum": values}, st.lists(st.sampled_from([*ATOMS, 1.0]), min_size=1, max_size=4)),
+    st.builds(lambda low, n: {"type": "integer", "minimum": low, "maximum": low + n}, st.integers(0, 1), st.integers(-1, 1)),
+    st.sampled_from([{"type": "null"}, {"type": ["null", "integer"], "minimum": 0, "maximum": 1}, {"$ref": "#/$defs/one"}, False]),
+)  # fmt: skip
+
+
+def any_of_them(inner):
+    """Schemas of one of these, or of several side by side."""
+    lists = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        st.builds(lambda parts: {"anyOf": parts}, lists),
+        st.builds(lambda parts: {"oneOf": parts}, lists),
+        st.builds(lambda parts: {"allOf": parts}, lists),
+        st.builds(lambda one, kind: {**one, "type": kind} if "enum" in one else one, inner, st.sampled_from(["integer", "array"])),
+    )  # fmt: skip
+
+
+@st.composite
+def structures(draw, inner):
+    """Bounded arrays and closed objects of these."""
+    if draw(st.booleans()):
+        most = draw(st.integers(0, 2))
+        array = {"type": "array", "items": draw(inner), "maxItems": most, "minItems": draw(st.integers(0, most))}
+        return {**array, "prefixItems": [draw(inner)]} if draw(st.booleans()) else array
+    properties = draw(st.permutations([(name, draw(inner)) for name in NAMES]))[: draw(st.integers(0, 2))]
+    made = closed(draw(st.lists(st.sampled_from(NAMES), max_size=1)), **dict(properties))
+    return {**made, "maxProperties": draw(st.integers(0, 2))} if draw(st.booleans()) else made
+
+
+FINITE = st.one_of(
+    ATOM_SCHEMAS, structures(ATOM_SCHEMAS), any_of_them(ATOM_SCHEMAS), any_of_them(structures(ATOM_SCHEMAS))
+)
+DEEP = st.recursive(ATOM_SCHEMAS, lambda inner: structures(inner) | any_of_them(inner), max_leaves=5)
+ONE = {"enum": ["a", 0]}
+
+
+def key(value):
+    """Equal for the same value of JSON."""
+    if isinstance(value, dict):
+        return frozenset((name, key(one)) for name, one in value.items())
+    return tuple(map(key, value)) if isinstance(value, list) else (isinstance(value, bool), value)
+
+
+def texts_of(schema):
+    """The texts that are listed; none where the schema is not, which may only be for want of any."""
+    try:
+        found = read_schema(schema)
+    except GrammarError:
+        return ()
+    return found.texts if isinstance(found, ListedSchema) else ()
+
+
+def check_against_every_value(schema):
+    """The slow twin: every value there is, asked of `jsonschema` one by one."""
+    schema = {**schema, "$defs": {"one": ONE}} if isinstance(schema, dict) else schema
+    valid = {key(value) for value in FLAT if jsonschema.Draft202012Validator(schema).is_valid(value)}
+    values = [json.loads(text) for text in texts_of(schema)]
+    assert len({key(value) for value in values}) == len(values)
+    assert {key(value) for value in values} == valid
+    assert [dumped(value) for value in values] == list(texts_of(schema))
+
+
+@settings(max_examples=150)
+@given(schema=FINITE)
+def test_what_is_listed_is_every_valid_value_once(schema):
+    """By `jsonschema`, among all values that such schemas can have."""
+    check_against_every_value(schema)
+
+
+@settings(max_examples=60)
+@given(schema=DEEP)
+def test_what_is_listed_is_valid_and_what_llguidance_has(schema):
+    """Of schemas nested deeper: no text is invalid, none twice, and whatever llguidance writes is one of them."""
+    pytest.importorskip("llguidance")
+    schema = {**schema, "$defs": {"one": ONE}} if isinstance(schema, dict) else schema
+    texts = texts_of(schema)
+    values = [json.loads(text) for text in texts]
+    assert all(map(jsonschema.Draft202012Validator(schema).is_valid, values))
+    known = {key(value) for value in values}
+    assert len(known) == len(values)
+    try:
+        automaton = read_schema(schema, route="llguidance").automaton(BYTES)
+    except GrammarError:
+        return  # it has no texts, or llguidance cannot tell the parts of a `oneOf` apart
+    rng = random.Random(0)
+    drawn = [walk(automaton, BYTES, rng) for _ in range(5)]
+    assert {key(json.loads(text)) for text in drawn if text is not None} <= known
+
+
+LETTERS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t\r\b\f"), max_size=4)
+CONTROL = st.text(st.characters(max_codepoint=0x7F), max_size=4)
+KEYS = ["b", "a", 'q"', "é", "x, y: z"]
+
+
+@st.composite
+def schemas_with_values(draw, texts, numbers, depth=2):
+    """A schema, and a strategy of its values, keys in the order declared."""
+    kind = draw(
+        st.sampled_from(["string", "number", "integer", "enum", "array", "object", "anyOf"][: 7 if depth else 4])
+    )
+    plain = {"string": texts, "number": numbers, "integer": st.integers(-(10**6), 10**6)}
+    if kind in plain:
+        return {"type": kind}, plain[kind]
+    if kind == "enum":
+        values = draw(
+            st.lists(st.sampled_from([True, None, 7, -0.5, "a", "x, y: z"]), min_size=1, max_size=3, unique_by=repr)
+        )
+        return {"enum": values}, st.sampled_from(values)
+    inner = [draw(schemas_with_values(texts, numbers, depth - 1)) for _ in range(draw(st.integers(1, 3)))]
+    if kind == "anyOf":
+        return {"anyOf": [schema for schema, _ in inner]}, st.one_of([values for _, values in inner])
+    if kind == "array":
+        return {"type": "array", "items": inner[0][0]}, st.lists(inner[0][1], max_size=3)
+    names = draw(st.permutations(KEYS))[: len(inner)]
+    required = [name for name in names if draw(st.booleans())]
+    parts = dict(zip(names, inner, strict=True))
+    optional = st.sets(st.sampled_from(names))
+    values = st.builds(
+        lambda made, kept: {name: made[name] for name in names if name in required or name in kept},
+        st.fixed_dictionaries({name: one for name, (_, one) in parts.items()}),
+        optional,
+    )
+    return closed(required, **{name: schema for name, (schema, _) in parts.items()}), values
+
+
+def layouts(value):
+    """The same value with other blanks."""
+    others = {dumped(value, pair) for pair in [(",", ":"), (", ", ":"), (",", ": "), (" , ", " : ")]}
+    others |= {json.dumps(value, ensure_ascii=False, indent=1), " " + dumped(value), dumped(value) + " "}
+    return others - {dumped(value)}
+
+
+def check_the_layout(data, route, texts, numbers):
+    """A value's text is what `json.dumps` makes of it, and no text has other blanks."""
+    schema, values = data.draw(schemas_with_values(texts, numbers))
+    grammar = Grammar.from_json_schema(schema, route=route)
+    value = data.draw(values)
+    assert grammar.accepts(dumped(value)), (schema, value)
+    assert [text for text in layouts(value) if grammar.accepts(text)] == []
+
+
+@pytest.mark.parametrize("route", ["auto", "llguidance"])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_value_is_written_as_json_dumps_writes_it(route, data):
+    """By llguidance, whose strings hold no character that JSON writes by number alone."""
+    pytest.importorskip("llguidance")
+    check_the_layout(data, route, LETTERS, st.floats(allow_nan=False, allow_infinity=False))
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_without_llguidance_a_value_is_written_as_json_dumps_writes_it(data):
+    """By the converter of llama-cpp-python, whose numbers have sixteen digits and whose strings any character."""
+    decimals = st.integers(-(10**9), 10**9).map(lambda number: number / 1000)
+    try:
+        check_the_layout(data, "llama-cpp-python", LETTERS | CONTROL, decimals)
+    except GrammarError:
+        return  # a keyword that it is not right about
+
+
+@pytest.mark.parametrize("route", ["llguidance", "llama-cpp-python"])
+def test_a_character_has_one_spelling(route):
+    """That of `json.dumps`; llguidance has none for those that JSON spells by number alone, nor for U+007F."""
+    if route == "llguidance":
+        pytest.importorskip("llguidance")
+    found = read_schema({"type": "string"}, route=route)
+    strings = (
+        GrammarAutomaton(compile_rules(found.rules), BYTES)
+        if isinstance(found, ConvertedSchema)
+        else found.automaton(BYTES)
+    )
+    for code in [*range(0x81), 0xE9, 0x2028, 0x1F600]:
+        character = chr(code)
+        spellings = {f'"\\u{code:04x}"', f'"\\u{code:04X}"', dumped(character), dumped(character).replace("/", "\\/")}
+        has_one = route != "llguidance" or not (character < " " or code == 0x7F) or character in "\n\r\t\b\f"
+        assert [text for text in spellings if accepts(strings, text.encode())] == [dumped(character)] * has_one
+
+
+@pytest.mark.long
+@settings(max_examples=3_000)
+@given(schema=FINITE)
+def test_what_is_listed_is_every_valid_value_of_very_many_schemas(schema):
+    """As above, and more of them."""
+    check_against_every_value(schema)
+
+
+@pytest.mark.long
+@settings(max_examples=1_500)
+@given(data=st.data())
+def test_very_many_values_are_written_as_json_dumps_writes_them(data):
+    """As above, and more of them."""
+    pytest.importorskip("llguidance")
+    check_the_layout(data, "auto", LETTERS, st.floats(allow_nan=False, allow_infinity=False))
+
+
+def test_numbers_keep_every_decimal_spelling():
+    """What a number is cut into is the model's to say: 0.90 stands beside 0.9."""
+    number = Grammar.from_json_schema({"type": "number"})
+    assert [text for text in ("0.9", "0.90", "9e-1", "1", "1.0", "01", ".9") if number.accepts(text)] == [
+        "0.9",
+        "0.90",
+        "9e-1",
+        "1",
+        "1.0",
+    ]
+
+
+def test_json_dumps_is_the_default_layout():
+    """Of schemas, by whatever holds them."""
+    schema = closed(["a"], a={"type": "array", "items": {"type": "integer"}})
+    for route in ("auto", "llama-cpp-python"):
+        grammar = Grammar.from_json_schema(schema, route=route)
+        assert grammar.accepts('{"a": [1, 2]}')
+        assert [text for text in layouts({"a": [1, 2]}) if grammar.accepts(text)] == []
