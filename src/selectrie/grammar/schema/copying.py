@@ -6,6 +6,7 @@ neither of the two ways from here to a grammar meets a keyword that it would dro
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from urllib.parse import unquote
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema.patterns import class_of
+from selectrie.grammar.schema.ranges import MOST_PLACES
 from selectrie.grammar.schema.values import (
     constant,
     count_of,
@@ -34,6 +36,8 @@ MOST_DEPTH = 64
 MOST_ITEMS = 2_000
 """Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
 
+MOST_PRODUCT = 2**32 - 1
+"""What llguidance multiplies `multipleOf` up to."""
 MOST_NAMED = 3
 """Places of `oneOf` that a message names."""
 MOST_STEP = 100
@@ -114,8 +118,10 @@ class _Copier:
     waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
     one_of: list[str] = field(init=False, default_factory=list)
     kinds_of: dict[tuple[int, int], frozenset[str]] = field(init=False, default_factory=dict)
+    places: int = field(init=False, default=MOST_PLACES)
 
     def copied(self) -> SchemaCopy:
+        self.places = _places_beside(self.schema)
         if isinstance(self.schema, dict) and "$schema" in self.schema:
             self.draft = _draft_of(self.schema["$schema"])
         root = self.sub(self.schema, _Place("#"))
@@ -252,18 +258,22 @@ class _Copier:
         """Type and what goes with it. Keywords about other types than the schema's decide nothing."""
         types = types_of(schema, place.pointer)
         copy: dict[str, Any] = {}
+        both: list[dict[str, Any]] = []
         if {"number", "integer"} & set(types):
-            bounds, types = numeric(schema, types, place.pointer, self.draft)
+            bounds, types = numeric(schema, types, place.pointer, draft=self.draft, places=self.places)
+            both += bounds.pop("allOf", [])
             copy |= bounds
         if "string" in types:
-            copy |= textual(schema, place.pointer)
+            texts = textual(schema, place.pointer)
+            both += texts.pop("allOf", [])
+            copy |= texts
         if "array" in types:
             copy |= self._listed(schema, place)
         if "object" in types:
             copy |= self._named(schema, place)
         if "type" in schema or "multipleOf" in copy:
             copy["type"] = types[0] if len(types) == 1 else list(types)
-        return copy
+        return copy | ({"allOf": both} if both else {})
 
     def _listed(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
         copy: dict[str, Any] = {}
@@ -333,6 +343,35 @@ class _Copier:
         if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
             raise refuse(place.pointer, keyword, f"{shown(value)}; expected an object of schemas")
         return {name: self.sub(one, place.at(keyword, name)) for name, one in value.items()}
+
+
+def _places_beside(schema: object) -> int:
+    """Decimal places that ranges may be given by multiples beside those of the schema; raises where its own are too large.
+
+    llguidance 1.9 works out what two schemas of numbers have in common in 32 bits, and lets the product run over: the
+    integers that are multiples of 641 and of 6700417 are all of them.
+    """
+    found: set[int] = set()
+    joins = False
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            joins |= not part.keys().isdisjoint(APPLICATORS[2:])
+            value = part.get("multipleOf")
+            if isinstance(value, int | float) and value > 0 and math.isfinite(value):
+                found.add(math.ceil(value))
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    product = math.prod(found) * max(found, default=1)
+    if joins and product > MOST_PRODUCT:
+        values = ", ".join(map(str, sorted(found)[-MOST_NAMED:]))
+        raise refuse("#", "multipleOf", f"{values}: too large to say what several of them have in common")
+    places = MOST_PLACES
+    while places and product * 5 * 10**places > MOST_PRODUCT:
+        places -= 1
+    return places
 
 
 def _is_base(identifier: object) -> bool:

@@ -13,17 +13,17 @@ from typing import Any
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema.formats import format_pattern
 from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
+from selectrie.grammar.schema.ranges import LEAST_POSITIVE, ranged
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 MOST_CHARACTERS = 20_000
 """Of `minLength` and `maxLength`: a grammar spells them out."""
+MOST_MULTIPLE = 100_000
+"""Of `multipleOf`: llguidance has a state for each remainder, and takes minutes for millions."""
 EXACT = 2**53
 """Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
 DIGITS, MOST_PLACES = 15, 22
 """What of a fraction one rounding makes a double of (Clinger 1990): digits below 2**53, powers of ten that are doubles."""
-LEAST_POSITIVE = 1e-12
-"""Where a number must exceed 0: the least double would take 324 digits."""
-
 _BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaximum", -math.inf))
 
 
@@ -69,12 +69,13 @@ def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -
 
 
 def numeric(
-    schema: Mapping[str, Any], types: tuple[str, ...], pointer: str, draft: int
+    schema: Mapping[str, Any], types: tuple[str, ...], pointer: str, *, draft: int, places: int
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Bounds, all of them inclusive, and the types: a multiple of a whole number is made an integer.
 
     An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; a bound beyond
-    `EXACT` becomes `EXACT`, one of many digits one of `DIGITS`, inwards.
+    `EXACT` becomes `EXACT`, one of many digits one of `DIGITS`, inwards. Numbers that llguidance loses between the bounds
+    are put back where they have at most so many decimal places (see `ranged`).
     """
     multiple = schema.get("multipleOf")
     copy: dict[str, Any] = {}
@@ -84,12 +85,21 @@ def numeric(
             raise refuse(
                 pointer, "multipleOf", f"{shown(multiple)}; only whole numbers, doubles have no exact fractions"
             )
+        if number > MOST_MULTIPLE:
+            reason = f"{shown(multiple)} is more than a grammar spells out ({MOST_MULTIPLE})"
+            raise refuse(pointer, "multipleOf", reason)
         copy["multipleOf"] = int(number)
         types = tuple("integer" if name == "number" else name for name in types)
     for keyword, exclusive, outward in _BOUNDS:
         bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole="number" not in types)
         if bound is not None:
             copy[keyword] = bound
+    low, high = copy.get("minimum"), copy.get("maximum")
+    if "number" in types and copy and (low is None or high is None or low <= high):
+        pieces = ranged(low, high, places)
+        if len(pieces) > 1:
+            others = [{"type": name} for name in types if name != "number"]
+            return {"allOf": [{"anyOf": [*pieces, *others]}]}, types
     return copy, types
 
 

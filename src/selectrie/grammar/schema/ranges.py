@@ -1,0 +1,104 @@
+"""Bounds of numbers as llguidance spells all of them.
+
+llguidance 1.9 spells a number between two bounds by its digits, and loses some: below a bound with a fraction every
+proper prefix of the bound (0.9 and 0.90 under 0.905), behind it the zeros that may follow (0.950 under 0.95), and below
+zero every number that ends in a zero where the bounds hold zero, too. What is lost is put beside the range.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+LEAST_POSITIVE = 1e-12
+"""The least number above 0 that the bounds tell from 0: the least double would take 324 digits."""
+MOST_PLACES = 6
+"""Decimal places up to which every spelling of a number inside the bounds is a text, zeros at the end included."""
+
+
+def ranged(low: float | None, high: float | None, places: int = MOST_PLACES) -> list[dict[str, Any]]:
+    """Schemas of type number that together are the numbers from `low` to `high`, both of them included.
+
+    The first one is the range as llguidance reads it. Numbers with at most so many places are all in one of them; of
+    longer ones the range alone decides.
+    """
+    whole = {"type": "number", **_bounds(low, high)}
+    pieces = [whole]
+    if low is None or low < 0:
+        least = max(LEAST_POSITIVE, 0 if high is None else -high)
+        most = None if low is None else -low
+        if most is None or most >= least:
+            if high is None or high >= 0:
+                pieces.append({"type": "number", **_bounds(low, -least)})
+            pieces += [_negated(piece) for piece in _lost(least, most, places)]
+    if high is None or high >= 0:
+        pieces += _lost(max(0, low or 0), high, places)
+    return pieces
+
+
+def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
+    return {key: value for key, value in (("minimum", low), ("maximum", high)) if value is not None}
+
+
+def _lost(low: float, high: float | None, places: int) -> list[dict[str, Any]]:
+    """What llguidance loses between two bounds that are not negative, for every count of decimal places.
+
+    Of the numbers with n places, the last one inside is `high` cut to n places. They are the multiples of a step that lie
+    below that and one step more, a bound of n places: its prefixes are lost again, and found among those of fewer places.
+    Where one number alone is inside, it is the only multiple of five steps around it, or a constant: llguidance counts
+    multiples in rounded doubles, and may find none.
+    """
+    if high is None:
+        return []
+    bound, least = Decimal(repr(high)), Decimal(repr(low))
+    n_places = max(0, -int(bound.normalize().as_tuple().exponent))
+    if not n_places and bound != least:
+        return []
+    pieces: list[dict[str, Any]] = []
+    for n in range(1, max(n_places, places + 1)):
+        step = Decimal(1).scaleb(-n)
+        first = least.quantize(step, rounding=ROUND_CEILING)
+        last = bound.quantize(step, rounding=ROUND_FLOOR)
+        ends_in_zero = last == last.quantize(step.scaleb(1), rounding=ROUND_FLOOR)
+        if last < first:
+            continue
+        if n <= places and first < last:
+            piece = _multiples(first, last + step, step)
+        elif ends_in_zero:
+            piece = _multiples(max(last - 4 * step, Decimal()), last + 4 * step, 5 * step) if n <= places else None
+        else:
+            piece = {"type": "number", "enum": [float(last)]}
+        if piece and pieces and _holds(piece, pieces[-1]):
+            pieces[-1] = piece
+        elif piece:
+            pieces.append(piece)
+    return pieces
+
+
+def _multiples(low: Decimal, above: Decimal, step: Decimal) -> dict[str, Any] | None:
+    """Multiples of a step from `low` on and below `above`; None where a double does not say one of them exactly."""
+    named = {"minimum": low, "exclusiveMaximum": above, "multipleOf": step}
+    doubles = {key: float(value) for key, value in named.items()}
+    if any(Decimal(repr(doubles[key])) != value for key, value in named.items()):
+        return None
+    return {"type": "number", **doubles}
+
+
+def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
+    """Are the multiples of one piece, up to the same bound, among those of another?"""
+    if "enum" in finer or "enum" in coarser or finer["exclusiveMaximum"] != coarser["exclusiveMaximum"]:
+        return False
+    steps = [Decimal(repr(piece["multipleOf"])) for piece in (coarser, finer)]
+    return steps[0] % steps[1] == 0 and bool(finer["minimum"] <= coarser["minimum"])
+
+
+def _negated(piece: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a piece with the other sign."""
+    if "enum" in piece:
+        return {**piece, "enum": [-value for value in piece["enum"]]}
+    return {
+        "type": "number",
+        "exclusiveMinimum": -piece["exclusiveMaximum"],
+        "maximum": -piece["minimum"],
+        "multipleOf": piece["multipleOf"],
+    }
