@@ -54,7 +54,8 @@ class SelectrieError(Exception):
 
     def __str__(self) -> str:
         text = super().__str__() if self.slot is None else f"{self.slot}: {super().__str__()}"
-        return text if self.request is None else f"request {self.request}: {text}"
+        text = text if self.request is None else f"request {self.request}: {text}"
+        return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
     def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
         """Copied, and sent between processes, by what it holds: the arguments it was made of are not kept."""
@@ -406,8 +407,15 @@ def _marked(excerpt: str, column: int | None) -> str:
     if not excerpt or column is None:
         return ""
     start = max(0, column - 61)
-    shown = "".join(" " if character in "\t\r\n\v\f" else character for character in excerpt[start : start + 120])
+    shown = "".join(map(_one_wide, excerpt[start : start + 120]))
     return f"\n  {shown}\n  {' ' * (column - 1 - start)}^"
+
+
+def _one_wide(character: str) -> str:
+    """A character as an excerpt shows it: white space as a blank, a lone surrogate, which cannot be printed, as U+FFFD."""
+    if character in "\t\r\n\v\f":
+        return " "
+    return "\ufffd" if "\ud800" <= character <= "\udfff" else character
 
 
 def _mib(n_bytes: int) -> str:

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from selectrie.errors import InputFileError, OptionError
+from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar import Grammar
 
 LISTS = 'root ::= "[" item ("," item)* "]"\nitem ::= [0-9] | root'
@@ -101,3 +101,24 @@ def test_a_schema_is_pickled():
     assert sent.digest == grammar.digest
     assert sent.accepts("true")
     assert not sent.accepts("1")
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (Grammar.from_gbnf, 'root ::= "\ud800"'),
+        (Grammar.from_gbnf, 'root ::= "a\ud800" "'),
+        (Grammar.from_regex, "[\ud800-\udfff]a"),
+        (Grammar.from_lark, 'start: "\ud800"'),
+        (Grammar.from_json_schema, '{"type": "\ud800", }'),
+    ],
+)
+def test_an_error_about_a_lone_surrogate_can_be_printed(read, text):
+    """It stands in the line that the error shows, where the caret stays below its place."""
+    with pytest.raises(GrammarError) as caught:
+        read(text)
+    message = str(caught.value)
+    assert message.encode().decode() == message
+    line, caret = message.split("\n")[1:]
+    assert "\ufffd" in line
+    assert caret.index("^") == caught.value.column + 1
