@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import pickle
 import random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from json_schemas import accepts, allowed_ids, piece_vocabulary
@@ -16,6 +19,7 @@ from selectrie.grammar import Grammar, guidance
 from selectrie.grammar.guidance import GuidanceAutomaton, read_guidance
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.schema.schema import read_schema
 from selectrie.grammar.tokens.allowed import GrammarAutomaton
 from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.testing import make_vocabulary, spell
@@ -367,3 +371,126 @@ def test_both_recognisers_allow_the_same(name):
 def test_both_recognisers_allow_the_same_of_real_tokens(name, real_vocabulary):
     """As above on real vocabularies."""
     assert compare(name, vocabulary_of(real_vocabulary), paths=12) > 60
+
+
+WORDS = {"type": "string", "maxLength": 500, "pattern": r"^(?:\S+\s+){0,49}\S+$"}
+"""Its lexer spends much on each blank."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (WORDS, '"I have not tried it yet."'),
+        ({"patternProperties": {"[A-Za-z0-9]{1,255}": {"type": "string"}}}, '{"x":"a"}'),
+        ({"properties": {f"p{i}": {"type": "integer"} for i in range(2_000)}}, '{"p5":1,"p1999":2}'),
+    ],
+    ids=["string", "name", "properties"],
+)
+def test_a_text_is_one_however_much_its_lexer_costs(schema, text):
+    """By bytes as by tokens; llguidance's own limits once said no to them."""
+    grammar = Grammar.from_json_schema(schema)
+    assert grammar.accepts(text).verdict == "yes"
+    assert accepts(grammar._source.automaton(piece_vocabulary([b'"I have', b'{"x'])), text.encode())
+
+
+@settings(max_examples=15)
+@given(
+    words=st.lists(st.text("abI\u00e9", min_size=1, max_size=4), min_size=3, max_size=12),
+    most=st.sampled_from([20, 200, 500]),
+    fuel=st.sampled_from([2_000, 10_000, 30_000, 200_000]),
+)
+def test_a_reader_that_gives_up_says_so(words, most, fuel):
+    """With less for its lexer to spend it says the same, or raises; it never refuses a text for that."""
+    grammar = read_schema({**WORDS, "maxLength": most})
+    vocabulary = piece_vocabulary([b"ab", b"a b", b"a a b I a b", b"a a"])
+    spelled = json.dumps(" ".join(words), ensure_ascii=False).encode()
+
+    def readings():
+        automaton = grammar.automaton(vocabulary)
+        yield automaton.allowed_after(automaton.walk(automaton.start(), b'"'), b"a").tolist()
+        states = [automaton.walk(automaton.start(), spelled[:n]) for n in range(0, len(spelled) + 1, 5)]
+        yield [state >= 0 for state in states]
+        yield [automaton.allowed_after(state, b"a").tolist() for state in states if state >= 0]
+        yield Grammar(grammar).accepts(spelled).verdict
+
+    expected = [*readings()]
+    with patch.object(guidance, "LIMITS", {"step_lexer_fuel": fuel}):
+        try:
+            for reading, found in zip(readings(), expected, strict=True):
+                assert reading == found
+        except GrammarError as error:
+            assert "llguidance gave up" in str(error)  # noqa: PT017 - it may as well not
+
+
+class Counted(GuidanceAutomaton):
+    """Counts the tokens that are read."""
+
+    n_steps = 0
+
+    def _step(self, state, token):
+        type(self).n_steps += 1
+        return super()._step(state, token)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Grammar.from_json_schema({"type": "string"}), '"ab'),
+        (lambda: Grammar.from_json_schema({"type": "string"}), '"a\n'),
+        (lambda: Grammar.from_llguidance("start: /[^x]*y/"), "abx"),
+    ],
+)
+def test_a_verdict_takes_a_step_a_byte_and_what_is_expected_few_more(make, text, monkeypatch):
+    """Where any character may stand it once took a matcher for each, 1.1 million."""
+    monkeypatch.setattr(guidance, "GuidanceAutomaton", Counted)
+    Counted.n_steps = 0
+    verdict = make().accepts(text)
+    assert bool(verdict) is False
+    assert Counted.n_steps <= len(text.encode())
+    assert len(verdict.expected) < 20
+    assert Counted.n_steps < 500
+    assert verdict.expected is verdict.expected
+
+
+def named(expected, character):
+    """Is a character among what a verdict says is expected, by itself, in a range, or by its first byte?"""
+    for one in expected:
+        ends = one.split("\u2026")
+        if ends[0].startswith("byte"):
+            low, high = (int(end.removeprefix("byte "), 0) for end in (ends[0], ends[-1]))
+            if low <= character.encode()[0] <= high:
+                return True
+        elif one != "the end":
+            low, high = (
+                int(f"0x{end[2:]}", 0) if end[:2] == "U+" else ord(ast.literal_eval(end)) for end in (ends[0], ends[-1])
+            )
+            if low <= ord(character) <= high:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("lark", "texts"),
+    [
+        ("start: /[^x\u20ac]*y/", ["", "a", "\u00e9"]),
+        ("start: /[a\u00e9\u65e5\U0001f600\u0900-\u0903]+/", ["", "a", "\u65e5"]),
+        (r"start: /\"[^\"\\\x00-\x1f]*\"/", ["", '"', '"\u00e9"']),
+    ],
+)
+def test_what_is_expected_is_what_may_follow(lark, texts):
+    """A character that is named may stand there, and one that is not may not; a first byte stands for some of its own."""
+    grammar = Grammar.from_llguidance(lark)
+    for text in texts:
+        expected = grammar.accepts(text).expected
+        for character in 'aexy"\\\n\u00e9\u00fc\u20ac\u65e5\u0902\u0904\U0001f600\U0001f601':
+            may_follow = grammar.accepts(text + character).verdict != "no"
+            assert not may_follow or named(expected, character)
+            if not any(one.startswith("byte") for one in expected):
+                assert may_follow == named(expected, character)
+
+
+def test_a_verdict_can_be_sent_to_another_process():
+    """With all that it says."""
+    verdict = Grammar.from_llguidance(CATS).accepts(" c")
+    sent = pickle.loads(pickle.dumps(verdict))  # noqa: S301
+    assert (sent, sent.expected) == (verdict, ("'a'",))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from selectrie.grammar.machine.program import Program
     from selectrie.grammar.machine.recogniser import Recogniser
     from selectrie.grammar.schema.schema import Route, Spacing
-    from selectrie.grammar.verdict import Verdict
+    from selectrie.grammar.verdict import Expecting, Verdict
 
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
@@ -250,17 +250,28 @@ class Grammar:
 
         Tokens that the grammar asks for by name are no text: they are expected, never found.
         """
-        from selectrie.grammar.verdict import verdict_on
+        from selectrie.grammar.verdict import expected_of_machine, verdict_on
 
         if not isinstance(text, str | bytes):
             raise OptionError("text", text, "a str or bytes")
         with self._lock:
             if isinstance(self._source, RuleSet | TextList):
                 machine = self._machine("accepts")
-                return verdict_on(machine, text, machine.class_of.tolist())
+                class_of = machine.class_of.tolist()
+                return verdict_on(machine, text, self._locked(lambda at: expected_of_machine(machine, at, class_of)))
             from selectrie.grammar.guided import GuidedBytes
 
-            return verdict_on(GuidedBytes(self._source), text)
+            reader = GuidedBytes(self._source)
+            return verdict_on(reader, text, self._locked(reader.expected))
+
+    def _locked(self, expecting: Expecting) -> Expecting:
+        """What a verdict calls when it is asked what is expected, by any thread."""
+
+        def look(configuration: int) -> tuple[str, ...]:
+            with self._lock:
+                return expecting(configuration)
+
+        return look
 
     def expand(self, limit: int | None = None) -> Iterator[str]:
         """Its texts, each once: the shortest first, equally long ones by code points.

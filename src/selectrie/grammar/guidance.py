@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -37,6 +38,14 @@ STATE_BYTES = 300
 
 STUCK = "NoExtensionBias"
 """Why llguidance stops where no token of the vocabulary fits."""
+
+REFUSED = "doesn't satisfy the grammar"
+"""In the message of a matcher that was made to read what its grammar refuses; any other message is a limit of its own."""
+
+LIMITS = MappingProxyType({"step_lexer_fuel": 10_000_000, "max_items_in_row": 20_000, "step_max_items": 500_000})
+"""Of llguidance, above its defaults: 50 000 of fuel take it about 1 ms, and 2 000 optional properties are 8 007 items."""
+GAVE_UP = "lexer error"
+"""How its messages begin where the fuel did not do."""
 
 NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
 MOST_CHARACTERS = 500_000
@@ -133,7 +142,8 @@ class GuidanceAutomaton:
         self._barred = frozenset(int(token) for token in vocabulary.eog)
         self._eog = vocabulary.eog
         self._pieces, self._trie = vocabulary.pieces, byte_trie(vocabulary)
-        matcher = _library().LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0)
+        limits = _library().LLParserLimits(**LIMITS)
+        matcher = _library().LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0, limits=limits)
         if matcher.is_error():
             raise error_of(matcher.get_error(), "")
         self._first = matcher
@@ -214,8 +224,8 @@ class GuidanceAutomaton:
                 found.append(token)
             else:
                 refused = piece[: first + n_read + 1]
-        if matcher.is_error():
-            raise error_of(matcher.get_error(), "")
+        if refused is not None:
+            _check_refused(matcher, [n_tokens + byte for byte in refused[first:]])
         return np.sort(np.array(found, dtype=np.int32))
 
     def walk(self, state: int, text: bytes) -> int:
@@ -238,8 +248,7 @@ class GuidanceAutomaton:
                 self._depth.append(self._depth[state] + 1)
                 self._keep(following, self._read(matcher.deep_copy(), [token]))
             else:
-                if matcher.is_error():
-                    raise error_of(matcher.get_error(), "")
+                _check_refused(matcher, [token])
                 following = DEAD
             self._next[state, token] = following
         return following
@@ -304,6 +313,11 @@ def error_of(message: str, source: str) -> GrammarError:
     message = message.partition("\n<state>")[0]
     if message == STUCK:
         return GrammarError(NO_TEXT)
+    if message.startswith(GAVE_UP):
+        return GrammarError(
+            "llguidance gave up: a pattern, or a count of characters, has more situations than it looks at; make it "
+            f"simpler, or lower its counts ({message[:MOST_SHOWN]})"
+        )
     place = _PLACE.match(message)
     reason = _CONTEXT.split(place[3] if place else message)[0].strip()
     reason = reason if len(reason) <= 2 * MOST_SHOWN else f"{reason[:MOST_SHOWN]} … {reason[-MOST_SHOWN:]}"
@@ -312,6 +326,15 @@ def error_of(message: str, source: str) -> GrammarError:
         line = int(place[1])
         return GrammarError(reason, line=line, column=int(place[2]), excerpt=lines[line - 1])
     return GrammarError(reason)
+
+
+def _check_refused(matcher: Any, tokens: list[int]) -> None:
+    """Raise where a matcher refused tokens because it gave up. It says so, and does from then on, when it is to read them."""
+    if matcher.is_stopped() and not matcher.is_error():
+        return  # the text has ended
+    copy = matcher.deep_copy()
+    if copy.consume_tokens(tokens) or REFUSED not in copy.get_error():
+        raise error_of(copy.get_error(), "")
 
 
 def _library() -> Any:

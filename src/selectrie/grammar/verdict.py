@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Literal
 
 from selectrie.grammar.expressions import SURROGATES, TokenSet
-from selectrie.grammar.machine.characterwise import ByteReader, Characterwise, Choice
+from selectrie.grammar.machine.characterwise import ByteReader, Characterwise
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.vocabulary import to_bytes
 
@@ -16,29 +17,46 @@ MOST_EXPECTED = 64
 """Things that `Verdict.expected` names; the last one says that there are more."""
 
 
-@dataclass(frozen=True, slots=True)
+Expecting = Callable[[int], tuple[str, ...]]
+"""What may stand where a reader is in a configuration, readable."""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a grammar says about a text. True as a truth value where the verdict is "yes".
 
     verdict: "yes", "no", or "unfinished": some text of the grammar goes on from here.
     at: where the first character stands that no text has there, in characters of a `str` and in bytes of `bytes`; the
     length of the text where all of it may stand.
-    expected: what may stand at that place: characters and ranges of them as Python writes them, tokens by name, "the end".
     """
 
     verdict: Literal["yes", "no", "unfinished"]
     at: int
-    expected: tuple[str, ...]
+    look: Callable[[], tuple[str, ...]] = field(repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.verdict == "yes"
 
+    @cached_property
+    def expected(self) -> tuple[str, ...]:
+        """What may stand at that place: characters and ranges of them as Python writes them, tokens by name, "the end".
 
-EVERY_BYTE = tuple(range(256))
+        It is worked out when it is first read. Characters of more than a byte that would take a grammar of llguidance
+        many steps to find are named by their first bytes.
+        """
+        return self.look()
+
+    def __reduce__(self) -> tuple[Callable[..., Verdict], tuple[object, ...]]:
+        return _known, (self.verdict, self.at, self.expected)
 
 
-def verdict_on(machine: ByteReader, text: str | bytes, class_of: Sequence[int] = EVERY_BYTE) -> Verdict:
-    """Read the text byte by byte; `class_of` as `Characterwise` has it. Raises `TextError` for a lone surrogate, `GrammarError` beyond the machine's limits."""
+def _known(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple[str, ...]) -> Verdict:
+    """A verdict that is worked out in full."""
+    return Verdict(verdict, at, lambda: expected)
+
+
+def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> Verdict:
+    """Read the text byte by byte. Raises `TextError` for a lone surrogate, `GrammarError` beyond the machine's limits."""
     data = to_bytes(text, "text") if isinstance(text, str) else text
     configuration = begun = machine.start
     at_character = 0
@@ -48,32 +66,47 @@ def verdict_on(machine: ByteReader, text: str | bytes, class_of: Sequence[int] =
         after = machine.step(configuration, byte)
         if after == DEAD:
             if isinstance(text, str):
-                return Verdict("no", len(data[:at_character].decode("utf-8")), expected(machine, begun, class_of))
-            return Verdict("no", i, expected(machine, configuration, class_of))
+                return Verdict("no", len(data[:at_character].decode("utf-8")), partial(expecting, begun))
+            return Verdict("no", i, partial(expecting, configuration))
         configuration = after
     ends = machine.can_end(configuration)
-    return Verdict("yes" if ends else "unfinished", len(text), expected(machine, configuration, class_of))
+    return Verdict("yes" if ends else "unfinished", len(text), partial(expecting, configuration))
 
 
-def expected(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
-    """What may come next, readable: characters, inside a character single bytes, tokens, the end; at most `MOST_EXPECTED`."""
+def expected_of_machine(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
+    """What a machine lets come next: characters, inside a character single bytes, tokens, the end.
+
+    class_of: as `Characterwise` has it.
+    """
     reader = Characterwise(machine, class_of)
-    shown = [_range(_character(first), _character(last)) for first, last in _joined(reader.choices(configuration))]
-    rest = _joined(reader.continuations(configuration))
-    shown += [_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in rest]
+    shown = shown_characters((first, last) for first, last, _ in reader.choices(configuration))
+    shown += shown_bytes((first, last) for first, last, _ in reader.continuations(configuration))
     shown += [_token(machine.token_sets[index]) for index in machine.token_terminals(configuration)]
+    return cut(shown, machine.can_end(configuration))
+
+
+def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - what a reader says of the place
+    """At most `MOST_EXPECTED` things, and the end where a text may end."""
     if len(shown) >= MOST_EXPECTED:
         n_more = len(shown) - MOST_EXPECTED + 2
         shown = [*shown[: MOST_EXPECTED - 2], f"{n_more} more"]
-    if machine.can_end(configuration):
-        shown.append(END)
-    return tuple(shown)
+    return (*shown, END) if can_end else tuple(shown)
 
 
-def _joined(choices: list[Choice]) -> list[tuple[int, int]]:
-    """Ranges, wherever they lead."""
+def shown_characters(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Ranges of code points, ascending, as Python writes them."""
+    return [_range(_character(first), _character(last)) for first, last in _joined(ranges)]
+
+
+def shown_bytes(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Ranges of bytes, ascending."""
+    return [_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in _joined(ranges)]
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Neighbours as one; the surrogates are no gap."""
     joined: list[tuple[int, int]] = []
-    for first, last, _ in choices:
+    for first, last in ranges:
         if joined and (joined[-1][1] == first - 1 or (joined[-1][1], first) == (SURROGATES[0] - 1, SURROGATES[1] + 1)):
             joined[-1] = joined[-1][0], last
         else:

@@ -8,9 +8,9 @@ from typing import Protocol
 from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.machine.machine import DEAD
 
-_LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
+LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
 """Bytes that begin a character, and how many follow (RFC 3629, section 4)."""
-_STRIPPED = (0x00, 0xC0, 0xE0, 0xF0)
+STRIPPED = (0x00, 0xC0, 0xE0, 0xF0)
 
 Choice = tuple[int, int, int]
 """First and last code point, and the configuration that each of them leads to."""
@@ -44,9 +44,9 @@ class Characterwise:
         found = self._choices.get(configuration)
         if found is None:
             found = []
-            for low, high, n_more in _LEADS:
+            for low, high, n_more in LEADS:
                 for first, last, target in self._bytes(configuration, low, high):
-                    base = (first - _STRIPPED[n_more]) << 6 * n_more
+                    base = (first - STRIPPED[n_more]) << 6 * n_more
                     found += self._spread(base, last - first + 1, n_more, target)
             found = self._choices[configuration] = _merged(found)
         return found
