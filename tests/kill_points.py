@@ -15,8 +15,9 @@ from pathlib import Path
 
 from selectrie.engine import Engine
 from selectrie.evaluation import Item
+from selectrie.evaluation.folder import ITEMS, LOG, RUN, SUMMARY
 from selectrie.evaluation.planning import TaskItems
-from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, run
+from selectrie.evaluation.runner import run
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,9 @@ from selectrie.cli import evaluation as command
 from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluating import Progress
+from selectrie.evaluation.folder import ITEMS, LOG, RUN, SUMMARY
 from selectrie.evaluation.metrics import METRICS, named
-from selectrie.evaluation.runner import ITEMS, LOG, RUN, SUMMARY, read_run
+from selectrie.evaluation.runner import read_run
 
 QUESTIONS = [
     ("Q: What is the capital of France? A:", ["Paris", "a car", "Berlin"], 0),
@@ -181,6 +183,26 @@ def test_a_page_is_written(opened):
     run("report", "a", "--html", "q.html")
     assert Path("q.html").read_text() == page
     assert not list(Path().glob("*.tmp"))
+
+
+def test_a_page_goes_where_it_is_sent(opened):
+    """A link stays one and its file is replaced; what stands in a FIFO's place is written into; a user's `.tmp` is kept."""
+    run("questions.jsonl", "--out", "a", "--html", "p.html")
+    page = Path("p.html").read_text()
+    Path("q.html.tmp").write_text("mine")
+    Path("link.html").symlink_to("q.html")
+    for _ in range(2):
+        run("report", "a", "--html", "link.html")
+        assert (Path("link.html").is_symlink(), Path("q.html").read_text()) == (True, page)
+    os.mkfifo("pipe.html")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(Path("pipe.html").read_text()), daemon=True)
+    reader.start()
+    run("report", "a", "--html", "pipe.html")
+    reader.join(60)
+    assert read == [page]
+    assert Path("pipe.html").is_fifo()
+    assert Path("q.html.tmp").read_text() == "mine"
 
 
 MISTAKES = {

@@ -13,8 +13,9 @@ from selectrie.cluster import Cluster, _check_answers, measure_on
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
 from selectrie.evaluation.evaluating import signature_of
+from selectrie.evaluation.folder import ITEMS, SUMMARY
 from selectrie.evaluation.planning import TaskItems
-from selectrie.evaluation.runner import ITEMS, SUMMARY, run
+from selectrie.evaluation.runner import run
 from selectrie.loading import load
 
 ray = pytest.importorskip("ray")

@@ -73,6 +73,16 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.first_scored)
 
+    @property
+    def n_scored(self) -> OffsetArray:
+        """int64[C]: how many tokens of each count."""
+        return np.diff(self.offsets) - self.first_scored
+
+    @property
+    def rows_naive(self) -> int:
+        """Rows of evaluating each sequence alone; its last token is read, not evaluated."""
+        return int((np.diff(self.offsets) - 1).sum())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogLikelihoods:
@@ -157,13 +167,12 @@ class _Walk:
     def found(self) -> LogLikelihoods:
         """Once there is no step left."""
         logp, is_greedy = self._reading.along(self._scored)
-        lengths = np.diff(self._sequences.offsets)
         return LogLikelihoods(
             logp=logp,
             is_greedy=is_greedy,
-            n_scored=lengths - self._sequences.first_scored,
+            n_scored=self._sequences.n_scored,
             rows_evaluated=self._rows_evaluated,
-            rows_naive=int((lengths - 1).sum()),
+            rows_naive=self._sequences.rows_naive,
         )
 
 
@@ -221,7 +230,7 @@ class _Scored:
     @staticmethod
     def of(trie: TokenTrie, sequences: Sequences) -> _Scored:
         end: IntArray = trie.path_node[trie.path_of]
-        n_scored = np.diff(sequences.offsets) - sequences.first_scored
+        n_scored = sequences.n_scored
         wanted = np.zeros(len(trie), dtype=np.bool_)
         node, left = end.copy(), n_scored.copy()
         while len(node):

@@ -220,7 +220,8 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
     """What is to be run, read, where it goes, and the model; everything the caller got wrong is told here."""
     from selectrie.evaluation.checking import check
     from selectrie.evaluation.configuration import Configuration, reload
-    from selectrie.evaluation.runner import began_with, check_folder
+    from selectrie.evaluation.folder import check_folder
+    from selectrie.evaluation.runner import began_with
 
     if running.actors is not None and running.ray is None:
         raise OptionError("actors", running.actors, "--ray beside it")
@@ -328,9 +329,14 @@ def _check_html(output: EvalOutput) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    from selectrie.evaluation.log import write_whole
+    """Write a page as a whole; a link stays one, and a FIFO or a device is written into."""
+    from selectrie.evaluation.files import write_whole
 
+    target = Path(path)
     try:
-        write_whole(Path(path), text)
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8", newline="")
+        else:
+            write_whole(target.resolve(), text)
     except OSError as error:
         raise OptionError("html", path, f"a file that can be written ({error.strerror})") from error

@@ -1,72 +1,120 @@
-"""The log of a run: one line for each unit that was measured, with a digest, on the disk before anybody hears of it.
+"""The log of a run: one line for each unit that was measured, on the disk before the next unit begins.
 
-A process may be killed at any byte. Lines up to the first one that is torn or damaged count; the rest is cut off and measured
-again. One process at a time holds a log.
+A line holds what was measured, the digest of the plan it was measured for, and a digest of itself. A
+process may be killed at any byte: lines up to the first one that is torn or damaged count, and the rest
+is cut off and measured again. A whole line that does not belong to the plan is refused, for it comes from
+another run or from an editor. One process at a time holds a log.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+import numpy as np
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.results import record_of, record_to_json
+from selectrie.evaluation.evaluating import Done
+from selectrie.evaluation.files import check_plain, writing
+from selectrie.evaluation.planning import Unit
+from selectrie.measuring import LogLikelihoods
 
 _LONGEST_LINE = 64 << 20
-"""Bytes: more are nobody's unit, and are not read."""
+"""Bytes: no unit fills more, so longer lines are not read."""
 
 
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """What the system says of a folder as an error of ours: a full disk, no permission, a folder that has gone."""
-    try:
-        yield
-    except OSError as error:
-        expected = (
-            f"a folder that can be written ({error.strerror}); what it holds is whole, and a run goes on from there"
-        )
-        raise OptionError("out", str(folder), expected) from error
+class TornLineError(Exception):
+    """A line whose digest is not that of its body: the end of a killed process, or a damaged disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A unit as it was logged."""
+    """What was measured of a unit's sequences, in their order. plan: digest of the plan that the unit
+    belongs to. unit: its number there."""
 
+    plan: str
     unit: int
     rows_evaluated: int
-    rows_naive: int
-    records: tuple[ItemRecord, ...]
+    logp: tuple[float, ...]
+    is_greedy: tuple[bool, ...]
+
+    @staticmethod
+    def of(plan: str, done: Done) -> Line:
+        """The line of a unit that was measured."""
+        found = done.found
+        return Line(
+            plan, done.unit.number, found.rows_evaluated, tuple(found.logp.tolist()), tuple(found.is_greedy.tolist())
+        )
 
     def to_json(self) -> str:
-        """One line without its end: digest and body."""
-        records = ",".join(record_to_json(record) for record in self.records)
-        body = (
-            f'{{"unit":{self.unit},"rows_evaluated":{self.rows_evaluated},"rows_naive":{self.rows_naive},'
-            f'"records":[{records}]}}'
-        )
+        """One line without its end: digest and body. Floats are written to the last bit, -inf as a text."""
+        logp = ["-inf" if value == -math.inf else value for value in self.logp]
+        own = {
+            "plan": self.plan,
+            "unit": self.unit,
+            "rows_evaluated": self.rows_evaluated,
+            "logp": logp,
+            "is_greedy": self.is_greedy,
+        }
+        body = json.dumps(own, allow_nan=False, separators=(",", ":"))
         return f'{{"digest":"{_digest(body)}","body":{body}}}'
 
     @staticmethod
     def from_json(text: str) -> Line:
-        """The line that `to_json` wrote; `InputFileError` for anything else."""
+        """The line that `to_json` wrote. Raises `TornLineError` where the digest is wrong, and
+        `ValueError` for anything else that no run writes."""
         start, end = text.find('"body":') + len('"body":'), len(text) - 1
         body = text[start:end]
         if not text.startswith('{"digest":"') or not text.endswith("}") or text[11:43] != _digest(body):
-            raise InputFileError("log", "a torn or damaged line")
+            raise TornLineError
         try:
-            value = json.loads(body)
-            records = tuple(record_of(record) for record in value["records"])
-            return Line(value["unit"], value["rows_evaluated"], value["rows_naive"], records)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputFileError("log", f"not a unit: {error}") from error
+            line = _line_of(json.loads(body))
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"it holds no unit ({error!r})") from error
+        if line.to_json() != text:  # other keys, another order, numbers that are no floats
+            raise ValueError("it is not written as a run writes it")
+        return line
+
+    def measured(self, unit: Unit) -> Done:
+        """The unit of this number, measured. Raises `ValueError` where the line cannot be about it."""
+        sequences = unit.sequences
+        for name, values in (("logp", self.logp), ("is_greedy", self.is_greedy)):
+            if len(values) != len(sequences):
+                raise ValueError(
+                    f"{name} has {len(values)} values for the {len(sequences)} sequences of unit {self.unit}"
+                )
+        if not 0 <= self.rows_evaluated <= sequences.rows_naive:
+            raise ValueError(
+                f"rows_evaluated is {self.rows_evaluated}, and unit {self.unit} has {sequences.rows_naive}"
+            )
+        found = LogLikelihoods(
+            logp=np.array(self.logp, dtype=np.float64),
+            is_greedy=np.array(self.is_greedy, dtype=np.bool_),
+            n_scored=sequences.n_scored,
+            rows_evaluated=self.rows_evaluated,
+            rows_naive=sequences.rows_naive,
+        )
+        return Done(unit, found)
+
+
+def _line_of(own: dict[str, Any]) -> Line:
+    """The line of an object that was read. Raises what Python does for another object, and `ValueError`."""
+    logp = tuple(-math.inf if value == "-inf" else value for value in own["logp"])
+    line = Line(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
+    whole = type(line.plan) is str and type(line.unit) is int and type(line.rows_evaluated) is int
+    if not whole or not all(type(value) is float and value <= 0 for value in logp):
+        raise ValueError("plan, unit, rows_evaluated or a value of logp is of another kind")
+    if not all(type(value) is bool for value in line.is_greedy):
+        raise ValueError("is_greedy has a value that is neither true nor false")
+    return line
 
 
 def _digest(body: str) -> str:
@@ -74,17 +122,45 @@ def _digest(body: str) -> str:
 
 
 class Log:
-    """The log of one run, open for adding to. A context manager; raises `OptionError` where another process holds it."""
+    """The log of one run, open for adding to and locked. A context manager.
+
+    The system gives the lock back when the process ends, however it ends; the file stays and says nothing
+    about who holds it. Raises `OptionError` where another process holds the log, and where the file
+    system has no locks.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with writing(path.parent):
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            check_plain(path)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        try:
+            self._lock()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _lock(self) -> None:
+        folder = str(self._path.parent)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise OptionError("out", folder, "a folder that no other run is writing now") from error
         except OSError as error:
-            os.close(self._file)
-            raise OptionError("out", str(path.parent), "a folder that no other run is writing now") from error
+            expected = f"a folder on a file system with locks ({error.strerror}), for two runs could write it at once"
+            raise OptionError("out", folder, expected) from error
+        self.check_held()
+
+    def check_held(self) -> None:
+        """Raise `OptionError` where the file that is locked is no longer the one in the folder: another
+        run may have begun there."""
+        try:
+            is_there = os.path.samestat(os.fstat(self._file), self._path.lstat())
+        except OSError:
+            is_there = False
+        if not is_there:
+            expected = f"a folder whose {self._path.name} is not taken away while a run writes it"
+            raise OptionError("out", str(self._path.parent), expected)
 
     def __enter__(self) -> Log:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
         return self
@@ -94,58 +170,72 @@ class Log:
     ) -> None:
         os.close(self._file)
 
-    def recover(self, units: Sequence[int]) -> dict[int, Line]:
-        """What was logged of these units, by number; whatever follows the last whole line is cut off."""
-        known, lines, end = set(units), {}, 0
+    def is_empty(self) -> bool:
+        """Whether nothing was ever logged."""
+        return os.fstat(self._file).st_size == 0
+
+    def recover(self, plan: str, units: Sequence[Unit]) -> dict[int, Done]:
+        """What was logged of these units, by number; whatever follows the last whole line is cut off.
+
+        plan: the digest that lines of this run carry. Raises `InputFileError` with the number of a whole
+        line that is not of this plan, or repeats a unit, before anything is cut off.
+        """
+        known = {unit.number: unit for unit in units}
+        done: dict[int, Done] = {}
+        places: dict[int, int] = {}
+        end = 0
         with writing(self._path.parent):
-            for line, stop in _whole_lines(self._path):
-                if line.unit not in known or line.unit in lines:
+            for number, (text, stop) in enumerate(self._lines(), start=1):
+                try:
+                    line = Line.from_json(text)
+                    _check_belongs(line, plan, known, places)
+                    done[line.unit] = line.measured(known[line.unit])
+                except TornLineError:
                     break
-                lines[line.unit] = line
+                except ValueError as error:
+                    raise self._refused(number, str(error)) from error
+                places[line.unit] = number
                 end = stop
-            if end < self._path.stat().st_size:
+            if end < os.fstat(self._file).st_size:
                 os.ftruncate(self._file, end)
                 os.fsync(self._file)
-        return lines
+        return done
 
-    def add(self, line: Line) -> None:
+    def _refused(self, line: int, reason: str) -> InputFileError:
+        remedy = "delete the line and go on: what is missing then is measured again"
+        return InputFileError(str(self._path), f"not a line of this run: {reason}; {remedy}", line=line)
+
+    def add(self, plan: str, done: Done) -> None:
         """Append a line; it is on the disk when this returns."""
-        data = (line.to_json() + "\n").encode()
+        data = (Line.of(plan, done).to_json() + "\n").encode()
+        self.check_held()
         with writing(self._path.parent):
             while data:
                 data = data[os.write(self._file, data) :]
             os.fsync(self._file)
 
-
-def _whole_lines(path: Path) -> Iterator[tuple[Line, int]]:
-    """Lines up to the first that is not whole, each with the byte after it."""
-    stop = 0
-    with path.open("rb") as file:
-        while data := file.readline(_LONGEST_LINE):
-            stop += len(data)
-            try:
+    def _lines(self) -> Iterator[tuple[str, int]]:
+        """Lines up to the first that has no end or is no text, each with the byte after it."""
+        stop = 0
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            file.seek(0)
+            while data := file.readline(_LONGEST_LINE):
+                stop += len(data)
+                try:
+                    text = data.removesuffix(b"\n").decode()
+                except UnicodeDecodeError:
+                    return
                 if not data.endswith(b"\n"):
                     return
-                yield Line.from_json(data[:-1].decode()), stop
-            except (ValueError, InputFileError):
-                return
+                yield text, stop
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Put a text in a file's place as a whole, on the disk when this returns: who reads sees the old one or the new one."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _check_belongs(line: Line, plan: str, known: dict[int, Unit], places: dict[int, int]) -> None:
+    """Raise `ValueError` for a line of another plan, of a unit that the plan does not have, or of one that
+    an earlier line has."""
+    if line.plan != plan:
+        raise ValueError(f"its plan is {line.plan}, this run's is {plan}")
+    if line.unit not in known:
+        raise ValueError(f"the plan has no unit {line.unit}")
+    if line.unit in places:
+        raise ValueError(f"unit {line.unit} stands in line {places[line.unit]} already")

@@ -1,0 +1,72 @@
+"""Files that are replaced as a whole, and what the system says of a folder as an error of selectrie."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from selectrie.errors import OptionError
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raise errors of the system about a folder as `OptionError`: a full disk, no permission,
+    a folder that has gone."""
+    try:
+        yield
+    except OSError as error:
+        expected = (
+            f"a folder that can be written ({error.strerror}); what it holds is whole, and a run goes on from there"
+        )
+        raise OptionError("out", str(folder), expected) from error
+
+
+def check_plain(path: Path) -> None:
+    """Raise `OSError` where a path names a link, a FIFO, a device or a folder: such a thing is neither
+    read, nor written into, nor replaced."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{path.name} is no plain file; take it away")
+
+
+def is_temporary(name: str, names: Collection[str]) -> bool:
+    """Whether a file is one that `write_whole` makes on its way to a file of one of these names."""
+    found = _TEMPORARY.fullmatch(name)
+    return found is not None and found["name"] in names
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a plain file as a whole: a reader sees the old text or the new one, and the new one is
+    on the disk when this returns.
+
+    The text is first written to a file that no other process can have (`.NAME-<16 hex digits>.tmp`,
+    NAME cut at 32 characters), so of two that write one file at once the last one decides. A process
+    that is killed leaves that file behind. Raises `OSError`, also where `check_plain` does.
+    """
+    check_plain(path)
+    data = text.encode()
+    temporary = path.with_name(f".{path.name[:32]}-{secrets.token_hex(8)}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
