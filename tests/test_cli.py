@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import cli_docs
 from answers import ARMOUR, PROVED, armour, plan, text_score
-from selectrie import embedded, errors
+from selectrie import embedded, errors, loading
 from selectrie.cli import app, requests
 from selectrie.cli import progress as progress_module
 from selectrie.options import Prompting, Rule, Search
@@ -135,7 +135,6 @@ def test_model_options_are_handed_to_load(monkeypatch: pytest.MonkeyPatch):
     """Each option of the model group is an argument of `load`."""
     from selectrie.cli.groups import ModelGroup
 
-    loading = pytest.importorskip("selectrie.loading")
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(loading, "load", lambda *args, **options: seen.append((args, options)))
     requests.open_engine(ModelGroup("m.gguf", "fast", 512, 64, 2, -1, verbose=True))
@@ -422,6 +421,13 @@ def test_every_command_has_an_example(command: str):
 
 def test_the_page_of_the_command_line_is_current():
     """`docs/cli.md` is what `tools/cli_docs.py` writes."""
+    assert cli_docs.PAGE.read_text(encoding="utf-8") == cli_docs.page()
+
+
+def test_the_page_of_the_command_line_needs_no_extra(monkeypatch: pytest.MonkeyPatch):
+    """Where none is installed it is the same page."""
+    for extra in ("huggingface_hub", "llguidance", "lm_eval", "tqdm", "ray", "pyarrow", "pandas"):
+        monkeypatch.setitem(sys.modules, extra, None)
     assert cli_docs.PAGE.read_text(encoding="utf-8") == cli_docs.page()
 
 

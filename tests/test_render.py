@@ -10,6 +10,7 @@ import pytest
 
 import selectrie
 from selectrie import Rendering, Template
+from selectrie import render as render_module
 from selectrie.engine import Engine
 from selectrie.errors import (
     CancelledError,
@@ -547,18 +548,52 @@ def test_a_row_that_is_refused_refuses_all_before_any_model_call():
     assert model.calls == 0
 
 
-def test_a_row_that_fails_cancels_the_others():
-    """The error names row and slot; nothing is left under way."""
+def test_a_row_that_fails_cancels_the_others(monkeypatch):
+    """The error names row and slot; pages in the middle of their work are taken back, and nothing is left under way.
+
+    The order is arranged: all long pages begin once the error is in hand, it is raised once the model works for one of them,
+    and the model goes on once everything is cancelled.
+    """
     template = Template(
-        "<<#each waits>>a<<gen 'x' max_tokens=90>>\n<</each>>a<<select 'z' options=['a', 'b']>> <<names[z]>>"
+        "<<#if long>>a<<gen 'x' max_tokens=3000>><</if>>a<<select 'z' options=['a', 'b']>> <<names[z]>>"
     )
-    rows = [{"waits": range(400), "names": {"a": "s", "b": "s"}}, {"waits": [], "names": {"c": 1}}] + [
-        {"waits": [], "names": {"a": "s", "b": "s"}}
-    ] * 3
-    with Engine(HashModel(1), check=EXACT) as engine:
-        with pytest.raises(TemplateError, match=r"^request 1: <template>:2:") as caught:
+    rows = [{"long": at != 1, "names": {"c": 1}} for at in range(4)]
+    in_hand, at_work, cancelled = threading.Event(), threading.Event(), threading.Event()
+    all_begun = threading.Barrier(4, timeout=60)
+    make, cancel = Engine._make_page, render_module._Crew.cancel
+    model, ends = HashModel(1), []
+
+    def hold():
+        at_work.set()
+        assert cancelled.wait(60)
+
+    def making(engine, request, tell):
+        try:
+            if request.values["long"]:
+                assert in_hand.wait(60)
+                all_begun.wait()
+                model.on_decode = hold
+            return make(engine, request, tell)
+        except TemplateError:
+            in_hand.set()
+            all_begun.wait()
+            assert at_work.wait(60)
+            raise
+        except BaseException as error:
+            ends.append(type(error))
+            raise
+
+    def cancelling(crew):
+        cancel(crew)
+        cancelled.set()
+
+    monkeypatch.setattr(Engine, "_make_page", making)
+    monkeypatch.setattr(render_module._Crew, "cancel", cancelling)
+    with Engine(model, check=EXACT) as engine:
+        with pytest.raises(TemplateError, match=r"^request 1: <template>:1:") as caught:
             engine.render_many(template, rows)
         assert caught.value.request == 1
+        assert ends == [CancelledError] * 3
         assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
         assert not [thread for thread in threading.enumerate() if thread.name == "selectrie-page"]
 

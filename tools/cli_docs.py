@@ -1,4 +1,4 @@
-"""Write `docs/cli.md`: the help of every command as it is, between the words of the page.
+"""Write `docs/cli.md`: the help of every command of ours as it is, between the words of the page.
 
 `python tools/cli_docs.py` writes the page; a test compares it with what `page()` gives now.
 """
@@ -73,6 +73,14 @@ the options themselves are shown with the usage.
 """
 
 
+OF_OTHERS = {
+    ("lm-eval",): "Its options are those of [lm-evaluation-harness]"
+    "(https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md); what `--model_args` takes here is described "
+    "under [Benchmarks](evaluation.md#lm-evaluation-harness).",
+}
+"""What stands in place of a command's help where another program prints it, which may be of any version, or not be installed."""
+
+
 def help_of(*command: str) -> str:
     """What `selectrie COMMAND --help` prints at 80 columns."""
     result = CliRunner().invoke(app, [*command, "--help"], prog_name="selectrie", terminal_width=80)
@@ -90,8 +98,12 @@ def _below(group: object) -> Iterator[tuple[str, ...]]:
 def page() -> str:
     """The whole page."""
     commands = [(), *_below(get_command(app))]
-    sections = (f"## {' '.join(('selectrie', *names))}\n\n```\n{help_of(*names)}\n```\n" for names in commands)
+    sections = (f"## {' '.join(('selectrie', *names))}\n\n{_said_of(names)}\n" for names in commands)
     return "\n".join((INTRODUCTION, *sections))
+
+
+def _said_of(names: tuple[str, ...]) -> str:
+    return OF_OTHERS.get(names) or f"```\n{help_of(*names)}\n```"
 
 
 if __name__ == "__main__":
