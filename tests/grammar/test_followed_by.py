@@ -72,10 +72,15 @@ def test_a_token_terminal_stays_one():
     assert not followed.accepts("q")
 
 
-def test_what_cannot_be_followed():
-    """A grammar that llguidance reads, and what is no text, or none that has bytes."""
+def test_a_grammar_that_llguidance_reads_cannot_be_followed():
+    """It is walked, not taken apart."""
+    pytest.importorskip("llguidance")
     with pytest.raises(GrammarError, match="followed_by: unknown for llguidance"):
         Grammar.from_llguidance('start: "a"').followed_by(".")
+
+
+def test_what_cannot_follow():
+    """What is no text, or none that has bytes."""
     grammar = Grammar.from_choices(["a"])
     with pytest.raises(OptionError, match="text=3"):
         grammar.followed_by(3)

@@ -69,6 +69,8 @@ def arbitrary(rng: random.Random) -> str:
 
 def fuzz(reader: str, rng: random.Random) -> bool:
     """Read one text, and what was read against bytes; False where it was refused."""
+    if reader == "llguidance":
+        pytest.importorskip("llguidance")
     read, examples = READERS[reader]
     text = arbitrary(rng) if rng.random() < 0.2 else mutated(rng.choice(examples), rng)
     try:

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from expression_twin import Twin
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
@@ -161,10 +161,8 @@ def test_the_law_can_fail():
 @given(rules=rule_sets, seed=st.integers(0, 9))
 def test_filling_the_table_is_stepping(rules, seed):
     """`fill` writes what `step` returns on another machine of the same rules, repeated pairs included."""
-    try:
-        stepped, filled = compile_rules(rules), compile_rules(rules)
-    except GrammarError:
-        return
+    assume(Twin(rules).some(Reference("root")))
+    stepped, filled = compile_rules(rules), compile_rules(rules)
     rng = random.Random(seed)
     partner = {filled.start: stepped.start}
     for _ in range(4):
@@ -186,10 +184,8 @@ def test_filling_the_table_is_stepping(rules, seed):
 @given(rules=rule_sets, seed=st.integers(0, 9))
 def test_a_union_accepts_what_any_of_its_parts_does(rules, seed):
     """The verdict on every continuation is the best verdict of the parts; the start counts as any other."""
-    try:
-        machine = compile_rules(rules)
-    except GrammarError:
-        return
+    assume(Twin(rules).some(Reference("root")))
+    machine = compile_rules(rules)
     rng = random.Random(seed)
     live = [machine.start]
     for _ in range(30):
