@@ -18,8 +18,9 @@ demo: $(VENV)/installed
 test: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest
 
+# Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep.
 test-long: $(VENV)/installed $(VENV)/extras-tried
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest --sweeps $(if $(SWEEP),--sweep $(SWEEP))
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .

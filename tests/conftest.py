@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from make_model import make_model
 from real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from selectrie.embedded import embedded_file
+from skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
+from sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
 
 settings.register_profile(
     "selectrie",

@@ -9,12 +9,15 @@ import pytest
 
 TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
 """A folder; "" where there is none. Tests that need it skip by name without it."""
+UNSET = "SELECTRIE_TEST_DATA is not set"
 REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
 
 
 def real_file(name: str) -> Path:
     """Path of a file of the test data, or skip the test by its name."""
+    if not TEST_DATA:
+        pytest.skip(f"{UNSET} ({name})")
     path = Path(TEST_DATA) / name
-    if not TEST_DATA or not path.exists():
-        pytest.skip(f"{name} is not there: set SELECTRIE_TEST_DATA to a folder that has it")
+    if not path.exists():
+        pytest.skip(f"{name} is not in the folder of SELECTRIE_TEST_DATA")
     return path
