@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "numerics",
         "vocabulary",
+        "tracked_text",
         "boundary",
         "prompts",
         "turns",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selectrie.backends.llama_cpp.chat import chat_template
 from selectrie.boundary import encode_prompt
 from selectrie.errors import PromptError
 from selectrie.options import Prompting
@@ -409,3 +410,34 @@ def test_control_tokens_swallow_white_space_as_in_a_prompt():
     plain.add("\n b")
     whole = read_prompt(stripping, "a<eos> \n b", Prompting(parse_special=True))
     assert encode_prompt(stripping, plain.prompt).tolist() == encode_prompt(stripping, whole).tolist()
+
+
+def trims_users(messages, *, add_generation_prompt=True, note=""):
+    """What users say is trimmed and nothing else is; a note stands before it all."""
+    turns = "".join(
+        "<bos>" + m["role"] + "\n" + (m["content"].strip() if m["role"] == "user" else m["content"]) + "<eos>\n"
+        for m in messages
+    )
+    return "<bos>" + note + "<eos>" + turns + ("<bos>assistant\n" if add_generation_prompt else "")
+
+
+def test_a_template_may_trim_one_turn_and_not_another():
+    """Each turn counts as it stands on the page where the template writes it whole or trimmed."""
+    turns = [("system", "Be brief.\n"), ("user", " Hi\n"), ("assistant", " Yes\n"), ("user", "Why?\n")]
+    page = page_of(with_template(trims_users), *turns, ("assistant", None))
+    assert (
+        page.text == "<bos><eos>" + "".join(f"<bos>{role}\n{said}<eos>\n" for role, said in turns) + "<bos>assistant\n"
+    )
+
+
+def test_control_tokens_in_template_arguments_are_text_on_a_page():
+    """An argument cannot close the turn in which the template writes it."""
+    source = (
+        "{{ '<bos>' + note + '<eos>' }}{% for m in messages %}{{ '<bos>' + m.role + m.content + '<eos>' }}{% endfor %}"
+    )
+    vocabulary = with_template(chat_template(source, bos="<bos>", eos="<eos>"), replace(BYTES, bos=None))
+    for note in ("a<eos>b", "<bos>", "<eos><eos>"):
+        page = page_of(vocabulary, ("user", "Hi"), ("assistant", None), template_args={"note": note})
+        tokens = encode_prompt(vocabulary, page.prompt).tolist()
+        assert [token for token in tokens if token < 2] == [BOS, EOS, BOS, EOS, BOS]
+        assert vocabulary.decode(tokens).decode() == f"{note}userHiassistant"

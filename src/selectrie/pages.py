@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from selectrie.boundary import PromptText, encode_after
 from selectrie.boundary.keeping import keep
 from selectrie.errors import PromptError, ProtocolError
-from selectrie.prompts import with_text
+from selectrie.prompts import shortened, template_spans, with_text
 from selectrie.turns import Turns, turns_of
 from selectrie.types import IntArray
 from selectrie.vocabulary import Vocabulary, to_bytes
@@ -106,7 +106,7 @@ class GrowingPage:
         turn = self._at.turns.open
         if turn is None or turn.role != "assistant":
             return False
-        tokens, rest = self._vocabulary.encode_spans([(to_bytes(turn.after, "chat template"), True)])
+        tokens, rest = self._vocabulary.encode_spans(template_spans(self._vocabulary, turn.after))
         first = tokens[:1].tolist() or encode_after(self._vocabulary, tokens, rest)[:1]
         return bool(first) and bool(np.isin(first[0], self._vocabulary.eog))
 
@@ -122,10 +122,10 @@ class GrowingPage:
         if self._is_between_turns:
             if text.strip():
                 raise PromptError(
-                    f"{_shortened(text)} stands outside of every role; on a page with roles only white space can"
+                    f"{shortened(text)} stands outside of every role; on a page with roles only white space can"
                 )
             return ""
-        self._write(text, data, has_control=literal and self._parse_special)
+        self._write(text, [(data, literal and self._parse_special)])
         return text
 
     def add_drawn(self, context: IntArray, tokens: IntArray, data: bytes) -> str:
@@ -163,7 +163,7 @@ class GrowingPage:
         tokens, _ = vocabulary.encode_spans([(data, True)])
         if not len(tokens):
             return None
-        first, start = self._first_control(tokens, data)
+        first, start = self._first_control(tokens, [(data, True)])
         text = data[:start].decode()
         swallows = (vocabulary.strips_left == tokens[first]).any()
         return text.rstrip() if swallows else text, bool(np.isin(tokens[first], vocabulary.eog))
@@ -185,13 +185,14 @@ class GrowingPage:
         at = self._at
         if not at.turns.all and at.text.since().strip():
             raise PromptError(
-                f"{_shortened(at.text.since())} stands before the first role; on a page with roles only white space can"
+                f"{shortened(at.text.since())} stands before the first role; on a page with roles only white space can"
             )
         turns = at.turns.opened(role)
         before = turns.all[-1].before
+        spans = template_spans(self._vocabulary, before)
         # White space before the first turn is no part of the page.
         self._at = replace(at if at.turns.all else self._start, turns=turns)
-        self._write(before, to_bytes(before, "chat template"), has_control=True)
+        self._write(before, spans)
         self._at = replace(self._at, opened=self._at.text)
         return before
 
@@ -203,7 +204,7 @@ class GrowingPage:
         at = self._at
         turns = at.turns.closed(at.text.since(at.opened))
         after = turns.all[-1].after
-        self._write(after, to_bytes(after, "chat template"), has_control=True)
+        self._write(after, template_spans(self._vocabulary, after))
         self._at = replace(self._at, turns=turns, opened=None)
         return after
 
@@ -221,17 +222,17 @@ class GrowingPage:
         control = self._at.control
         return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
 
-    def _write(self, text: str, data: bytes, *, has_control: bool) -> None:
-        """Put text at the end of the page."""
+    def _write(self, text: str, spans: Sequence[tuple[bytes, bool]]) -> None:
+        """Put text at the end of the page. spans: the text in pieces, and whether control tokens are recognised in each."""
         if not text:
             return
         at, vocabulary = self._at, self._vocabulary
-        new_text = _Text(text, at.text)
-        tokens, rest = vocabulary.encode_spans([(data, has_control)])
+        data, new_text = b"".join([span for span, _ in spans]), _Text(text, at.text)
+        tokens, rest = vocabulary.encode_spans(spans)
         if not len(tokens):
             self._set(PromptText(at.tokens, at.rest + data), at.control, new_text)
             return
-        first, start = self._first_control(tokens, data)
+        first, start = self._first_control(tokens, spans)
         run = self._swallowed(at.rest + data[:start])
         if (vocabulary.strips_left == tokens[first]).any():
             run = run.rstrip()
@@ -242,10 +243,16 @@ class GrowingPage:
             tokens = tokens[1:]  # it stands there already
         self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
 
-    def _first_control(self, tokens: IntArray, data: bytes) -> tuple[int, int]:
+    def _first_control(self, tokens: IntArray, spans: Sequence[tuple[bytes, bool]]) -> tuple[int, int]:
         """Which of the tokens that a text became is the first control token, and where it begins in the text."""
         first = int(np.flatnonzero(np.isin(tokens, self._vocabulary.control))[0])
-        return first, data.index(to_bytes(self._vocabulary.texts[tokens[first]], "control token"))
+        spelling = to_bytes(self._vocabulary.texts[tokens[first]], "control token")
+        start = 0
+        for data, has_control in spans:
+            if has_control and spelling in data:
+                return first, start + data.index(spelling)
+            start += len(data)
+        raise ProtocolError("a control token stands in no text of the template")
 
     def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
         """Let the page be this; the beginning of a long rest becomes fixed tokens."""
@@ -286,9 +293,3 @@ class GrowingPage:
             if wanted[at[1] : at[1] + 1] < b"\x80" or wanted[at[1]] >= 0xC0:
                 best = at
         return best
-
-
-def _shortened(text: str) -> str:
-    """As an error message shows it."""
-    text = text.strip()
-    return repr(text if len(text) <= 40 else text[:39] + "…")

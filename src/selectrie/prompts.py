@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, SupportsIndex
 
@@ -12,8 +13,9 @@ import numpy as np
 from selectrie.boundary import PromptText, encode_after, encode_prompt
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import Prompting
+from selectrie.tracked_text import MIXED, TEMPLATE, TrackedText, texts_in, tracked, trimmed_to
 from selectrie.types import IntArray
-from selectrie.vocabulary import Vocabulary, to_bytes
+from selectrie.vocabulary import ChatTemplate, Vocabulary, to_bytes
 
 ROLE = re.compile(r"\w[\w .-]*")
 """What a role may be spelled with: templates write it between control tokens, so it must not be able to spell one."""
@@ -30,7 +32,8 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
     them that the tokenizer makes of their bytes becomes text, so that the boundary can be healed.
     `PromptText`: as it is, where it has a token or text.
     Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`: rendered by the model's template,
-    with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages say.
+    with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages or
+    `template_args` say.
 
     Raises `PromptError` for a prompt without any token, a chat without a template, malformed messages (with their
     index) or a template that changes what messages say; `TextError` for a lone surrogate; `TokenRangeError`;
@@ -154,15 +157,47 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
     checked = [_check_message(i, message) for i, message in enumerate(messages)]
     if prompting.system is not None:
         checked.insert(0, {"role": "system", "content": prompting.system})
-    template = vocabulary.chat_template
-
-    def render(values: list[dict[str, str]]) -> str:
-        return template(values, **prompting.template_args)
-
-    spans = [(to_bytes(text, "chat messages"), is_template) for text, is_template in _rendered_spans(checked, render)]
+    rendered = _rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
+    spans = template_spans(vocabulary, rendered)
     spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
     tokens, text = vocabulary.encode_spans(spans)
     return PromptText(_with_bos(vocabulary, tokens), text)
+
+
+def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of a chat template whose texts are told from the template's own.
+
+    Raises `OptionError` for a value of another kind than JSON has, `TextError` for a lone surrogate.
+    """
+    args = {name: tracked(value, f"template_args[{name!r}]") for name, value in template_args.items()}
+    for name, value in args.items():
+        for text in texts_in(value):
+            to_bytes(text, f"template_args[{name!r}]")
+    return args
+
+
+def template_spans(vocabulary: Vocabulary, rendered: str) -> list[tuple[bytes, bool]]:
+    """Return the pieces of a rendering, and whether control tokens are recognised in each. Plain text is the template's.
+
+    Raises `PromptError` where a control token stands in text that the template computed from its own and given text together.
+    """
+    spans = []
+    for text, origin in rendered.spans if isinstance(rendered, TrackedText) else [(rendered, TEMPLATE)]:
+        data = to_bytes(text, "chat messages")
+        if origin == MIXED and len(vocabulary.encode_spans([(data, True)])[0]):
+            raise PromptError(
+                f"the model's chat template computes {shortened(text)} from its own text and that of messages together, so "
+                "its control tokens cannot be told from theirs; render the chat yourself and give it as text with "
+                "parse_special, or as token ids"
+            )
+        spans.append((data, origin == TEMPLATE))
+    return spans
+
+
+def shortened(text: str) -> str:
+    """As an error message shows it."""
+    text = text.strip()
+    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def _check_message(index: int, message: object) -> dict[str, str]:
@@ -183,15 +218,40 @@ def _check_message(index: int, message: object) -> dict[str, str]:
     return dict(message)
 
 
-def _rendered_spans(
-    messages: list[dict[str, str]], render: Callable[[list[dict[str, str]]], str]
-) -> list[tuple[str, bool]]:
-    """The rendered chat as (text, whether the template wrote it).
+def _rendered_chat(
+    template: ChatTemplate, messages: list[dict[str, str]], template_args: Mapping[str, Any]
+) -> TrackedText:
+    """Return the rendered chat, in which each character has its origin.
 
-    What messages say is found by rendering once more with a mark in place of each value: the rendering with the marks
-    replaced by the values must be the rendering of the values. Templates that trim what messages say are understood too.
+    The template is rendered on `TrackedText`, which shows whose each character is, and the result must be the rendering of the
+    plain values. Roles count as the template's: they are words.
     """
-    plain = render(messages)
+    args = tracked_args(template_args)
+    values = [{key: TrackedText(text) if key != "role" else text for key, text in m.items()} for m in messages]
+    cause = None
+    for _ in range(2):  # the second time only where the template writes the time, which went on in between
+        plain = template(messages, **template_args)
+        try:
+            rendered: str | None = template(values, **args)
+        except PromptError as error:
+            rendered, cause = None, error
+        if rendered is not None and not isinstance(rendered, TrackedText):
+            rendered = _tracked_by_marks(messages, plain, partial(template, **template_args))
+        if isinstance(rendered, TrackedText) and rendered == plain:
+            return rendered
+    raise PromptError(
+        "the model's chat template changes what messages say, so its own control tokens cannot be told from theirs; "
+        "render the chat yourself and give it as text with parse_special, or as token ids"
+    ) from cause
+
+
+def _tracked_by_marks(
+    messages: list[dict[str, str]], plain: str, render: Callable[[list[dict[str, str]]], str]
+) -> TrackedText | None:
+    """Return the rendering of a template that does not track text itself; None where it does more than to trim messages.
+
+    What messages say is found by rendering once more with a mark in place of each value.
+    """
     key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     values: list[str] = []
     marked: list[dict[str, str]] = []
@@ -206,11 +266,4 @@ def _rendered_spans(
                 values.append(value)
         marked.append(marks)
     parts = re.split(f"m{key}n([0-9]+)m", render(marked))
-    for spell in (str, str.strip, str.rstrip, str.lstrip):
-        spans = [(spell(values[int(part)]), False) if i % 2 else (part, True) for i, part in enumerate(parts)]
-        if "".join(text for text, _ in spans) == plain:
-            return spans
-    raise PromptError(
-        "the model's chat template changes what messages say, so its own control tokens cannot be told from theirs; "
-        "render the chat yourself and give it as text with parse_special, or as token ids"
-    )
+    return trimmed_to(plain, parts[::2], [values[int(place)] for place in parts[1::2]])

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 from selectrie.errors import OptionError, PromptError
-from selectrie.prompts import ROLE
+from selectrie.prompts import ROLE, tracked_args
+from selectrie.tracked_text import trimmed_to
 from selectrie.vocabulary import ChatTemplate
 
 _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
-_SPELLINGS = (str, str.strip, str.rstrip, str.lstrip)
-"""What a template may do to what turns say without changing it: many trim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn. before, after: what the template writes there. said: what stands between, None while the turn is open."""
+    """One turn. before, after: what the template writes there, tracked where arguments may stand in it.
+
+    said: what stands between, None while the turn is open.
+    """
 
     role: str
     before: str
@@ -93,11 +97,18 @@ class Turns:
     def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> str:
         if self.template is None:
             raise PromptError("this model has no chat template")
+        render = partial(self.template, messages, add_generation_prompt=generates)
         try:
-            return self.template(messages, add_generation_prompt=generates, **self.args)
+            rendered = render(**tracked_args(self.args))
+            plain = render(**self.args) if self.args else rendered
         except PromptError as error:
             before = f" after {self._roles}" if self.all else " at the beginning"
             raise PromptError(f"no turn of {role!r} can stand{before}: {error}") from error
+        if rendered != plain:
+            raise PromptError(
+                "the model's chat template changes what template_args say, so their text cannot be told from its own"
+            )
+        return rendered
 
     def _messages(self, *, marked: bool) -> list[Mapping[str, str]]:
         said = [_mark(place) if marked else turn.said or "" for place, turn in enumerate(self.all)]
@@ -157,8 +168,9 @@ class Turns:
             return
         rest = rendered[len(self._written) :]
         actual = self._rendered_with(role, _mark(len(self.all)), marked=False)
-        said = [turn.said or "" for turn in self.all]
-        if not any(actual == self._with([spell(text) for text in said]) + rest for spell in _SPELLINGS):
+        befores, afters = [turn.before for turn in self.all], [turn.after for turn in self.all]
+        written = map(operator.add, ["", *afters], [*befores, rest])
+        if trimmed_to(actual, list(written), [turn.said or "" for turn in self.all]) is None:
             raise self._rewritten(role)
 
     @property

@@ -32,6 +32,7 @@ class Tokenize(Protocol):
 class ChatTemplate(Protocol):
     """The model's own chat template: messages -> one text, generation prompt included unless `add_generation_prompt=False`.
 
+    Where it is given `TrackedText` it may return `TrackedText`: it vouches then for the origin of every character.
     Raises `PromptError` where the template refuses the messages.
     """
 

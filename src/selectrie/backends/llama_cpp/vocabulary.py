@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
 import llama_cpp
 import numpy as np
-from jinja2 import TemplateError
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
-from selectrie.errors import PromptError, TextError, UnsupportedModelError
+from selectrie.backends.llama_cpp.chat import chat_template
+from selectrie.errors import TextError, UnsupportedModelError
 from selectrie.types import IntArray
 from selectrie.vocabulary import ChatTemplate, Tokenize, Vocabulary
 
@@ -57,7 +55,7 @@ def read_vocabulary(model: llama_cpp.llama_model_p) -> Vocabulary:
         # Asked of the tokenizer, not of `tokenizer.ggml.add_space_prefix`: only some kinds of vocabulary heed that key.
         space_prefix=bool(first) and pieces[first[0]].startswith(b" "),
         tokenize=tokenize,
-        chat_template=_chat_template(model, _name(texts, bos), _name(texts, eos)),
+        chat_template=_chat_template(model, bos=_name(texts, bos), eos=_name(texts, eos)),
         strips_left=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
         strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
     )
@@ -127,24 +125,7 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
     return tokenize
 
 
-def _chat_template(model: llama_cpp.llama_model_p, bos: str, eos: str) -> ChatTemplate | None:
-    """The model's template, compiled on first use; None where it has none."""
+def _chat_template(model: llama_cpp.llama_model_p, *, bos: str, eos: str) -> ChatTemplate | None:
+    """The model's template; None where it has none."""
     source = llama_cpp.llama_model_chat_template(model, None)
-    if not source:
-        return None
-    template = source.decode("utf-8", "replace")
-    compiled: dict[bool, Any] = {}
-
-    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-        generates = bool(template_args.pop("add_generation_prompt", True))
-        try:
-            if generates not in compiled:
-                compiled[generates] = Jinja2ChatFormatter(
-                    template, eos_token=eos, bos_token=bos, add_generation_prompt=generates
-                )
-            return str(compiled[generates](messages=[dict(message) for message in messages], **template_args).prompt)
-        except (TemplateError, ValueError, TypeError) as error:
-            # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
-            raise PromptError(f"the model's chat template refuses these messages: {error}") from error
-
-    return render
+    return chat_template(source.decode("utf-8", "replace"), bos=bos, eos=eos) if source else None

@@ -1,0 +1,151 @@
+"""The chat template of a model, rendered so that the template's own text can be told from what it was given.
+
+Jinja runs the template on `TrackedText`. What Jinja does with text in C, where origins are lost (joining, formatting, filters), is
+caught here: such text is a value, or mixed, but never the template's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper, wraps
+from types import GeneratorType
+from typing import Any
+
+from jinja2 import BaseLoader, TemplateError, Undefined, nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.environment import Environment
+from jinja2.exceptions import SecurityError
+from jinja2.nodes import EvalContext
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+from selectrie.errors import PromptError
+from selectrie.tracked_text import MIXED, TEMPLATE, TrackedText, derived, joined, texts_in
+from selectrie.vocabulary import ChatTemplate
+
+
+def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
+    """Return the template, compiled on first use.
+
+    It renders as llama-cpp-python's `Jinja2ChatFormatter` does. Where messages or arguments hold `TrackedText`, the result is
+    `TrackedText` too.
+    """
+    compiled: dict[tuple[bool, bool], Any] = {}
+
+    def formatter(*, generates: bool, tracks: bool) -> Any:
+        if (generates, tracks) not in compiled:
+            made = Jinja2ChatFormatter(source, eos_token=eos, bos_token=bos, add_generation_prompt=generates)
+            if tracks:
+                made._environment = _TrackingEnvironment(made._environment.environment).from_string(source)
+            compiled[generates, tracks] = made
+        return compiled[generates, tracks]
+
+    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        generates = bool(template_args.pop("add_generation_prompt", True))
+        values = [dict(message) for message in messages]
+        tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
+        try:
+            rendered: str = formatter(generates=generates, tracks=tracks)(messages=values, **template_args).prompt
+        except (TemplateError, ValueError, TypeError) as error:
+            # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
+            raise PromptError(f"the model's chat template refuses these messages: {error}") from error
+        return rendered
+
+    return render
+
+
+class _CodeGenerator(CodeGenerator):
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - Jinja's name
+        """`a ~ b`, for which Jinja's own code calls a function that is no part of the environment."""
+        self.write("environment.concat(map(environment.finalize, (")
+        for operand in node.nodes:
+            self.visit(operand, frame)
+            self.write(", ")
+        self.write(")))")
+
+
+class _TrackingEnvironment(ImmutableSandboxedEnvironment):
+    """An environment like another one, in which text keeps its origins."""
+
+    code_generator_class = _CodeGenerator
+    concat = staticmethod(joined)
+    intercepted_binops = frozenset(["%"])
+
+    def __init__(self, other: Environment) -> None:
+        super().__init__(
+            loader=BaseLoader(),
+            trim_blocks=other.trim_blocks,
+            lstrip_blocks=other.lstrip_blocks,
+            extensions=[type(extension) for extension in other.extensions.values()],
+            finalize=_written,
+        )
+        self.filters = {name: _tracking(function) for name, function in other.filters.items()}
+        join = self.filters["join"]
+        self.filters["join"] = wraps(join)(
+            lambda context, value, d="", attribute=None: join(
+                context, value, d, attribute
+            )  # its separator as an argument
+        )
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """`text % values`."""
+        return _tracked_result(super().call_binop(context, operator, left, right), [left, right])
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`text.format(values)`; the sandbox's own function for it."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+        call = wrapped
+
+        def tracking(*args: Any, **kwargs: Any) -> str:
+            return derived(str.__str__(call(*args, **kwargs)), [value.__self__, args, [*kwargs.values()]])
+
+        return update_wrapper(tracking, value)
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Methods and functions. Those of lists and mappings hand out what these hold; others may make text."""
+        owner = getattr(function, "__self__", None)
+        if type(owner) is str and not hasattr(function, "__wrapped__"):
+            function = getattr(TrackedText(owner, TEMPLATE), function.__name__)
+        result = super().call(context, function, *args, **kwargs)
+        if isinstance(result, bytes | bytearray):
+            raise SecurityError("a chat template may not turn text into bytes, for their origin would be lost")
+        if isinstance(owner, Mapping | list | tuple):
+            return result
+        return _tracked_result(result, [*([owner] if isinstance(owner, str) else []), args, [*kwargs.values()]])
+
+
+def _tracking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that keeps origins as far as the methods of text keep them."""
+
+    @wraps(function)
+    def tracking(*args: Any, **kwargs: Any) -> Any:
+        own = [_ready(value) for value in args]
+        named = {name: _ready(value) for name, value in kwargs.items()}
+        sources = [value for value in own if not isinstance(value, Context | EvalContext | Environment)]
+        return _tracked_result(function(*own, **named), [*sources, *named.values()])
+
+    return tracking
+
+
+def _ready(value: Any) -> Any:
+    """A filter's argument: the template's text with its origin, what a generator gives as a list."""
+    if type(value) is str:
+        return TrackedText(value, TEMPLATE)
+    return list(value) if isinstance(value, GeneratorType | map | filter | zip | reversed) else value
+
+
+def _tracked_result(result: Any, sources: Sequence[object]) -> Any:
+    return derived(result, sources) if isinstance(result, str) and not isinstance(result, TrackedText) else result
+
+
+def _written(value: Any) -> str:
+    """What is put out for a value."""
+    if isinstance(value, str):
+        return value
+    text = str(value)
+    if value is None or isinstance(value, int | float | Undefined):
+        return text
+    return TrackedText(text, MIXED)
