@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import llama_cpp
 import pytest
 from hypothesis import HealthCheck, settings
 
 from make_model import make_model
 from real_data import REAL_VOCABULARIES, TEST_DATA, real_file
+from selectrie.backends.llama_cpp.library import repacks_safely
 from selectrie.embedded import embedded_file
 from skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
@@ -90,4 +92,20 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A home of the session's own: what selectrie remembers between runs (`~/.cache`) is neither read nor written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_kernels_that_end_the_process() -> Iterator[None]:
+    """Where weights cannot be repacked safely, plain llama.cpp does not do so either."""
+    plain = llama_cpp.llama_model_default_params
+
+    def safe() -> object:
+        params = plain()
+        params.use_extra_bufts = params.use_extra_bufts and repacks_safely()
+        return params
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (llama_cpp, llama_cpp.llama_cpp):
+            patch.setattr(module, "llama_model_default_params", safe)
         yield

@@ -293,3 +293,21 @@ def test_a_prompt_longer_than_a_call_is_the_callers_to_cut(any_model):
         first = chain(model, ROOT, range(5, 69))
         second = chain(model, int(first.nodes[-1]), range(69, 133))
         assert model.find(ints(*range(5, 133))) == (second.nodes[-1], 128)
+
+
+@pytest.mark.parametrize(("feature", "repacked"), [("AMX_INT8 = 1 | ", False), ("REPACK = 1 | ", True)])
+def test_kernels_that_end_the_process_are_not_used(tiny_model, monkeypatch, feature, repacked):
+    """A build with AMX is asked not to repack weights (llama.cpp #20824); any other one may."""
+    asked = []
+    load = llama_cpp.llama_model_load_from_file
+    monkeypatch.setattr(llama_cpp, "llama_print_system_info", lambda: b"CPU : AVX2 = 1 | " + feature.encode())
+    monkeypatch.setattr(
+        llama_cpp,
+        "llama_model_load_from_file",
+        lambda path, params: asked.append(params.use_extra_bufts) or load(path, params),
+    )
+    plain = llama_cpp.llama_model_default_params()
+    plain.use_extra_bufts = True
+    monkeypatch.setattr(llama_cpp, "llama_model_default_params", lambda: plain)
+    open_model(tiny_model("q8_0" if not repacked else "f32"), LlamaOptions(n_ctx=8)).close()
+    assert asked == [repacked]

@@ -158,6 +158,19 @@ def _commit() -> str:
 
 def processor() -> str:
     """Architecture and the processor features that llama.cpp was built for and found: kernels differ by them."""
+    return f"{platform.machine()}: {', '.join(_features())}"
+
+
+def repacks_safely() -> bool:
+    """Whether weights may be repacked for the processor.
+
+    False for builds with AMX: its product of quantised weights ends the process with a
+    general protection fault on some processors (llama.cpp #20824, open; on a virtual
+    Sapphire Rapids every call of two rows or more).
+    """
+    return "AMX_INT8" not in _features()
+
+
+def _features() -> list[str]:
     info = llama_cpp.llama_print_system_info().decode("utf-8", "replace").replace("CPU :", "")
-    features = [part.partition("=")[0].strip() for part in info.split("|") if part.partition("=")[2].strip() == "1"]
-    return f"{platform.machine()}: {', '.join(features)}"
+    return [part.partition("=")[0].strip() for part in info.split("|") if part.partition("=")[2].strip() == "1"]

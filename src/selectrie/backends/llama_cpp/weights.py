@@ -14,7 +14,7 @@ from typing import Any
 import llama_cpp
 
 from selectrie.backends.llama_cpp.identity import file_digest
-from selectrie.backends.llama_cpp.library import log
+from selectrie.backends.llama_cpp.library import log, repacks_safely
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
 from selectrie.options import at_least, one_of
@@ -202,6 +202,7 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
     require_gguf(path)
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers
+    params.use_extra_bufts = params.use_extra_bufts and repacks_safely()
     with log.of_ours(verbose=options.verbose):
         llama_cpp.llama_backend_init()
         log.forget()
