@@ -38,7 +38,7 @@ class Switching(FakeModel):
                 extension.rows.logits(i)[::2] += 0.01
         return extension
 
-    def solo(self, nodes):
+    def solo(self, nodes, *args):
         other = Switching(self.threshold)
         other.granule = self.granule
         return other
@@ -49,7 +49,8 @@ def test_the_self_check_notices_kernels_that_change_with_the_number_of_rows(thre
     """A granule is taken only where calls of it give the rows of a large call; else the move is in the tolerance."""
     check = self_check(Switching(threshold))
     assert check.granule >= min(threshold, GRANULES[-1]) or check.moved > 0.004
-    assert self_check(Switching(10**6)) == SelfCheck(8, 0.0, check.tolerance if check.moved == 0 else 2e-6)
+    steady = self_check(Switching(10**6))
+    assert steady == SelfCheck(8, 0.0, 2e-6, steady.n_rows)
 
 
 @pytest.mark.parametrize("boundary", ["heal", "split", "harness"])

@@ -50,6 +50,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "scheduler",
         "owner",
         "selecting",
+        "layouts",
         "selfcheck",
         "settle",
         "errand",

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from measured import CEILING_NATS
 from selectrie import selfcheck
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.model import Rows
@@ -27,13 +28,8 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
         assert (room.nodes, room.branches) == (limits.nodes, limits.branches)
         assert check.granule == model.granule == (1 if limits.kind.forks else 8)
         assert check.tolerance == MARGIN * max(check.moved, LEAST_MOVE)
-        assert check.moved < 1e-3
-
-
-def test_rounding_of_half_precision_is_seen(tiny_model):
-    """The check can tell: on f16 weights activations are rounded, and a last bit becomes thousandths of a nat."""
-    with open_model(tiny_model("f16"), LlamaOptions(n_ctx=256, n_threads=1)) as model:
-        assert self_check(model).moved > 100 * LEAST_MOVE
+        assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])
+        assert check.n_rows >= 80
 
 
 @pytest.mark.parametrize(
@@ -41,9 +37,9 @@ def test_rounding_of_half_precision_is_seen(tiny_model):
     [
         (0, False, 800),
         (260_000, False, 800),
-        (1_160_000, False, 301),
-        (3_885_888, False, 112),
-        (50_000_000, False, 112),
+        (1_600_000, False, 500),
+        (3_885_888, False, 205),
+        (50_000_000, False, 160),
         (500_000_000, False, 80),
         (260_000, True, 10_000),
         (3_885_888, True, 2_573),
@@ -77,7 +73,7 @@ class TwoKernels(HashModel):
             return extension
         return replace(extension, rows=Rows(np.stack([extension.rows.logits(i) for i in range(self.odd)]) * 1.01))
 
-    def solo(self, nodes):
+    def solo(self, nodes, *args):
         model = TwoKernels(1)
         model.odd, model.granule = self.odd, self.granule
         return model

@@ -38,10 +38,10 @@ from selectrie.prompts import Prompt
 from selectrie.results import BeamResult, Draws, Event, Generation, Page, Selection, TextScore, TokenPlan
 from selectrie.scheduler import Load
 from selectrie.selecting import Asked, CustomRule
-from selectrie.selfcheck import SelfCheck, self_check
+from selectrie.selfcheck import self_check
 from selectrie.streaming import Stream
 from selectrie.tasks.sample import Drafter
-from selectrie.types import Limits, ModelIdentity, Precision
+from selectrie.types import Limits, ModelIdentity, Precision, SelfCheck
 from selectrie.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 from selectrie.history import History, absolute
 from selectrie.options import at_least, one_of
-from selectrie.selfcheck import VERSION, SelfCheck
-from selectrie.types import ModelIdentity, Precision
+from selectrie.selfcheck import VERSION
+from selectrie.types import ModelIdentity, Precision, SelfCheck
 
 if TYPE_CHECKING:
     import llama_cpp
@@ -125,7 +125,9 @@ class SelfCheckFile:
     def get(self, key: str) -> SelfCheck | None:
         entry = read_object(self._path).get(key, {})
         try:
-            return SelfCheck(int(entry["granule"]), float(entry["moved"]), float(entry["tolerance"]))
+            return SelfCheck(
+                int(entry["granule"]), float(entry["moved"]), float(entry["tolerance"]), int(entry["n_rows"])
+            )
         except (TypeError, KeyError, ValueError):
             return None
 

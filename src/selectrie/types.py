@@ -118,3 +118,26 @@ class ModelIdentity:
     precision: str = Precision.EXACT.value
     n_parameters: int = 0
     quantised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """How far the layout of the work moves a model's log-probabilities, as measured.
+
+    granule: rows a call is padded to. moved: largest move of a row, in nats. tolerance:
+    what is stated, nats a row. n_rows: rows compared, 0 where that is not known.
+    """
+
+    granule: int
+    moved: float
+    tolerance: float
+    n_rows: int = 0
+
+    @property
+    def support(self) -> float:
+        """The share of all rows that move no further than `moved`, at 95 % confidence.
+
+        If a larger share moved further, that many random rows would have shown one with a
+        probability above 95 %.
+        """
+        return 0.05 ** (1 / self.n_rows) if self.n_rows else 0.0
