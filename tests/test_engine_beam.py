@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import selectrie
 from selectrie import beaming
 from selectrie.engine import Engine
-from selectrie.errors import GrammarError, OptionError, PromptTooLongError
+from selectrie.errors import NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import Beam, Prompting, Stopping
 from selectrie.selfcheck import SelfCheck
@@ -57,7 +57,7 @@ def test_every_text_is_accepted(prompt, seed, width, boundary, canonical):
     how = {"prompting": Prompting(boundary=boundary), "width": width, "n": 3, "max_tokens": 12}
     try:
         result = found(prompt, WORDS, model=HashModel(seed), canonical_only=canonical, **how)
-    except GrammarError:  # every path of a narrow beam may turn out to be one that no tokenizer makes
+    except NothingFoundError:  # every path of a narrow beam may turn out to be one that no tokenizer makes
         assert canonical
         return
     assert result.hypotheses or result.incomplete
@@ -170,7 +170,7 @@ def test_what_is_broken_off_stands_apart():
 
 def test_a_grammar_that_the_model_cannot_write():
     """No token spells what the grammar asks for: an error that says so, and not an empty answer."""
-    with pytest.raises(GrammarError, match="no text of gbnf"):
+    with pytest.raises(NothingFoundError, match="no text of gbnf"):
         found("a ", Grammar.from_gbnf('root ::= "a" "xyz"'), max_tokens=5)
 
 
@@ -220,7 +220,9 @@ def test_an_exact_search_ends_without_a_budget():
 
 def test_a_budget_that_finds_nothing_is_named():
     """Nothing was finished within it: the error says so, and what to raise."""
-    with pytest.raises(GrammarError, match="raise budget_nodes"):
+    with pytest.raises(
+        NothingFoundError, match="the budget ended after 3 rows; raise budget_nodes or search with a beam"
+    ):
         found("a", Grammar.from_regex("([abcrtu ]{9})s"), exact=True, budget_nodes=3, max_tokens=12, prompting=SPLIT)
 
 
@@ -267,11 +269,13 @@ def test_the_tree_shows_greedy_decoding_too():
 
 def test_what_was_left_aside_is_not_called_impossible():
     """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
-    asked = SimpleNamespace(grammar=PETS)
-    dropped = str(beaming._nothing(asked, 0, 0, left_aside=True))
+    asked, outcome = SimpleNamespace(grammar=PETS), SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-1.0)
+    dropped = str(beaming._nothing(asked, outcome))
     assert "canonical_only=False" in dropped
     assert "no token" not in dropped
-    assert "no token that it allows is possible" in str(beaming._nothing(asked, 0, 0))
+    assert "no token that it allows is possible" in str(
+        beaming._nothing(asked, SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-np.inf))
+    )
 
 
 # The embedded model

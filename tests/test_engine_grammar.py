@@ -13,7 +13,7 @@ import pytest
 import selectrie
 from selectrie import grammatical
 from selectrie.engine import Engine
-from selectrie.errors import OptionError
+from selectrie.errors import NothingFoundError, OptionError
 from selectrie.generating import Generating
 from selectrie.grammar import Grammar
 from selectrie.loading import load
@@ -215,5 +215,48 @@ def test_neither_or_no_grammar_is_refused(engine):
         engine.select("a")
     with pytest.raises(OptionError, match="Grammar"):
         engine.select("a", grammar="root")
-    with pytest.raises(OptionError, match="max_tokens"):
-        engine.select("a", grammar=Grammar.from_regex(" catcatcat+"), search=Search(max_tokens=2))
+
+
+def test_nothing_found_says_why_and_what_helps(engine):
+    """Each way to end without a text has its reason and its remedy, and none blames an option that was not given."""
+    long = Grammar.from_regex(" catcatcat+", name="long")
+    rats = Grammar.from_regex("(xyz)+", name="rats")
+    for ask, told in (
+        (
+            lambda: engine.select("a", grammar=long, search=Search(max_tokens=2)),
+            "none has at most 2 tokens; raise max_tokens",
+        ),
+        (lambda: engine.select("a", grammar=rats), "no path of tokens leads to one"),
+        (
+            lambda: engine.select("a", grammar=long, search=Search(budget_nodes=1), prompting=SPLIT),
+            "the budget ended after 1 rows; raise budget_nodes or search with a beam or let the grammar",
+        ),
+        (lambda: engine.sample("a", long, search=Search(max_tokens=2), seed=1), "none of at most 2 tokens is possible"),
+        (
+            lambda: engine.sample("a", long, n=3, search=Search(budget_nodes=2), seed=1),
+            r"the budget ended after 2 rows and \d+ walks, when 0 of 3 texts were drawn",
+        ),
+    ):
+        with pytest.raises(NothingFoundError, match=told) as error:
+            ask()
+        assert str(error.value).startswith(f"no text of {error.value.grammar} was found: {error.value.reason}; ")
+        assert error.value.grammar in {"long", "rats"}
+        assert error.value.code == "nothing_found"
+
+
+NUMBER = Grammar.from_regex(r'\{"a": -?(0|[1-9][0-9]*)\}')
+
+
+def test_a_budget_that_ended_gives_the_best_so_far(embedded):
+    """Every text that the search of an object with a number came to was in tokens that do not count: the most probable one is
+    scored in its own, not proved, and as the list of it alone scores it."""
+    with load(embedded, n_threads=1) as llm:
+        found = llm.select("x: ", grammar=NUMBER)
+        assert NUMBER.accepts(found.text)
+        assert found.grammar.n_refused > 0
+        assert not found.certificate.proved
+        assert found.certificate.nodes_evaluated <= 2_000 + found.grammar.max_tokens
+        beam = llm.beam_search("x: ", NUMBER, beam=Beam(exact=True, budget_nodes=800))
+        assert (beam.text, beam.stopped, beam.certificate.proved) == (found.text, "budget", False)
+        alone = llm.select("x: ", [found.text], terminator=found.terminator)
+        assert found.logp == pytest.approx(alone.logp, abs=2 * llm.tolerance * len(found.choices[0].tokens))

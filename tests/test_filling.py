@@ -17,7 +17,7 @@ from selectrie import filling, load, lots
 from selectrie.endings import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine import Engine
 from selectrie.errand import errand
-from selectrie.errors import ChoiceError, NonFiniteLogitsError, OptionError, PromptTooLongError
+from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.filling import Place, fill
 from selectrie.generating import Generating
 from selectrie.grammar import Grammar
@@ -390,7 +390,7 @@ def test_a_beam_that_finishes_no_option_is_refused():
     """The beginning of an option is none."""
     options = (Option("cabu", 1), Option("cabs", 2))
     slot = BeamSlot("x", Grammar.from_choices(["cabu", "cabs"]), Beam(max_tokens=1), options)
-    with pytest.raises(OptionError, match="max_tokens=1: expected more"):
+    with pytest.raises(NothingFoundError, match="none was finished within 1 tokens; give max_tokens= more"):
         filled(HashModel(7), slot, place_of("a"))
 
 

@@ -16,6 +16,7 @@ from selectrie.grammar import Grammar
 from selectrie.model import Rows
 from selectrie.options import Search
 from selectrie.tasks import run
+from selectrie.tasks.automaton_records import own_paths
 from selectrie.tasks.best_children import BestChildren, RowChildren
 from selectrie.tasks.found_paths import FoundPath, FoundPaths
 from selectrie.tasks.grammar_search import AutomatonSearch, AutomatonSpec
@@ -359,3 +360,83 @@ def test_the_kth_counts_texts():
             False,
         ]
         assert found.kth() == kth
+
+
+SHORT_WORDS = st.lists(st.sampled_from(["c", "a", "t", "b", "cat", "bat"]), min_size=1, max_size=2).map("".join)
+WORD_LISTS = st.lists(SHORT_WORDS | st.integers(5, 9).map(lambda n: "s" * n), min_size=1, max_size=6, unique=True)
+"""Words whose own paths have at most four tokens, and some that have more in any tokens."""
+
+
+def own_path(path):
+    """What the tokenizer writes for the text of a path."""
+    return TINY.tokenize(TINY.decode(path))
+
+
+@settings(max_examples=60)
+@given(WORD_LISTS, st.integers(0, 99), st.integers(1, 30), st.sampled_from(["eog", "none"]), st.integers(1, 3))
+def test_a_budget_never_ends_with_nothing_where_texts_were_met(words, seed, budget, terminator, k):
+    """A text met in other tokens than its own counts with its own, within `max_tokens` rows more, by the joint of its own path;
+    every bound stays true."""
+    model, automaton = HashModel(seed, sharpness=4.0), Grammar.from_choices(words).automaton(TINY)
+    spec = spec_of(
+        most=4,
+        k=k,
+        budget_nodes=budget,
+        width=1,
+        terminator=terminator,
+        canonical=lambda path: list(path) == own_path(path),
+        own=own_path,
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert outcome.n_evaluated <= budget + 4
+    assert outcome.found or not outcome.n_other
+    joints = {word: joint(model, TINY.tokenize(word.encode()), eog=terminator == "eog") for word in words}
+    for path in outcome.found:
+        assert path.tokens.tolist() == TINY.tokenize(path.data)
+        assert path.logp == pytest.approx(joints[path.data.decode()], abs=CLOSE)
+    given_texts = {path.data.decode() for path in outcome.found}
+    missing = [joints[word] for word in words if word not in given_texts and word[0] != "s"]
+    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -inf
+    assert max(missing, default=-inf) <= max(outcome.best_open, kth) + CLOSE
+    assert terminator == "none" or mass(missing) <= outcome.open_mass + 1e-7
+    if outcome.n_evaluated > budget:
+        assert len(outcome.found) == 1
+
+
+@pytest.mark.parametrize(("terminator", "n_more"), [("none", 0), ("eog", 1)])
+def test_the_own_path_of_the_most_probable_text_is_evaluated_behind_the_budget(terminator, n_more):
+    """Greedy decoding was broken off in `ssss…`, and `c`+`at` has ended in tokens that do not count, as `b`+`at` may have: `cat` is
+    given with the probability of its own token. Where an end is part of it, that takes a row behind the budget."""
+    model = TableModel(
+        {
+            (): {"s": 0.4, "c": 0.3, "b": 0.2, "cat": 0.0005, "bat": 0.001},
+            ("c",): {"at": 0.9},
+            ("b",): {"at": 0.9},
+            **{("s",) * n: {"s": 0.9} for n in range(1, 8)},
+        },
+        prompt=("<bos>", "a"),
+    )
+    automaton = Grammar.from_choices(["cat", "bat", "s" * 9]).automaton(TINY)
+    spec = spec_of(
+        most=8,
+        budget_nodes=11,
+        width=1,
+        terminator=terminator,
+        canonical=lambda path: list(path) == own_path(path),
+        own=own_path,
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert [path.data for path in outcome.found] == [b"cat"]
+    assert exp(float(outcome.found[0].token_logp.sum())) == pytest.approx(0.0005)
+    assert outcome.n_evaluated == 11 + n_more
+    assert not outcome.proved
+
+
+def test_only_paths_that_count_are_followed_behind_the_budget():
+    """Own paths that are empty, too long, not of the automaton, known already, or not the tokenizer's after all are left out."""
+    cat, c, at, bat, space = spell(TINY, ("cat", "c", "at", "bat", " "))
+    automaton = TableAutomaton([{cat: 1, c: 2}, {}, {at: 1}], {1})
+    own = {(1,): [], (2,): [cat] * 4, (3,): [bat], (4,): [c], (5,): [c, at], (6,): [cat], (7,): [cat], (8,): [space]}
+    spec = spec_of(canonical=lambda path: path == [cat], own=lambda path: own[tuple(path)])
+    assert list(own_paths(spec, automaton, [list(path) for path in own])) == [[cat]]
+    assert not list(own_paths(spec_of(), automaton, [[c, at]]))

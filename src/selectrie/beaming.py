@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from selectrie.automaton import ChoiceAutomaton
-from selectrie.constraining import Constrained, Space, about, constrain, shown
+from selectrie.constraining import Constrained, Space, about, constrain, nothing_found, shown
 from selectrie.errand import Errand
-from selectrie.errors import GrammarError
+from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
 from selectrie.model import Model
 from selectrie.options import Beam, Prompting, Search, record
@@ -35,7 +35,7 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, promptin
 def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) -> BeamResult:
     """Search, and make the result. tau: nats a row that layout may move, None = not measured.
 
-    Raises `GrammarError` where nothing was found, not even the beginning of a text.
+    Raises `NothingFoundError` where nothing was found, not even the beginning of a text.
     """
     rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
     signature = asked.signature(errand.owner.scheduler.model.identity, tau, rule)
@@ -93,7 +93,7 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
     gives_broken = beam.incomplete or not outcome.finished
     broken = outcome.broken if gives_broken else ()
     if not outcome.finished and not broken:
-        raise _nothing(asked, outcome.n_dead_ends, outcome.n_refused, left_aside=outcome.lost > -math.inf)
+        raise _nothing(asked, outcome)
     unfinished = "length" if outcome.stopped == "done" else outcome.stopped
     hypotheses = tuple(_hypothesis(asked, path, "") for path in outcome.finished)
     incomplete = tuple(_hypothesis(asked, path, unfinished) for path in broken)
@@ -141,9 +141,8 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
     """What the exact search found."""
     outcome = handle.result()
     found = outcome.found[: beam.n]
-    budget = None if outcome.proved else outcome.n_evaluated
     if not found:
-        raise _nothing(asked, outcome.n_dead_ends, outcome.n_other, longest=beam.max_tokens, budget=budget)
+        raise nothing_found(asked.grammar, outcome, beam.max_tokens)
     hypotheses = tuple(asked.hypothesis(path) for path in found)
     last = found[-1].score if len(found) == beam.n else -math.inf
     gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
@@ -212,23 +211,17 @@ def _text_bytes(asked: Constrained, data: bytes) -> bytes:
     return data[len(asked.delimiter) :]
 
 
-def _nothing(
-    asked: Constrained,
-    n_dead_ends: int,
-    n_refused: int,
-    *,
-    longest: int | None = None,
-    budget: int | None = None,
-    left_aside: bool = False,
-) -> GrammarError:
-    """No text, and not even a beginning. left_aside: paths had no place in the beam, or were not as the tokenizer begins."""
-    causes = [f"{n_dead_ends} paths were dead ends"] if n_dead_ends else []
-    causes += [f"{n_refused} were not as the tokenizer writes them"] if n_refused else []
-    causes += [] if longest is None else [f"texts of more than {longest} tokens were not looked at"]
-    causes += [f"the budget of {budget} nodes was used up: raise budget_nodes, or search with a beam"] if budget else []
-    if left_aside:
-        causes.append("beginnings were left aside: a wider beam, or canonical_only=False, may find one")
-    elif n_dead_ends + n_refused and longest is None:
-        causes.append("a wider beam may find one")
-    why = "; ".join(causes) or "no token that it allows is possible here"
-    return GrammarError(f"no text of {asked.grammar.name} was found: {why}")
+def _nothing(asked: Constrained, outcome: BeamOutcome) -> NothingFoundError:
+    """No text, and not even the beginning of one that was broken off."""
+    reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
+    reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
+    if outcome.lost > -math.inf:
+        reasons.append("beginnings were left aside")
+        remedy = "widen the beam, or allow any tokens (canonical_only=False)"
+    elif reasons:
+        remedy = "widen the beam"
+    else:
+        remedy = "let the grammar have texts that this model has tokens for"
+    return NothingFoundError(
+        asked.grammar.name, ", ".join(reasons) or "no token that it allows is possible here", remedy
+    )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from selectrie.automaton import Automaton
 from selectrie.boundary import OwnPaths, PromptText, encode_prompt, open_prompt
-from selectrie.errors import GrammarError, OptionError, PromptTooLongError
+from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
 from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Hypothesis, Signature, TokenScore
-from selectrie.tasks.automaton_records import AutomatonSpec
+from selectrie.tasks.automaton_records import AutomatonOutcome, AutomatonSpec
 from selectrie.tasks.found_paths import FoundPath
 from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity
 from selectrie.vocabulary import Vocabulary, to_bytes
@@ -91,6 +93,26 @@ class Constrained:
     def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
         """With what evaluating the prompt and each given path one by one would have taken."""
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
+
+
+def nothing_found(grammar: Grammar, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
+    """Why a search of a grammar gave no text, and what helps."""
+    reasons, remedies = [], []
+    if not outcome.proved:
+        reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
+        remedies += ["raise budget_nodes", "search with a beam", "let the grammar have fewer and shorter texts"]
+    elif outcome.cut_bound > -np.inf:
+        reasons.append(f"none has at most {max_tokens} tokens")
+        remedies.append("raise max_tokens")
+    else:
+        reasons.append("no path of tokens leads to one")
+    if outcome.n_dead_ends:
+        reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
+    if outcome.n_other:
+        reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
+        remedies.append("allow any tokens (canonical_only=False)")
+    remedies = remedies or ["let the grammar have texts that this model has tokens for"]
+    return NothingFoundError(grammar.name, ", ".join(reasons), " or ".join(remedies))
 
 
 def about(*, strings: bool) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from selectrie.constraining import Constrained, Space, about, constrain
 from selectrie.errand import Errand
+from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
-from selectrie.grammatical import nothing_found
 from selectrie.model import Model
 from selectrie.options import BEAM_TERMINATORS, GRAMMAR_NODES, Sampling, Search, Stopping, at_least, flag, one_of, seed
 from selectrie.prompts import Prompt
@@ -49,8 +49,8 @@ def prepare(
 
 
 def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
-    """Draw the texts. Raises `OptionError` where there is none within `max_tokens`, or the budget was used up: what was drawn
-    until then is no sample, for short texts come first."""
+    """Draw the texts. Raises `NothingFoundError` where there is none within `max_tokens`, or the budget was used up: what was
+    drawn until then is no sample, for short texts come first."""
     asked, search = lottery.asked, lottery.search
     signature = asked.signature(errand.owner.scheduler.model.identity, tau, "joint")
     if not lottery.exact:
@@ -62,9 +62,22 @@ def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
     outcome = handle.result()
     texts = [text for text in outcome.texts if text is not None]
     if not outcome.is_complete:
-        raise nothing_found(spec.search, is_empty=outcome.is_empty, refused=0)
+        raise _too_few(lottery, outcome, len(texts))
     hypotheses = tuple(asked.hypothesis(path) for path in texts)
     return _draws(lottery, hypotheses, outcome, handle.cost, signature)
+
+
+def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
+    """Why there is no sample, and what helps."""
+    if outcome.is_empty:
+        reason = f"none of at most {lottery.search.max_tokens} tokens is possible"
+        return NothingFoundError(lottery.asked.grammar.name, reason, "raise max_tokens")
+    reason = (
+        f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, when {n_drawn} of {lottery.n} "
+        "texts were drawn, which are no sample, for short ones come first"
+    )
+    remedy = "raise budget_nodes, draw fewer or shorter texts, or draw step by step (exact=False)"
+    return NothingFoundError(lottery.asked.grammar.name, reason, remedy)
 
 
 def _draws(

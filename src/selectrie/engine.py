@@ -167,7 +167,8 @@ class Engine:
         of them are the choices (`Grammar.listed`). Of more, the best are searched for, with proof; those found are then the
         choices, best first, and `Selection.grammar` says more.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.
+        Raises errors of `RequestError` for what the caller can mend, before any model call, `NothingFoundError` where a search
+        finished no text, and errors of `ModelError`.
         """
         asked = Asked(rule, terminator, following, prior, search, prompting)
         if grammar is None:
@@ -203,7 +204,8 @@ class Engine:
         each row renormalised, as `generate` does: cheaper, and another distribution. search: `max_tokens`, `canonical_only`,
         `budget_nodes`; nothing else of it. terminator, prompting: as in `select`.
 
-        Raises errors of `RequestError` for what the caller can mend, and where no text was found within the limits.
+        Raises errors of `RequestError` for what the caller can mend, and `NothingFoundError` where the texts were not drawn
+        within the limits.
         """
         from selectrie import drawing
 
@@ -382,8 +384,8 @@ class Engine:
         prompt: text, token ids, or chat messages. grammar: what may follow, exactly (mind leading spaces;
         `prompting.delimiter` is put before it). beam: width, how many texts, length, penalties, groups, terminator.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model call, `GrammarError` where the model
-        can write no text of the grammar, and errors of `ModelError`.
+        Raises errors of `RequestError` for what the caller can mend, before any model call, `NothingFoundError` where not even
+        the beginning of a text was found, and errors of `ModelError`.
         """
         from selectrie import beaming
 

@@ -12,6 +12,7 @@ SelectrieError
 │   ├── GrammarError            a grammar that cannot be read or compiled, or that grows without bound
 │   ├── TemplateError           a template that cannot be read, or rendered with the values given
 │   ├── DeadEndError            no token is both allowed and possible
+│   ├── NothingFoundError       a search of a grammar that ended without a text
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
 │   ├── DeadlineError           the deadline passed before there was an answer
 │   ├── QueueFullError          more work waits than may wait
@@ -178,6 +179,19 @@ class DeadEndError(RequestError):
         super().__init__(
             f"none of the {n_allowed} tokens allowed here is possible; allow more, or forbid less by `logit_bias`"
         )
+
+
+class NothingFoundError(RequestError):
+    """A search of a grammar, or draws from it, that ended without a text.
+
+    grammar: its name. reason: why there is none. remedy: what helps.
+    """
+
+    code = "nothing_found"
+
+    def __init__(self, grammar: str, reason: str, remedy: str) -> None:
+        self.grammar, self.reason, self.remedy = grammar, reason, remedy
+        super().__init__(f"no text of {grammar} was found: {reason}; {remedy}")
 
 
 class InputFileError(RequestError):

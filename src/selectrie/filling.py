@@ -14,7 +14,7 @@ from selectrie.boundary import PromptText, encode_prompt, reopen
 from selectrie.boundary.canonical import encode_inside
 from selectrie.endings import Ending, default_stops, ending_of, needed
 from selectrie.errand import Errand
-from selectrie.errors import InternalError, OptionError
+from selectrie.errors import InternalError, NothingFoundError
 from selectrie.generating import Drawing, Generating, Wanted
 from selectrie.lots import drawn_choice
 from selectrie.model import Model
@@ -149,7 +149,8 @@ def _fill_beam(begun: Errand, model: Model, tau: float | None, slot: BeamSlot, p
     asked = beaming.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
     result = ending.of_beam(beaming.answer(begun, asked, beam, tau))
     if slot.options is not None and not result.best.complete:
-        raise OptionError("max_tokens", slot.beam.max_tokens, "more: no option was finished within so many tokens")
+        reason = f"none was finished within {slot.beam.max_tokens} tokens"
+        raise NothingFoundError("the options", reason, "give max_tokens= more, or shorter options")
     return Filled(_value_of(slot.options, result.text), result.text, result)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from selectrie import scoring
-from selectrie.constraining import Constrained, Space, about, constrain, is_prefix_free, shown
+from selectrie.constraining import Constrained, Space, about, constrain, is_prefix_free, nothing_found, shown
 from selectrie.errand import Errand
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
@@ -67,7 +67,7 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> H
 def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     """Search the grammar. tau: nats a row that layout may move, None = not measured.
 
-    Raises `OptionError` where no text was found within `max_tokens` or the budget.
+    Raises `NothingFoundError` where no text was found within `max_tokens` or the budget.
     """
     asked, search = hunt.asked, hunt.search
     on_found = None if search.on_found is None else partial(_tell_text, search.on_found)
@@ -76,7 +76,7 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     handle = errand.begin_told(task, search.on_progress)
     outcome = handle.result()
     if not outcome.found:
-        raise nothing_found(spec.search, is_empty=outcome.proved, refused=outcome.n_other)
+        raise nothing_found(asked.grammar, outcome, search.max_tokens)
     return _selection(
         hunt,
         outcome,
@@ -88,14 +88,6 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
 
 def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
     tell(shown(path.data), path.logp)
-
-
-def nothing_found(search: Search, *, is_empty: bool, refused: int) -> OptionError:
-    """The error for no text at all. is_empty: there is none; refused: paths that the tokenizer would not make."""
-    why = f"; {refused} were found that the tokenizer would not write so (canonical_only)" if refused else ""
-    if is_empty:
-        return OptionError("max_tokens", search.max_tokens, f"more: no text of the grammar has so few tokens{why}")
-    return OptionError("budget_nodes", search.budget_nodes, f"more: no text of the grammar was finished{why}")
 
 
 def _certificate(outcome: AutomatonOutcome, search: Search, rule: str, tau: float | None) -> Certificate:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from selectrie.automaton import Automaton
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
 from selectrie.tasks.found_paths import FoundPath
@@ -119,3 +120,26 @@ def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
 def allows(allowed: BoolArray | IntArray, token: int) -> bool:
     """Is this token allowed?"""
     return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())
+
+
+def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[int]]) -> Iterator[list[int]]:
+    """The tokenizer's own paths of the texts that these paths spell, each once: those that the automaton accepts."""
+    if spec.canonical is None or spec.own is None:
+        return
+    seen: set[tuple[int, ...]] = set()
+    for path in paths:
+        own = list(spec.own(path))
+        if 0 < len(own) <= spec.max_tokens and tuple(own) not in seen and accepts(automaton, own):
+            seen.add(tuple(own))
+            if spec.canonical(own):
+                yield own
+
+
+def accepts(automaton: Automaton, path: Iterable[int]) -> bool:
+    """Is this a whole path of the automaton?"""
+    state = automaton.start()
+    for token in path:
+        if not allows(automaton.allowed(state), token):
+            return False
+        state = automaton.advance(state, token)
+    return automaton.can_end(state)

@@ -37,7 +37,7 @@ class FirstPath:
 
     def follow(self, *, ends_by_token: bool) -> int:
         """The last node of the path; where it is not evaluated, it is the one that is needed. `NO_NODE`: it leads nowhere."""
-        if not self.greedy_ended:
+        if not self.greedy_ended and self._others is None:
             self._at = self._follow_greedy(ends_by_token=ends_by_token)
             if not self.greedy_ended:
                 return self._at
@@ -46,6 +46,10 @@ class FirstPath:
             own = path if self._own is None else list(self._own(path))
             self._others, self._at = (own, ROOT) if own != path else ((), self.greedy)
         return self._follow_others(self._others)
+
+    def turn_to(self, tokens: Sequence[int]) -> None:
+        """Follow these tokens from here on, wherever it was."""
+        self._others, self._at = tokens, ROOT
 
     def _follow_greedy(self, *, ends_by_token: bool) -> int:
         nodes = self._nodes

@@ -39,6 +39,10 @@ class FoundPaths:
         self._groups: dict[tuple[bytes, ...], list[FoundPath]] = {}
         self._order: list[tuple[float, tuple[bytes, ...]]] = []  # (minus best score, key), ascending
 
+    def __len__(self) -> int:
+        """Texts so far."""
+        return len(self._order)
+
     def add(self, path: FoundPath) -> bool:
         """Take a path in; is it the best so far?"""
         key = (path.data,) if self._merges else (path.data, path.tokens.tobytes())

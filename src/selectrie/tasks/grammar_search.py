@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from selectrie.tasks.automaton_records import (
     allows,
     check_prompt,
     is_any,
+    own_paths,
 )
 from selectrie.tasks.best_children import BestChildren, Open, RowChildren
 from selectrie.tasks.first_path import FirstPath
@@ -45,7 +46,8 @@ class AutomatonSearch:
     token only takes off. Open paths are evaluated by that bound, `search.width` a call and more as the search goes on, until
     nothing open can reach the k-th best. The path of masked greedy decoding is followed beside them, and then the
     tokenizer's own for its text: the end is a text to compare with early. Of a budget, as much as a path of `max_tokens` may
-    still need is kept for it. Rows that only the healed bytes need come before everything, and on top of a budget.
+    still need is kept for it. Rows that only the healed bytes need come before everything, and on top of a budget. So do at
+    most `max_tokens` rows behind a budget that ended without a text, for the tokenizer's own path of a text met in other tokens.
     on_found: called with each finished text that is the best so far.
     """
 
@@ -86,7 +88,9 @@ class AutomatonSearch:
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
         self._refused_mass, self._refused_best = 0.0, -np.inf  # of texts that came too late to matter
-        self._n_evaluated = self._n_dead_ends = self._n_other = 0
+        self._n_evaluated = self._n_dead_ends = 0
+        self._other: list[tuple[float, int]] = []  # minus score and last node of texts in tokens that do not count
+        self._last = self._last_needed()
         self._is_finished = False
 
     @property
@@ -114,6 +118,9 @@ class AutomatonSearch:
             targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
             if targets:
                 return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
+        node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
+        if node != NO_NODE:
+            return self._plan([node], {}, room)
         self._next_of_first()
         self._is_finished = True
         return None
@@ -146,7 +153,7 @@ class AutomatonSearch:
             n_evaluated=self._n_evaluated,
             n_repeated=self._live.repeated,
             n_dead_ends=self._n_dead_ends,
-            n_other=self._n_other,
+            n_other=len(self._other),
         )
 
     @property
@@ -325,7 +332,7 @@ class AutomatonSearch:
         path = nodes.path(node)
         tokens = nodes.token[path]
         if spec.canonical is not None and not spec.canonical(tokens.tolist()):
-            self._n_other += 1
+            self._other.append((-score, node))
             return
         found = FoundPath(spec.text(tokens), tokens, nodes.logp[path], terminator, logp, score)
         before = self._found.kth()
@@ -334,6 +341,23 @@ class AutomatonSearch:
             self._open.drop_below(self._at_least())
         if is_best and self._on_found is not None:
             self._on_found(found)
+
+    def _last_needed(self) -> Iterator[int]:
+        """Behind the budget, until there is a text: the nodes that are needed of its own paths, one after the other."""
+        most = self._n_evaluated + self._spec.max_tokens
+        for tokens in () if len(self._found) else own_paths(self._spec, self._automaton, self._met_in_other_tokens()):
+            path = FirstPath(self._nodes, self._known_logp, self._child, None)
+            path.turn_to(tokens)
+            while (node := path.follow(ends_by_token=self._ends_by_token)) != NO_NODE and self._needs_row(node):
+                if self._n_evaluated >= most:
+                    return
+                yield node
+            if len(self._found):
+                return
+
+    def _met_in_other_tokens(self) -> Iterator[list[int]]:
+        """Paths of texts that do not count, the most probable ones first."""
+        return (self._nodes.tokens(node) for _, node in sorted(self._other))
 
     def _known_logp(self, parent: int, token: int) -> float | None:
         """Log-probability of a token after an evaluated node, where it has a node or waits for one."""
