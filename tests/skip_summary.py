@@ -10,7 +10,7 @@ import pytest
 
 from real_data import UNSET
 
-WITHOUT_DATA = f"{UNSET}: set, it adds tests on real weights, tokenizers, data sets and texts (CONTRIBUTING.md)"
+WITHOUT_DATA = f"{UNSET}; it would add tests on real weights, tokenizers, data sets and texts (CONTRIBUTING.md)"
 """What stands for all files of the test data, where there are none."""
 
 

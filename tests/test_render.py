@@ -607,13 +607,20 @@ def test_rows_must_be_mappings(fake):
         fake.render_many(template, [{}, 3])
 
 
-def test_closing_the_engine_ends_many_pages():
-    """Every page ends with `ClosedError`, without an index: all fail together."""
+def test_closing_the_engine_ends_many_pages(monkeypatch):
+    """In the middle of a decode: every page ends with `ClosedError`, without an index, for all fail together."""
     model = HashModel(1)
     engine = Engine(model, check=EXACT)
-    begun = threading.Event()
-    model.on_decode = begun.set
-    threading.Thread(target=lambda: (begun.wait(20), engine.close()), daemon=True).start()
+    begun, closing = threading.Event(), threading.Event()
+    interrupt = model.interrupt
+
+    def hold():
+        begun.set()
+        assert closing.wait(60)
+
+    monkeypatch.setattr(model, "interrupt", lambda: (closing.set(), interrupt()))
+    model.on_decode = hold
+    threading.Thread(target=lambda: (begun.wait(60), engine.close()), daemon=True).start()
     with pytest.raises(ClosedError) as caught:
         engine.render_many(Template("a<<gen 'x' max_tokens=3000>>"), [{}] * 3)
     assert caught.value.request is None
