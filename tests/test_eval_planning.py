@@ -153,10 +153,7 @@ def test_without_bos_the_end_of_a_text_stands_before_nothing():
     assert vocabulary.bos is not None
     endless = replace(vocabulary, bos=None)
     for context in ("", " "):
-        try:
-            expected = vocabulary.tokenize((context + "ab").encode())
-        except ValueError:
-            continue
+        expected = vocabulary.tokenize((context + "ab").encode())
         assert planned(endless, Item(context, ("ab",), delimiter="")) == [([vocabulary.eos], expected)]
     with pytest.raises(PromptError, match="neither BOS nor EOS"):
         planned(replace(endless, eos=None), Item("", ("ab",), delimiter=""))

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 import kill_points
 import racing_runs
 from selectrie.errors import InputFileError, OptionError
+from selectrie.evaluation import folder
 from selectrie.evaluation.comparing import compare
-from selectrie.evaluation.evaluating import measured
+from selectrie.evaluation.evaluating import measured, signature_of
 from selectrie.evaluation.files import write_whole
 from selectrie.evaluation.folder import ITEMS, LOG, RUN, SUMMARY, check_folder
 from selectrie.evaluation.log import Line, TornLineError
-from selectrie.evaluation.runner import began_with, read_run, run
+from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 
 FIRST_FORMAT = Path(__file__).parent / "data" / "run_format_1"
 """A finished run as selectrie 0.1.0 left it before run folders had a format of their own."""
@@ -39,10 +40,10 @@ def finished(tmp_path_factory):
     return out
 
 
-def races(folder: Path, which: list[str]) -> list[str]:
+def races(place: Path, which: list[str]) -> list[str]:
     """What the driver says of each of these races."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, racing_runs.__file__, str(folder), *which]
+    command = [sys.executable, racing_runs.__file__, str(place), *which]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
@@ -141,6 +142,32 @@ def test_the_line_of_another_model_is_refused(finished, tmp_path):
     assert [json.loads(line)["body"]["unit"] for line in theirs] == list(range(len(theirs)))
     with pytest.raises(InputFileError, match=r"log\.jsonl:3: .* its plan is"):
         resumed(finished, tmp_path / "out", [*(finished / LOG).read_text().splitlines()[:2], theirs[2]])
+
+
+def test_lines_of_another_machine_count_where_they_may(tmp_path, monkeypatch):
+    """A run that begins on another processor and goes on here is of one plan, so nothing it logged is measured again."""
+    out, asked = tmp_path / "out", []
+
+    def stopping(units):
+        for unit, done in zip(units[:2], measured(llm, units), strict=False):
+            assert done.unit is unit
+            yield done
+        raise KeyboardInterrupt
+
+    def measuring(units):
+        asked.extend(unit.number for unit in units)
+        yield from measured(llm, units)
+
+    with kill_points.engine() as llm:
+        with monkeypatch.context() as there:
+            there.setattr(folder, "signature_of", lambda engine: {**signature_of(engine), "processor": "another"})
+            with pytest.raises(KeyboardInterrupt):
+                run(llm, kill_points.tasks(), out, measure=stopping)
+        with pytest.raises(OptionError, match="processor was 'another'"):
+            run(llm, kill_points.tasks(), out)
+        run(llm, kill_points.tasks(), out, RunOptions(other_machine=True), measure=measuring)
+    assert asked == list(range(2, 2 + len(asked)))
+    assert len({json.loads(line)["body"]["plan"] for line in (out / LOG).read_text().splitlines()}) == 1
 
 
 def test_a_unit_stands_in_a_log_once(finished, tmp_path):

@@ -124,8 +124,8 @@ def _digest(body: str) -> str:
 class Log:
     """The log of one run, open for adding to and locked. A context manager.
 
-    The system gives the lock back when the process ends, however it ends; the file stays and says nothing
-    about who holds it. Raises `OptionError` where another process holds the log, and where the file
+    The system gives the lock back when the process and children it forked have ended, however they end;
+    the file stays and says nothing about who holds it. Raises `OptionError` where another process holds the log, and where the file
     system has no locks.
     """
 
