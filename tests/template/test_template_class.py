@@ -192,8 +192,15 @@ def test_files_that_are_not_there(folder, name, reason):
 def test_a_text_too_long():
     """A template is as long as a file may be."""
     Template("x" * (1 << 20))
-    with pytest.raises(TemplateError, match="longer than 1048576 bytes"):
-        Template("é" * ((1 << 19) + 1))
+    too_long = (
+        ("é" * ((1 << 19) + 1), 1, (1 << 19) + 1),
+        ("ab\n" * (1 << 19), 349526, 2),
+        ("x" * (1 << 20) + "y", 1, 1048577),
+    )
+    for text, line, column in (*too_long, ("\ud800" * (1 << 19), 1, 349526)):
+        with pytest.raises(TemplateError, match="longer than 1048576 bytes") as caught:
+            Template(text, name="page")
+        assert (caught.value.name, caught.value.line, caught.value.column) == ("page", line, column)
 
 
 def test_a_pipe_is_no_file(folder):

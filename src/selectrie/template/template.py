@@ -8,12 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import final
 
-from selectrie.errors import OptionError, TemplateError
+from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.options.checks import named, one_of, text
 from selectrie.template.checking import Findings, examine
 from selectrie.template.foreign import refuse_foreign
 from selectrie.template.including import read_all
+from selectrie.template.places import error_in
 from selectrie.template.segments import Document, Include
 from selectrie.template.sources import MOST_FILE_BYTES, Sources, dialect_of, read_source, search_folder
 from selectrie.template.trial import try_values
@@ -55,9 +56,11 @@ class Template:
         self._read(text, name, dialect, Sources(search_folder(search_path)))
 
     def _read(self, text: str, name: str, dialect: str, sources: Sources) -> None:
-        if len(text.encode("utf-8", "surrogatepass")) > MOST_FILE_BYTES:
-            reason = f"the template is longer than {MOST_FILE_BYTES} bytes; split it by `include`"
-            raise TemplateError(reason, name=name)
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > MOST_FILE_BYTES:
+            n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MOST_FILE_BYTES + 1]) - 1
+            reason = f"the template is longer than {MOST_FILE_BYTES} bytes, which end here; split it by `include`"
+            raise error_in(text, name, n_characters, reason)
         document, documents = read_all(text, name, dialect, sources)
         refuse_foreign(document)
         held = {
