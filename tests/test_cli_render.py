@@ -244,7 +244,12 @@ def test_a_value_that_nobody_reads_is_a_warning(opened, sheet):
     result = run(sheet, *VALUES, "--var", "shield=round")
     assert result.stderr == "warning: the template reads no value called 'shield'\n"
     assert result.stdout.startswith("Name: Aria\n")
-    assert "'class'; the model decides it" in run(sheet, *VALUES, "--var", "class=x").stderr
+    assert (
+        "'class' is decided here, but a value of that name is given"
+        in run(sheet, *VALUES, "--var", "class=x", code=2).stderr
+    )
+    Path("sheet.hbs").write_text("A {{gen 'class' max_tokens=1}}")
+    assert "'class'; the model decides it" in run("sheet.hbs", "--var", "class=x").stderr
     near = run(sheet, "--var", "nmae=Aria", code=2).stderr
     assert "'nmae'; did you mean 'name'?" in near
 

@@ -450,14 +450,14 @@ def test_a_slot_at_the_beginning_of_a_page_needs_a_token_before_it():
 def test_pages_are_bounded(fake, monkeypatch):
     """Slots, items, segments and text; each bound is told where it is met."""
     from selectrie import rendering, writing
-    from selectrie.template import program
+    from selectrie.template import counting
 
     with pytest.raises(TemplateError, match=f"more than the {MOST_TURNS}|{MOST_TURNS}"):
         render(fake, "<<#each items>>a<</each>>", {"items": range(MOST_TURNS + 1)})
     monkeypatch.setattr(writing, "MOST_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
-    monkeypatch.setattr(program, "MOST_STEPS", 50)
+    monkeypatch.setattr(counting, "MOST_STEPS", 50)
     with pytest.raises(TemplateError, match="passes more than 50 segments"):
         render(fake, "<<#each items>><<!n>><</each>>", {"items": range(60)})
     assert MOST_SLOTS == 10_000

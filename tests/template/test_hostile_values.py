@@ -11,7 +11,7 @@ import pytest
 from selectrie import Template
 from selectrie.errors import OptionError, TemplateError
 from selectrie.options import Sampling, Stopping
-from selectrie.template import program
+from selectrie.template import counting, program
 from selectrie.template.values import contains
 
 USES = (
@@ -116,10 +116,11 @@ def test_an_option_of_any_size_has_a_message():
 @pytest.mark.parametrize("body", ["", "<<! nothing >>", "a"])
 def test_loops_within_loops_end(body, monkeypatch):
     """Turns without a segment count too: 10**10 of them are refused, and not tried."""
-    monkeypatch.setattr(program, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(counting, "MOST_STEPS", 1_000)
     template = Template(f"<<#each v>><<#each v as w>>{body}<</each>><</each>>")
     values = {"v": list(range(100_000))}
-    template.check(values)
+    with pytest.raises(TemplateError, match="passes more than 1000 segments"):
+        template.check(values)
     steps = program.Program(template, values)
     with pytest.raises(TemplateError, match="passes more than"):
         list(iter(steps.step, None))

@@ -58,7 +58,7 @@ def following(text, most_turns=2, chosen="a"):
         ("<<#block>>" + X + " in<</block>> out", [" in out"]),
         (X + "<<#block 'b'>>in<</block>> out", ["in out"]),
         (X + "<<#block 'b'>>in<</block>> <<b>>", ["in "]),
-        (X + "<<#block 'n'>>in<</block>> <<n>>", ["in "]),
+        (X + "<<#block 'm'>>in<</block>> <<m>>", ["in "]),
         ("<<#block hidden=true>>" + X + " in<</block>> out", [" in"]),
         (X + "<<#block hidden=true>>not this<</block>> out", [" out"]),
         (X + "<<#block hidden=true>>no<<gen 'g'>><</block>> <<g>>", [" ", ""]),

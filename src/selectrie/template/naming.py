@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from selectrie.template.expressions import Constant
+from selectrie.template.places import error_at
+from selectrie.template.scope import Scope
 from selectrie.template.segments import Block, Body, Document, GenEach, Set, Slot
+from selectrie.template.values import shown
 from selectrie.template.walking import walk_through
 
 
@@ -46,6 +49,26 @@ def logprobs_names(slot: Slot) -> tuple[str, ...]:
     """What `logprobs=` names, if anything."""
     named = dict(slot.arguments).get("logprobs")
     return (named.value,) if isinstance(named, Constant) and isinstance(named.value, str) else ()
+
+
+def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
+    """Raise `TemplateError` where a slot, a block or a list takes the name of a given value; handlebars allows that."""
+    if document.dialect == "handlebars":
+        return
+    own = names_of(segment)
+    for name in (*own.slots, *own.texts):
+        if scope.is_given(name):
+            reason = f"{shown(name)} is decided here, but a value of that name is given; leave that out, or choose another name"
+            raise error_at(document, segment.span, reason)
+
+
+def names_of(segment: Slot | Block | GenEach) -> Names:
+    """The names that this one segment gives, without what stands in it."""
+    if isinstance(segment, Slot):
+        return Names(_of_page({segment.name: None}), logprobs_names(segment), ())
+    if isinstance(segment, Block):
+        return Names((), () if segment.name is None else (segment.name,), ())
+    return Names((segment.name,), (), ())
 
 
 def _of_page(names: dict[str, None]) -> tuple[str, ...]:

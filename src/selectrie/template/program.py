@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selectrie.errors import InternalError
+from selectrie.template import counting
 from selectrie.template.loops import Frame, Level, Loop, Values, fields_of, loop_of, loop_over, path_of
-from selectrie.template.naming import names_in
-from selectrie.template.places import error_at
+from selectrie.template.naming import names_in, refuse_given
 from selectrie.template.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
 from selectrie.template.segments import (
     Block,
@@ -36,9 +36,6 @@ from selectrie.template.tag_values import role_named, value_at
 from selectrie.template.template import Template
 from selectrie.template.values import plain
 
-MOST_STEPS = 2_000_000
-"""Segments that one page may pass, repeated ones each time."""
-
 
 class Program:
     """A template on values, step by step.
@@ -54,7 +51,7 @@ class Program:
         self._queue: deque[Step] = deque()
         self._asked: Loop | None = None
         self._is_ahead = False
-        self._n_left = MOST_STEPS
+        self._n_left = counting.MOST_STEPS
 
     @property
     def page(self) -> Level:
@@ -147,8 +144,7 @@ class Program:
         if self._n_left < 0:
             if self._is_ahead:
                 raise Undecided
-            reason = f"the page passes more than {MOST_STEPS} segments; loop less, or render several pages"
-            raise error_at(document, segment.span, reason)
+            raise counting.too_long(document, segment)
 
     def _pass(self, segment: Segment, document: Document) -> Step | None:
         """Do one segment; the step that it comes to, None where it only changes what comes next."""
@@ -157,6 +153,11 @@ class Program:
         if isinstance(segment, Comment):
             return None
         scope = self._scope()
+        if not self._is_ahead:
+            own = segment.body if isinstance(segment, Joint) else (segment,)
+            for one in own:
+                if isinstance(one, Slot | Block | GenEach):
+                    refuse_given(one, scope, document)
         if isinstance(segment, Slot):
             return Decide(segment, scope, document)
         if isinstance(segment, Joint):

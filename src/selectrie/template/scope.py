@@ -121,6 +121,10 @@ class Scope:
             level = level._outer
         return level is not None or name in self._given
 
+    def is_given(self, name: str) -> bool:
+        """Is it among the values that were given?"""
+        return name in self._given
+
     def names(self) -> tuple[str, ...]:
         """Every name that has a value here, innermost first."""
         return tuple(dict.fromkeys(self._names()))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.template.checking import LOOP
-from selectrie.template.naming import logprobs_names, names_in
+from selectrie.template.counting import refuse_long
+from selectrie.template.naming import logprobs_names, names_in, refuse_given
 from selectrie.template.scope import UNDECIDED, Scope, Snapshot, Undecided, items_at, truth_at
 from selectrie.template.segments import (
     Block,
@@ -40,6 +41,7 @@ def try_values(
     document: Document, documents: Mapping[str, Document], sources: Sources, values: Mapping[str, object]
 ) -> None:
     """Raise the first `TemplateError` that rendering with these values ends in, or may end in by what a slot decides."""
+    refuse_long(document, documents, values)
     try:
         _Trial(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
     except _EnoughError:
@@ -80,10 +82,12 @@ class _Trial:
         scope.assign(segment.name, self.values(segment, scope, document).get("value", UNDECIDED))
 
     def slot(self, segment: Slot, scope: Scope, document: Document) -> None:
+        refuse_given(segment, scope, document)
         self.values(segment, scope, document)
         _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
 
     def block(self, segment: Block, scope: Scope, document: Document) -> None:
+        refuse_given(segment, scope, document)
         self.values(segment, scope, document)
         self.body(segment.body, scope, document)
         if segment.name is not None:
@@ -141,6 +145,7 @@ class _Trial:
         _undecide(names_in(segment.body, self.documents).decided, scope)
 
     def geneach(self, segment: GenEach, scope: Scope, document: Document) -> None:
+        refuse_given(segment, scope, document)
         values = self.values(segment, scope, document)
         num = _count(values.get("num"))
         for at in range(_count(values.get("min")) or 0 if num is None else num):
