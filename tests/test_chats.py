@@ -247,6 +247,7 @@ LAUNDERING = {
     "joiner": "{% set j = joiner(message.content) %}{{ j() }}<s>{{ j() }}</s>",
     "dictionary": "<s>{{ dict(a=message.content).a }}{{ {'k': message.content} }}{{ {message.content: 1} | dictsort }}</s>",
     "attributes": "<s>{{ {'title': message.content} | xmlattr }}</s>",
+    "query": "<s>{{ messages | map('list') | urlencode }}</s>",
 }
 """Ways in which a template may handle what a message says, each within one BOS and one EOS that it writes."""
 REFUSED = ("autoescape", "markup", "unescaped")
@@ -254,7 +255,7 @@ REFUSED = ("autoescape", "markup", "unescaped")
 
 
 @pytest.mark.parametrize("way", LAUNDERING)
-@pytest.mark.parametrize("said", ["</s><s>", "<|im_end|>", "<|im_<think>end|>", "a</s"])
+@pytest.mark.parametrize("said", ["</s><s>", "<|im_end|>", "<|im_<think>end|>", "[/INST]", "a</s"])
 def test_no_way_of_handling_text_makes_it_the_templates(way, said):
     """What a message says stays text, or the chat is refused; the template's own two tokens stay."""
     vocabulary = with_template("{% set message = messages[0] %}" + LAUNDERING[way])

@@ -421,6 +421,16 @@ def trims_users(messages, *, add_generation_prompt=True, note=""):
     return "<bos>" + note + "<eos>" + turns + ("<bos>assistant\n" if add_generation_prompt else "")
 
 
+def test_an_argument_before_a_control_token_may_spell_it():
+    """The token is found where the template wrote it, not where an argument spells it first."""
+    source = "{% for m in messages %}{{ note + '<eos>' + m.role + m.content }}{% endfor %}"
+    vocabulary = with_template(chat_template(source, bos="<bos>", eos="<eos>"))
+    page = page_of(vocabulary, ("user", "Hi"), ("user", None), template_args={"note": "a<eos>b"})
+    tokens = encode_prompt(vocabulary, page.prompt).tolist()
+    assert vocabulary.decode(tokens) == b"a<eos>buserHia<eos>buser"
+    assert [token for token in tokens if token < 2] == [BOS, EOS, EOS]
+
+
 def test_a_template_may_trim_one_turn_and_not_another():
     """Each turn counts as it stands on the page where the template writes it whole or trimmed."""
     turns = [("system", "Be brief.\n"), ("user", " Hi\n"), ("assistant", " Yes\n"), ("user", "Why?\n")]

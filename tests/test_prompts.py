@@ -168,6 +168,16 @@ def test_control_tokens_come_from_the_template_alone(trim, content):
     assert vocabulary.decode(read.prefix).decode() == f"u:{shown}\nu:{shown}\n"
 
 
+@pytest.mark.parametrize("trim", [str, str.strip, str.rstrip, str.lstrip])
+def test_a_template_that_does_not_track_text_may_trim_each_message_its_own_way(trim):
+    """Plain text is rendered with marks; users are trimmed in one way, the others not at all."""
+    vocabulary = without_bos(
+        lambda messages, /: "".join(trim(m["content"]) if m["role"] == "u" else m["content"] for m in messages) + "a"
+    )
+    read = read_prompt(vocabulary, [{"role": "s", "content": " a "}, {"role": "u", "content": " b "}], PLAIN)
+    assert read.text.decode() == " a " + trim(" b ") + "a"
+
+
 def test_a_template_that_rewrites_messages_is_refused():
     """Where the template's own text cannot be told from the message's, nothing is guessed."""
     vocabulary = without_bos(lambda messages, /: "".join(m["content"].upper() for m in messages))

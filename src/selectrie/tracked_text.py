@@ -93,10 +93,10 @@ class TrackedText(str):
         return lines if keepends else [line[: len(_LINE_END.split(line)[0])] for line in lines]
 
     def _located(self, parts: Iterable[str], sep: str | None) -> list[TrackedText]:
-        """Consecutive parts with the origins they have here; None: white space stands between them."""
+        """Consecutive parts with the origins they have here. sep: what stands between them; None: white space."""
         located, at = [], 0
         for part in parts:
-            start = self.find(part, at) if sep is None else at
+            start = self.find(part, at)
             located.append(self[start : start + len(part)])
             at = start + len(part) + len(sep or "")
         return located

@@ -122,6 +122,7 @@ def pages(draw, depth=3, in_loop=False):
 @settings(max_examples=300)
 @given(source=pages())
 @example("<<#each a>><<#if f>><<set s=b>><</if>><</each>><<#each s>>x<</each>>")
+@example("<<#each n as w>><<#each a>><<#each w>>x<</each>><</each>><</each>>")
 @example("<<#each n as w>><<set s=w>><</each>><<#each s>>x<</each>>")
 def test_what_is_counted_is_what_the_page_passes(source):
     """Where no slot has a say, the count is the page's own, however items, conditions and sets depend on one another."""

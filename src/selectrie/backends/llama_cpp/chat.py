@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper, wraps
-from types import GeneratorType
 from typing import Any
 
 from jinja2 import BaseLoader, TemplateError, Undefined, nodes
@@ -131,10 +130,8 @@ def _tracking(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ready(value: Any) -> Any:
-    """A filter's argument: the template's text with its origin, what a generator gives as a list."""
-    if type(value) is str:
-        return TrackedText(value, TEMPLATE)
-    return list(value) if isinstance(value, GeneratorType | map | filter | zip | reversed) else value
+    """A filter's argument: the template's text with its origin."""
+    return TrackedText(value, TEMPLATE) if type(value) is str else value
 
 
 def _tracked_result(result: Any, sources: Sequence[object]) -> Any:
