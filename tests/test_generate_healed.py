@@ -63,12 +63,27 @@ def agreeing(left: bytes) -> list[int]:
     return [t for t, piece in enumerate(PIECES) if piece and (piece.startswith(left) or left.startswith(piece))]
 
 
+def n_kept(prompt: str) -> int:
+    """How many of a prompt's own tokens stay: up to the last end of one that no piece spans whatever follows, by every piece."""
+    text, tokens = prompt.encode(), VOCABULARY.tokenize(prompt.encode())
+
+    def spans(piece: bytes, place: int) -> bool:
+        cuts = [cut for cut in range(1, len(piece)) if text[:place].endswith(piece[:cut])]
+        return any(text[place:].startswith(piece[cut:]) or piece[cut:].startswith(text[place:]) for cut in cuts)
+
+    for n in range(len(tokens) - 1, 0, -1):
+        place = len(VOCABULARY.decode(tokens[:n]))
+        if text[place] & 0xC0 != 0x80 and not any(spans(piece, place) for piece in PIECES):
+            return n
+    return 0
+
+
 def twin(model, prompt: str, seed: int, sampling: Sampling, stopping: Stopping) -> dict[str, object]:
     """The slow version: each step evaluates the whole path anew, looks at every token, and reads all bytes again."""
-    *context, last = [BOS, *VOCABULARY.tokenize(prompt.encode())]
-    healed = PIECES[last] if context else b""
+    own = VOCABULARY.tokenize(prompt.encode())
+    context, healed = [BOS, *own[: n_kept(prompt)]], VOCABULARY.decode(own[n_kept(prompt) :])
     drawn: list[int] = []
-    log_heal, ends, text_tokens = 0.0, None, []
+    log_heal, ends, text_tokens, n_heal = 0.0, None, [], 0
     while ends is None:
         path = [*context, *drawn]
         before = b"".join(PIECES[t] for t in drawn)
@@ -80,7 +95,8 @@ def twin(model, prompt: str, seed: int, sampling: Sampling, stopping: Stopping) 
         if left:
             log_heal += log(fsum(probabilities(model, path)[t] for t in allowed))
         drawn.append(token)
-        only_heals = len(before + PIECES[token]) <= len(healed) and token != EOS
+        only_heals = 0 < len(PIECES[token]) <= len(left) and token != EOS
+        n_heal += only_heals
         if not only_heals and (token == EOS or token in stopping.stop_tokens):
             ends = ("eog" if token == EOS else "stop", None)
             continue
@@ -89,7 +105,7 @@ def twin(model, prompt: str, seed: int, sampling: Sampling, stopping: Stopping) 
         found = [(data.find(s) + len(s), -len(s), s) for s in (t.encode() for t in stopping.stop) if s in data]
         if found:
             ends = ("stop", min(found)[2].decode())
-        elif len(drawn) == stopping.max_tokens:
+        elif len(drawn) - n_heal == stopping.max_tokens:
             ends = ("length", None)
     data = b"".join(PIECES[t] for t in text_tokens)[len(healed) :]
     if ends[1] is not None:
@@ -121,7 +137,7 @@ def test_a_healed_sequence_is_the_slow_one(prompt, seed, sampling, stopping):
     assert facts(one) == expected
     assert one.logp == pytest.approx(sum(token.logp for token in one.tokens) - expected["log_heal"], abs=1e-5)
     # The other way round: what was kept and drawn spells the prompt, and then the text.
-    kept = b"".join(PIECES[t] for t in VOCABULARY.tokenize(prompt.encode())[:-1])
+    kept = VOCABULARY.decode(VOCABULARY.tokenize(prompt.encode())[: n_kept(prompt)])
     spelt = kept + b"".join(token.piece for token in one.tokens)
     given_bytes = prompt.encode() + one.data
     assert spelt.startswith(given_bytes) or given_bytes.startswith(spelt)
@@ -150,15 +166,16 @@ def test_a_walk_that_can_be_checked_by_hand():
     with engine_on(TableModel(table)) as engine:
         how = {"stopping": Stopping(max_tokens=2), "options": HEAL}
         most = engine.generate("a c", sampling=Sampling.GREEDY, **how)[0]
-        by_space = engine.generate("a c", sampling=Sampling(temperature=0, logit_bias={18: -50, 19: -50}), **how)[0]
+        one = {**how, "stopping": Stopping(max_tokens=1)}
+        by_space = engine.generate("a c", sampling=Sampling(temperature=0, logit_bias={18: -50, 19: -50}), **one)[0]
         less = Sampling(temperature=0, logit_bias=dict.fromkeys(spell(VOCABULARY, [" cat", " c", " car"]), -50.0))
         cut = engine.generate("a c", sampling=less, stopping=Stopping(max_tokens=1), options=HEAL)[0]
-        through = engine.generate("a c", sampling=less, stopping=Stopping(max_tokens=3), options=HEAL)[0]
+        through = engine.generate("a c", sampling=less, stopping=Stopping(max_tokens=2), options=HEAL)[0]
     assert (most.text, most.healed) == ("ats", b" c")
     assert most.log_heal == pytest.approx(log(0.5))  # " cat", " c", " "
     assert most.logp == pytest.approx(log(0.3 / 0.5))
     assert by_space.healed == b" c"
-    assert (cut.text, cut.finish, len(cut.tokens)) == ("", "length", 1)
+    assert (cut.text, cut.finish, len(cut.tokens)) == ("a", "length", 2)  # the space spells healed bytes alone
     assert through.text == "at"  # " ", "ca", "t"
     assert through.log_heal == pytest.approx(log(0.5) + log(0.25))  # "ca" and "c" agree with what is left of " c"
     assert through.logp == pytest.approx(log(0.1 / 0.5) + log(0.2 / 0.25))
@@ -198,16 +215,17 @@ def test_log_probabilities_are_those_of_being_drawn():
 @given(prompt=prompts, seed=seeds)
 def test_a_token_that_comes_again_changes_nothing(prompt, seed):
     """Where the prompt's own token is sure to be drawn again, what follows is what follows it unhealed."""
-    tokens = (BOS, *VOCABULARY.tokenize(prompt.encode()))
-    row = np.full(len(PIECES), -np.inf)
-    row[tokens[-1]] = 0.0
-    model = HashModel(seed, planted={tokens[:-1]: row})
+    tokens, n = (BOS, *VOCABULARY.tokenize(prompt.encode())), 1 + n_kept(prompt)
+    rows = {tokens[:at]: np.full(len(PIECES), -np.inf) for at in range(n, len(tokens))}
+    for at in range(n, len(tokens)):
+        rows[tokens[:at]][tokens[at]] = 0.0
+    model = HashModel(seed, planted=rows)
     how = {"sampling": Sampling.GREEDY}
     with engine_on(model) as engine:
         plain = engine.generate(prompt, stopping=Stopping(max_tokens=6, stop=["at"]), **how)[0]
-        healed = engine.generate(prompt, stopping=Stopping(max_tokens=7, stop=["at"]), options=HEAL, **how)[0]
+        healed = engine.generate(prompt, stopping=Stopping(max_tokens=6, stop=["at"]), options=HEAL, **how)[0]
     assert (healed.text, healed.finish, healed.logp) == (plain.text, plain.finish, pytest.approx(plain.logp))
-    assert healed.tokens[1:] == plain.tokens
+    assert healed.tokens[len(tokens) - n :] == plain.tokens
     assert healed.log_heal == pytest.approx(0)
 
 
@@ -335,7 +353,7 @@ def test_choices_are_healed_as_they_are_for_select():
         selection = engine.select("a c", choices, terminator="none")
         plan = engine.tokens("a c", choices)
         too_few = Stopping(max_tokens=1)
-        with pytest.raises(OptionError, match="at least 3"):
+        with pytest.raises(OptionError, match="at least 2"):
             engine.generate("a c", stopping=too_few, options=options)
     assert greedy.text == choices[selection.greedy_index]
     assert {one.healed for one in drawn} == {plan.healed} == {b" c"}
@@ -400,20 +418,18 @@ def test_a_space_before_the_text_is_healed_with_it():
 
 
 def test_the_prompt_counts_its_own_tokens():
-    """`prompt_tokens` are those of the prompt; what is too long is judged by those that are kept."""
+    """`prompt_tokens` are those of the prompt; what is too long is judged by those that are kept and the bytes spelt again."""
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         how = {"stopping": Stopping(max_tokens=11)}
         plain, healed = (engine.generate("a cat b", options=options, **how) for options in (Generating(), HEAL))
         assert plain.prompt_tokens == healed.prompt_tokens == (4,)
-        exact = "a" * 50  # with <bos> 51 tokens, of which 50 are kept
-        assert engine.generate(exact, options=HEAL, **how).prompt_tokens == (51,)
+        exact = "a" * 49  # with <bos> 50 tokens, one of which is spelt again and does not count for the eleven
+        assert engine.generate(exact, options=HEAL, **how).prompt_tokens == (50,)
         with pytest.raises(PromptTooLongError) as caught:
-            engine.generate(exact, **how)
-        assert caught.value.needed_tokens == 61
-        with pytest.raises(PromptTooLongError):
             engine.generate(exact + "a", options=HEAL, **how)
+        assert caught.value.needed_tokens == 61
         cut = engine.generate(exact + "a c", options=HEAL, prompting=Prompting(truncate="left"), **how)
-        assert cut.prompt_tokens == (50,)
+        assert cut.prompt_tokens == (49,)
         assert cut[0].healed == b" c"
 
 
@@ -454,7 +470,7 @@ def test_real_tokenizers_are_healed_by_their_own_bytes(real_vocabularies, text):
         assert vocabulary.decode(one.context) + one.healed == vocabulary.decode(own)
         assert vocabulary.decode(own) in (text.encode(), b" " + text.encode())
         allowed = HealedBytes(vocabulary, one.healed).allowed(0).tolist()
-        assert own[-1] in allowed
+        assert one.prompt_tokens[len(one.context)] in allowed
         assert all(
             piece.startswith(one.healed) or one.healed.startswith(piece) for piece in map(vocabulary.piece, allowed)
         )

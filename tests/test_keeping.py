@@ -107,7 +107,9 @@ def test_the_law_finds_a_wrong_place(weights, monkeypatch):
     whole = PromptText(start_of(vocabulary), b"a litt")  # " a‧ l‧itt", and with "le": " a‧ little"
     rests = [b".", b"le"]
     assert rests_that_differ(vocabulary, whole, rests)[0] == []
-    monkeypatch.setattr("selectrie.boundary.keeping._places", lambda _, text: iter(range(len(text) - 1, 0, -1)))
+    monkeypatch.setattr(
+        "selectrie.boundary.keeping.settled_places", lambda _, text, _n: iter(range(len(text) - 1, 0, -1))
+    )
     assert rests_that_differ(vocabulary, whole, rests)[0] == [b"le"]
 
 

@@ -60,7 +60,7 @@ def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> t
     free = replace(beam, canonical_only=False)
     second = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, free, tolerance)))
     own = [asked.canonicity.own(path.tokens.tolist()) for path in second.result().finished]
-    own = [path for path in own if 0 < len(path) <= beam.max_tokens]
+    own = [path for path in own if 0 < asked.healing.n_text(path) <= beam.max_tokens]
     if not own:
         return outcome, first.cost + second.cost
     trie = TokenTrie.from_flat(np.concatenate(own).astype(np.int32), np.cumsum([0, *map(len, own)], dtype=np.int64))
@@ -102,7 +102,7 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
         incomplete=incomplete,
         greedy=None if outcome.greedy is None else _hypothesis(asked, outcome.greedy, ""),
         agrees_with_greedy=outcome.agrees_with_greedy,
-        certificate=_beam_certificate(outcome, beam),
+        certificate=_beam_certificate(asked, outcome, beam),
         stopped=outcome.stopped,
         n_dead_ends=outcome.n_dead_ends,
         n_merged=outcome.n_merged,
@@ -120,20 +120,24 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
     )
 
 
-def _beam_certificate(outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
+def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
     """What was lost on the way bounds what another search could find; with several groups or a callback nothing does."""
     is_plain = beam.groups == 1 and beam.expand is None
     last = -math.inf
     if len(outcome.finished) == beam.n:
         penalty = beam.length_penalty
-        last = min(path.logp_path / max(1, len(path.tokens)) ** penalty for path in outcome.finished)
+        last = min(
+            path.logp_path / max(1, asked.healing.n_text(path.tokens.tolist())) ** penalty for path in outcome.finished
+        )
     gap = math.inf if outcome.lost == -math.inf else last - outcome.lost
+    reason = asked.reason(outcome.heal_gap)
     return BeamCertificate(
-        proved=is_plain and gap > ROUNDING,
+        proved=is_plain and gap > ROUNDING and not reason,
         about=about(strings=beam.canonical_only),
         bound_gap=gap,
         nodes_evaluated=outcome.n_evaluated,
         method="beam",
+        reason=reason,
     )
 
 
@@ -147,17 +151,19 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
     last = found[-1].score if len(found) == beam.n else -math.inf
     gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
     greedy, agrees = _exact_greedy(asked, outcome, hypotheses)
+    reason = asked.reason(outcome.heal_gap)
     return BeamResult(
         hypotheses=hypotheses,
         incomplete=(),
         greedy=greedy,
         agrees_with_greedy=agrees,
         certificate=BeamCertificate(
-            proved=outcome.proved and gap > 0,
+            proved=outcome.proved and gap > 0 and not reason,
             about=about(strings=outcome.strings),
             bound_gap=gap,
             nodes_evaluated=outcome.n_evaluated,
             method="best_first",
+            reason=reason,
         ),
         stopped="budget" if not outcome.proved else "length" if gap <= 0 else "done",
         n_dead_ends=outcome.n_dead_ends,

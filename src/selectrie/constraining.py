@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.automaton import Automaton
-from selectrie.boundary import OwnPaths, PromptText, encode_prompt, open_prompt
+from selectrie.boundary import OpenPrompt, OwnPaths, PromptText, Reopened, open_prompt
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
@@ -16,6 +16,8 @@ from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tasks.automaton_records import AutomatonOutcome, AutomatonSpec
 from selectrie.tasks.found_paths import FoundPath
+from selectrie.tasks.healed_bytes import Healed
+from selectrie.tasks.healed_mass import MOST_GAP
 from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity
 from selectrie.vocabulary import Vocabulary, to_bytes
 
@@ -24,9 +26,10 @@ from selectrie.vocabulary import Vocabulary, to_bytes
 class Constrained:
     """A prompt whose continuation a grammar restricts, as tokens.
 
-    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`, the bytes of the last token of the
-    prompt's text, then the delimiter (and before it the space that the tokenizer puts before a text), then a text of the
+    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`, the bytes of the prompt's text behind
+    its last settled place, then the delimiter (and before it the space that the tokenizer puts before a text), then a text of the
     grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none". canonicity: of paths after the prompt.
+    doubt: why texts may be missing (`OpenPrompt.doubt`), or "".
     """
 
     vocabulary: Vocabulary
@@ -38,6 +41,7 @@ class Constrained:
     boundary: str
     terminator: str
     canonicity: OwnPaths
+    doubt: str = ""
 
     @property
     def ended_by(self) -> str:
@@ -65,6 +69,19 @@ class Constrained:
             last=int(self.prompt[-1]) if self.healed else None,
             merge_equal_text=merge_equal_text,
         )
+
+    @property
+    def healing(self) -> Healed:
+        """Which tokens of a path spell healed bytes alone."""
+        return Healed(len(self.healed), self.vocabulary.lengths)
+
+    def reason(self, heal_gap: float) -> str:
+        """Why a search that found everything there is proves nothing all the same; "" where it does."""
+        if self.doubt:
+            return self.doubt
+        if heal_gap > MOST_GAP:
+            return f"the probability of the healed bytes is known to {heal_gap:.2g} nats only"
+        return ""
 
     def token_scores(self, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
         """Tokens with their log-probabilities, as records."""
@@ -140,14 +157,13 @@ def constrain(
 
     terminator: "none", "eog", or "auto".
 
-    Boundary "heal": the last token of the prompt's text is taken back, and what follows spells its bytes first, so that it
-    may be cut otherwise; "split" keeps it. "harness" is about choices, and refused.
+    Boundary "heal": the tokens of the prompt's text that what follows may change are taken back, and it spells their bytes first;
+    "split" keeps them. "harness" is about choices, and refused.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     record("prompting", prompting, Prompting)
-    read, _ = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
-    opened = open_prompt(vocabulary, read, prompting.boundary)
+    opened = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
     delimiter = opened.put + to_bytes(prompting.delimiter, "delimiter")
     return Constrained(
         vocabulary=vocabulary,
@@ -159,27 +175,30 @@ def constrain(
         boundary="heal" if opened.healed else "split",
         terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
         canonicity=opened.paths,
+        doubt=opened.doubt,
     )
 
 
-def _fitting(
-    vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting
-) -> tuple[PromptText, IntArray]:
-    """The prompt, cut on the left where that is wanted, and its tokens; `PromptTooLongError` where a longest path does not
-    fit behind it."""
-    tokens = encode_prompt(vocabulary, read)
+def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:
+    """The prompt opened, cut on the left where that is wanted; `PromptTooLongError` where a longest path does not fit behind it."""
+    opened = open_prompt(vocabulary, read, prompting.boundary)
     most = space.limits.nodes - space.max_tokens
-    if len(tokens) > most >= 1 and prompting.truncate == "left":
-        read = truncate_left(vocabulary, read, most)
-        tokens = encode_prompt(vocabulary, read)
-    if len(tokens) > most:
-        shorter = "shorten the prompt, set truncate='left', " if most >= 1 else ""
+    n_more = n_room(opened) - len(opened.prompt_tokens)
+    if n_room(opened) > most > n_more and prompting.truncate == "left":
+        opened = open_prompt(vocabulary, truncate_left(vocabulary, read, most - n_more), prompting.boundary)
+    if n_room(opened) > most:
+        shorter = "shorten the prompt, set truncate='left', " if most > n_more else ""
         raise PromptTooLongError(
-            needed_tokens=len(tokens) + space.max_tokens,
+            needed_tokens=n_room(opened) + space.max_tokens,
             available_tokens=space.limits.nodes,
             remedy=f"{shorter}lower max_tokens ({space.max_tokens}), or load with a larger n_ctx",
         )
-    return read, tokens
+    return opened
+
+
+def n_room(opened: OpenPrompt | Reopened) -> int:
+    """Tokens that a prompt and a path's tokens of its healed bytes need at most: of these, one a byte."""
+    return len(opened.context) + len(opened.healed)
 
 
 def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from selectrie.boundary import HealedBytes
 from selectrie.constraining import Constrained, Space, about, constrain
 from selectrie.errand import Errand
 from selectrie.errors import NothingFoundError
@@ -84,15 +85,17 @@ def _draws(
     lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
 ) -> Draws:
     asked = lottery.asked
+    is_exact = outcome is not None and not asked.doubt
     return Draws(
         texts=texts,
-        exact=outcome is not None,
+        exact=is_exact,
+        reason=asked.doubt if outcome is not None else "",
         about=about(strings=outcome is not None and outcome.strings),
         seed=lottery.seed,
         max_tokens=lottery.search.max_tokens,
-        mass=None if outcome is None else outcome.mass,
-        mass_low=None if outcome is None else outcome.mass_low,
-        mass_high=None if outcome is None else outcome.mass_high,
+        mass=outcome.mass if outcome is not None and is_exact else None,
+        mass_low=outcome.mass_low if outcome is not None and is_exact else None,
+        mass_high=outcome.mass_high if outcome is not None and is_exact else None,
         n_attempts=len(texts) if outcome is None else outcome.n_attempts,
         healed=asked.healed,
         log_heal=0.0 if outcome is None else outcome.log_heal,
@@ -115,6 +118,7 @@ def _draw_locally(errand: Errand, lottery: Lottery, signature: Signature) -> Dra
         sampling=Sampling.UNCHANGED,
         stopping=Stopping(max_tokens=lottery.search.max_tokens),
         automaton=asked.automaton,
+        healed=HealedBytes(asked.vocabulary, asked.healed) if asked.healed else None,
     )
     tasks = [SampleTask(replace(spec, seed=lottery.seed + i)) for i in range(lottery.n)]
     handles = [errand.begin(task) for task in tasks]
@@ -124,9 +128,9 @@ def _draw_locally(errand: Errand, lottery: Lottery, signature: Signature) -> Dra
 
 def _sampled(asked: Constrained, sampled: Sampled) -> Hypothesis:
     n = len(sampled.tokens) - (sampled.ended_by is not None)
-    end = float(sampled.logp[n:].sum())
+    end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
     data = asked.vocabulary.decode(sampled.tokens[:n])[len(asked.healed) + len(asked.delimiter) :]
-    path = FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, sampled.joint, sampled.joint)
+    path = FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint)
     made = asked.hypothesis(path)
     ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
     return replace(made, complete=ended_by != "length", ended_by=ended_by)

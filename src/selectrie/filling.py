@@ -10,8 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie import answering, beaming, drawing, generating, grammatical, selecting
-from selectrie.boundary import PromptText, encode_prompt, reopen
+from selectrie.boundary import PromptText, reopen
 from selectrie.boundary.canonical import encode_inside
+from selectrie.constraining import n_room
 from selectrie.endings import Ending, default_stops, ending_of, needed
 from selectrie.errand import Errand
 from selectrie.errors import InternalError, NothingFoundError
@@ -125,7 +126,7 @@ def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectS
 def _fitting(model: Model, search: Search, place: Place) -> Search:
     """With as many tokens a text as fit behind the page: a select has no argument for them, and its certificate says whether
     a longer one could be better."""
-    n_left = model.limits.nodes - len(encode_prompt(model.vocabulary, place.prompt))
+    n_left = model.limits.nodes - n_room(reopen(model.vocabulary, place.prompt))
     return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
 
 
@@ -144,7 +145,7 @@ def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
 
 def _fill_beam(begun: Errand, model: Model, tau: float | None, slot: BeamSlot, place: Place) -> Filled:
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
-    n_more = _n_reopened(model, place) + len(encode_inside(model.vocabulary, ending.text.encode()))
+    n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
     beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
     asked = beaming.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
     result = ending.of_beam(beaming.answer(begun, asked, beam, tau))
@@ -170,7 +171,7 @@ def _fill_gen(  # noqa: PLR0917
         n=slot.n,
         seed=place.seed if slot.seed is None else slot.seed,
         sampling=slot.sampling,
-        stopping=replace(stopping, max_tokens=slot.max_tokens + _n_reopened(model, place), when=when),
+        stopping=replace(stopping, when=when),
         options=Generating(grammar=grammar, heal=True),
     )
     plan = generating.prepare(model.vocabulary, model.limits, place.prompt, wanted)
@@ -197,11 +198,6 @@ def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | Non
     if slot.grammar is not None:
         return ending_of(model.vocabulary, slot.grammar, None, place.following, ends_turn=place.ends_turn), ()
     return None, default_stops(place.following, place.before)
-
-
-def _n_reopened(model: Model, place: Place) -> int:
-    """Tokens that spell the end of the page again, which is opened for the text: no part of what a slot may have."""
-    return int(bool(reopen(model.vocabulary, place.prompt).healed))
 
 
 class _Outlet:

@@ -32,6 +32,7 @@ from selectrie.options import (
 from selectrie.owner import Handle
 from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Completion, Generation
+from selectrie.tasks.healed_bytes import Healed
 from selectrie.tasks.sample import Drafter, Sampled, SampleSpec, SampleTask
 from selectrie.trie import TokenTrie
 from selectrie.types import Cost, IntArray, Limits, ModelIdentity
@@ -47,8 +48,9 @@ class Generating:
     best_of: so many are drawn of each prompt, and the most probable `n` of them are given, the best first.
     choices: the only texts that may be generated, chosen token by token among those that are left (`select` decides by the
     whole text). grammar: its texts are the only ones that may be generated, likewise; one that `max_tokens` breaks off ends
-    with "length". heal: the last token of the prompt's text is taken back, and the first tokens drawn spell its bytes, so that
-    the text may go on within it; they are drawn tokens and no part of the text. n_alternatives: most probable tokens noted at every step. priority: higher goes first.
+    with "length". heal: the tokens of the prompt's text that what follows may change are taken back, and the first tokens drawn
+    spell their bytes, so that the text may go on within its last word; they are drawn tokens and no part of the text, and those
+    that spell nothing else do not count for `max_tokens`. n_alternatives: most probable tokens noted at every step. priority: higher goes first.
     deadline_s: seconds from now; a sequence that still runs then ends with what it has.
     """
 
@@ -171,19 +173,25 @@ class _Opening:
     automaton: Automaton | None
     stopping: Stopping
 
+    @property
+    def n_healed(self) -> int:
+        """Bytes that are spelt first, by as many tokens at most."""
+        return 0 if self.healed is None else len(self.healed.data)
+
 
 def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wanted, place: int | None) -> _Opening:
     """One prompt cut into tokens, on the left where it is too long and that is wanted."""
     try:
         read = read_prompt(vocabulary, prompt, wanted.prompting)
         opening = _opened(vocabulary, read, wanted)
-        most = limits.nodes - (opening.stopping.max_tokens - 1)
+        most = limits.nodes - (opening.stopping.max_tokens - 1) - opening.n_healed
         if len(opening.context) > most >= 1 and wanted.prompting.truncate == "left":
-            opening = _opened(vocabulary, truncate_left(vocabulary, read, most), wanted)
+            n_back = opening.n_prompt - len(opening.context)
+            opening = _opened(vocabulary, truncate_left(vocabulary, read, most + n_back), wanted)
         if len(opening.context) > most:
             shorter = "shorten the prompt, set truncate='left', " if most >= 1 else ""
             raise PromptTooLongError(
-                needed_tokens=len(opening.context) + opening.stopping.max_tokens - 1,
+                needed_tokens=len(opening.context) + opening.n_healed + opening.stopping.max_tokens - 1,
                 available_tokens=limits.nodes,
                 remedy=f"{shorter}lower max_tokens ({opening.stopping.max_tokens}), or load with a larger n_ctx",
             )
@@ -211,7 +219,7 @@ def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: Wanted) -> SampleSp
 
 def _opened(vocabulary: Vocabulary, read: PromptText, wanted: Wanted) -> _Opening:
     """A prompt, and the automaton of the choices or the grammar after it. Of choices as many tokens are drawn as the longest
-    needs, its healed bytes included.
+    needs.
 
     Fewer raise `OptionError`: the beginning of a choice is none.
     """
@@ -225,7 +233,8 @@ def _opened(vocabulary: Vocabulary, read: PromptText, wanted: Wanted) -> _Openin
     written = [start + to_bytes(choice, f"choice {place}") for place, choice in enumerate(choices)]
     encoded = encode_choices(vocabulary, read, written, boundary="heal" if wanted.options.heal else "split")
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
-    longest = max(1, int(trie.depth.max()))
+    healing = Healed(len(encoded.healed), vocabulary.lengths)
+    longest = max(1, *(healing.n_text(path.tolist()) for path in np.split(encoded.tokens, encoded.offsets[1:-1])))
     if wanted.stopping.max_tokens < longest:
         raise OptionError(
             "max_tokens", wanted.stopping.max_tokens, f"at least {longest}, the tokens of the longest choice"

@@ -80,7 +80,7 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     return _selection(
         hunt,
         outcome,
-        _certificate(outcome, search, hunt.rule, tau),
+        _certificate(outcome, hunt, tau),
         asked.cost(handle.cost, outcome.found),
         asked.signature(errand.owner.scheduler.model.identity, tau, hunt.rule),
     )
@@ -90,15 +90,16 @@ def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
     tell(shown(path.data), path.logp)
 
 
-def _certificate(outcome: AutomatonOutcome, search: Search, rule: str, tau: float | None) -> Certificate:
+def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Certificate:
     """`settled`: nothing else among the first k or open is as near as layout can move scores."""
+    search, rule, reason = hunt.search, hunt.rule, hunt.asked.reason(outcome.heal_gap)
     scores = np.array([path.score for path in outcome.found[: search.k + 1]])
     next_best = max([outcome.best_open, *scores[search.k :]])
     scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
     n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
     moves = np.inf if tau is None else 2 * tau * (n_rows if rule == "joint" else 2)
     return Certificate(
-        proved=outcome.proved,
+        proved=outcome.proved and not reason,
         bound_gap=outcome.bound_gap,
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
@@ -106,6 +107,7 @@ def _certificate(outcome: AutomatonOutcome, search: Search, rule: str, tau: floa
         settled=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
         n_settled=0,
         method="best_first",
+        reason=reason,
     )
 
 
@@ -163,7 +165,7 @@ def _selection(
             digest=asked.grammar.digest,
             about=about(strings=outcome.strings),
             max_tokens=hunt.search.max_tokens,
-            any_length=outcome.proved and _holds_for_any_length(outcome, hunt.search.k),
+            any_length=certificate.proved and _holds_for_any_length(outcome, hunt.search.k),
             n_dead_ends=outcome.n_dead_ends,
             n_refused=outcome.n_other,
         ),

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, unique
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
@@ -39,6 +40,21 @@ class ChatTemplate(Protocol):
     def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str: ...
 
 
+@unique
+class TokenizerKind(Enum):
+    """How a tokenizer finds the tokens of a word, as far as that is known. What rests on a law of one kind asks for it by name.
+
+    MERGES: byte pairs by rank and nothing else, inside of words of which a run of letters is one or a part of one.
+    SCORES: SentencePiece's merges by score, of the whole text. LONGEST: the longest match from the left, of the whole text.
+    UNKNOWN: any other, such as words taken whole before any merge, and WordPiece.
+    """
+
+    MERGES = "merges"
+    SCORES = "scores"
+    LONGEST = "longest match"
+    UNKNOWN = "unknown"
+
+
 @dataclass(slots=True)
 class _Tables:
     """What is computed from a vocabulary on first use. Filling it twice gives the same, so threads need no lock."""
@@ -63,6 +79,7 @@ class Vocabulary:
     eog: int32[], all end-of-generation ids. control: int32[], ids never made from user text.
     space_prefix: a space is put before text (SentencePiece); its piece is longer than the text by one byte.
     strips_left, strips_right: int32[], control ids that swallow the white space before or after them in a template.
+    user_defined: int32[], ids that are looked up in any text before it is cut into words. kind: how words become tokens.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)
@@ -76,6 +93,8 @@ class Vocabulary:
     chat_template: ChatTemplate | None = field(default=None, repr=False)
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
+    user_defined: IntArray = field(default_factory=_NONE.copy, repr=False)
+    kind: TokenizerKind = TokenizerKind.UNKNOWN
     _tables: _Tables = field(default_factory=_Tables, init=False, repr=False)
 
     @property

@@ -539,7 +539,7 @@ def test_healed_bytes_are_taken_off():
 def test_healing_keeps_to_the_room(rooms, seed):
     """The rows that only the healed bytes need are asked for within the room, and move nothing."""
     paths = texts(" cat", " c|at", " |c|at", " car", " |ca|t")
-    task = {"healed": b" ca", "beam": Beam(width=2, n=3, max_tokens=6)}
+    task = {"healed": b" ca", "beam": Beam(width=2, n=3, max_tokens=3)}
     roomy = Driver(HashModel(seed), [WIDE]).run(task_of(paths, **task))
     assert facts(Driver(HashModel(seed), rooms).run(task_of(paths, **task))) == facts(roomy)
 

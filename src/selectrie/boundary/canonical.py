@@ -9,26 +9,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.boundary.records import PromptText
-from selectrie.boundary.tail import Tail, encode_after, find_tail, is_at_start
+from selectrie.boundary.settling import MOST_HEALED, settled_places
+from selectrie.boundary.tail import encode_after, is_at_start
 from selectrie.errors import OptionError, PromptError
 from selectrie.types import IntArray
-from selectrie.vocabulary import Vocabulary
+from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 _SPACE = b" "
-_WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmM]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
-"""A space, or ASCII letters after at most one, that are not what follows the apostrophe of a contraction: some tokenizers
-cut "'re" off whatever letters come next."""
+_WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
+"""A space, or ASCII letters after at most one, that are not the end of a contraction: some tokenizers cut "'re" off whatever
+letters come next, so that its last token ends a word there."""
 _LETTERS = re.compile(rb"[A-Za-z]+\Z")
+_ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, TokenizerKind.LONGEST})
+"""Kinds for which it is proved that two neighbours within a word are encoded alone as they are there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenPrompt:
     """A prompt and what texts after it begin with.
 
-    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt's last token, taken off the context: every path spells
-    them first, and every log-probability is conditional on them. put: the space that the tokenizer puts before a text that
-    begins here: every path spells it first, without any condition. At most one of the two has bytes.
-    prompt_tokens: int32[], the prompt alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's own.
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt that were taken off the context, for the text may change
+    their tokens: every path spells them first, and every log-probability is conditional on them. put: the space that the
+    tokenizer puts before a text that begins here: every path spells it first, without any condition. At most one of the two
+    has bytes. prompt_tokens: int32[], the prompt alone. boundary: "heal" or "split", as used. paths: which paths are the
+    tokenizer's own. doubt: why the encoding of prompt and text may begin with other tokens than the context; "" where it cannot.
     """
 
     context: IntArray
@@ -36,6 +40,7 @@ class OpenPrompt:
     put: bytes
     prompt_tokens: IntArray
     boundary: str
+    doubt: str
     paths: OwnPaths
 
     @property
@@ -46,39 +51,86 @@ class OpenPrompt:
     @property
     def last(self) -> int | None:
         """The token before a path's first where both are encoded together, else None."""
-        return int(self.context[-1]) if self.healed and self.paths.joins else None
+        return int(self.context[-1]) if self.healed else None
 
 
-def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
-    """Cut a prompt for texts that are not known yet.
+@dataclass(frozen=True, slots=True, eq=False)
+class Reopened:
+    """A prompt whose end may become other tokens.
 
-    "heal": the prompt's last token is taken off, for the text may change it; unless it has no bytes, is all there is, or
-    token bytes are not those of the text. "split": all tokens stay. Raises `PromptError` for a prompt without tokens,
-    `OptionError` for another boundary ("harness" looks at whole texts).
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the tokens taken back, b"" where none were.
+    prompt_tokens: int32[], the prompt alone. is_aligned: token bytes are those of the text. doubt: as of `OpenPrompt`.
     """
-    if boundary not in ("heal", "split"):
-        raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
+
+    context: IntArray
+    healed: bytes
+    prompt_tokens: IntArray
+    is_aligned: bool
+    doubt: str
+
+
+def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> Reopened:
+    """Take back the tokens of a prompt's text that what follows may change: those behind the last settled place of the text.
+
+    That place is its beginning where there is no other and tokens stand before it. Where it has none, the last token is taken
+    back unless it is all there is, and `doubt` says so. Nothing is taken back with `heal` false, where the text is empty, where
+    token bytes are not those of the text, and behind a token that ends a generation, which nothing spells again.
+    Raises `PromptError` for a prompt without tokens.
+    """
     own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
     tokens = np.concatenate([prompt.prefix, own])
     if not len(tokens):
         raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
     is_aligned = spells_text(vocabulary, own, prompt.text)
-    healed = b""
-    if boundary == "heal" and len(own) and len(tokens) > 1 and is_aligned:
-        healed = vocabulary.pieces[own[-1]]
-    if boundary == "split" or not is_aligned:
-        prompt = PromptText(tokens, b"")
-    context = tokens[:-1] if healed else tokens
+    if not heal or not is_aligned or not len(own):
+        return Reopened(tokens, b"", tokens, is_aligned, "")
+    n_kept, doubt = _n_settled(vocabulary, prompt, own)
+    return Reopened(tokens[: len(prompt.prefix) + n_kept], vocabulary.decode(own[n_kept:]), tokens, is_aligned, doubt)
+
+
+def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
+    """How many of the text's own tokens stay whatever follows, and the doubt."""
+    ends = np.cumsum(vocabulary.lengths[own])
+    n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space put before the text
+    is_eog = np.isin(own, vocabulary.eog)
+    n_least = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
+    for place in settled_places(vocabulary, vocabulary.decode(own)):
+        n_kept = int(np.searchsorted(ends, place)) + 1
+        if place <= n_put or n_kept < n_least or ends[n_kept - 1] != place:
+            continue
+        rest = vocabulary.decode(own[n_kept:])
+        if encode_after(vocabulary, own[:n_kept], rest) == own[n_kept:].tolist():
+            return n_kept, ""
+    if len(prompt.prefix) and not n_least and len(prompt.text) <= MOST_HEALED:
+        return 0, ""
+    n_kept = max(n_least, len(own) - 1, int(not len(prompt.prefix)))
+    return n_kept, "no place of the prompt's text is certain to stay a token boundary whatever follows"
+
+
+def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
+    """Cut a prompt for texts that are not known yet.
+
+    "heal": what the text may change is taken off (`reopen`). "split": all tokens stay, as where token bytes are not those of
+    the text. Raises `PromptError` for a prompt without tokens, `OptionError` for another boundary ("harness" looks at whole
+    texts).
+    """
+    if boundary not in ("heal", "split"):
+        raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
+    opened = reopen(vocabulary, prompt, heal=boundary == "heal")
     put = b""
     if not prompt.text and vocabulary.space_prefix and is_at_start(vocabulary, prompt.prefix):
         put = _SPACE
+    before, text = (prompt.prefix, prompt.text) if opened.doubt else (opened.context, opened.healed)
+    if opened.healed and len(opened.context) == len(prompt.prefix):
+        text = prompt.text
     return OpenPrompt(
-        context=context,
-        healed=healed,
+        context=opened.context,
+        healed=opened.healed,
         put=put,
-        prompt_tokens=tokens,
-        boundary="split" if boundary == "heal" and not is_aligned else boundary,
-        paths=OwnPaths(vocabulary, prompt, context, healed or put),
+        prompt_tokens=opened.prompt_tokens,
+        boundary=boundary if opened.is_aligned else "split",
+        doubt=opened.doubt,
+        paths=OwnPaths(vocabulary, PromptText(before, text), opened.context, opened.healed or put),
     )
 
 
@@ -95,14 +147,11 @@ class OwnPaths:
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt: PromptText, context: IntArray, prefix: bytes) -> None:
-        self._vocabulary, self._prompt, self._context, self._prefix = vocabulary, prompt, context.tolist(), prefix
-        self._tail: Tail | None = find_tail(vocabulary, prompt, [b""]) if prompt.text else None
+        """prompt: tokens that stay, and the text that is encoded together with what follows. prefix: bytes that paths spell
+        before the text."""
+        self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
+        self._kept = context[len(prompt.prefix) :].tolist()
         self._pairs: dict[tuple[int, int], bool] = {}
-
-    @property
-    def joins(self) -> bool:
-        """The prompt's own text is encoded together with the paths'."""
-        return self._tail is not None
 
     def is_canonical(self, tokens: Sequence[int]) -> bool:
         """Are these, all tokens after the context, the tokenizer's own? One tokenizer call, of the prompt's tail and the text."""
@@ -119,11 +168,12 @@ class OwnPaths:
         return True
 
     def may_join(self, left: int, right: int) -> bool:
-        """May these be neighbours in an own path? False only where that is certain, for two parts of one word of ASCII letters.
+        """May these be neighbours in an own path? False only where that is certain: for two parts of one word of ASCII letters, and
+        kinds of tokenizer that encode such neighbours alone as they do within any text.
 
-        Such neighbours are encoded alone as they are within any text: merges by rank, the best of all segmentations and the
-        longest match from the left all have that property inside of one word (for merges: Berglund and van der Merwe,
-        "Formalizing BPE tokenization", arXiv:2309.08715). Elsewhere what stands further off may matter.
+        Merges by rank and by score are such kinds, and the longest match from the left, inside of one word (for merges: Berglund
+        and van der Merwe, "Formalizing BPE tokenization", arXiv:2309.08715). Where words are taken whole before any merge, and
+        in WordPiece, a token depends on where its word begins and ends: there nothing is refused.
         """
         known = self._pairs.get((left, right))
         if known is None:
@@ -134,7 +184,11 @@ class OwnPaths:
         one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
         if not _WORD_PART.match(one) or not _LETTERS.match(other):
             return True
-        return encode_inside(self._vocabulary, one + other) == [left, right]
+        if self._vocabulary.kind not in _ENCODE_PARTS_ALIKE:
+            return True
+        before, behind = one[-1:].strip(), other[-1:]
+        around = ((b"", b""), (b"", behind), (before, behind))  # as a word, at the beginning of one, and inside of one
+        return any(_stand_in(self._vocabulary, left, right, *letters) for letters in around)
 
     def may_begin(self, tokens: Sequence[int]) -> bool:
         """May an own path begin with these, as far as their text alone tells? For searches that promise nothing.
@@ -165,16 +219,9 @@ class OwnPaths:
 
     def _encoded(self, text: bytes) -> list[int] | None:
         """Tokens after the context of text that begins with the prefix; None where the context becomes another."""
-        text = text[len(self._prefix) :]
-        if self._tail is None:
-            return encode_after(self._vocabulary, self._prompt.prefix, text)
-        [encoded] = self._tail.encode(self._vocabulary, [text])
-        before = self._tail.before.tolist()
-        if encoded is None:
-            before = self._prompt.prefix.tolist()
-            encoded = encode_after(self._vocabulary, self._prompt.prefix, self._prompt.text + text)
-        n = len(self._context) - len(before)
-        return encoded[n:] if encoded[:n] == self._context[len(before) :] else None
+        prompt, n = self._prompt, len(self._kept)
+        tokens = encode_after(self._vocabulary, prompt.prefix, prompt.text + text[len(self._prefix) :])
+        return tokens[n:] if tokens[:n] == self._kept else None
 
 
 def _is_cut(text: bytes) -> bool:
@@ -185,6 +232,15 @@ def _is_cut(text: bytes) -> bool:
         if text[-n] < 0x80:
             return False
     return False
+
+
+def _stand_in(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
+    """Are these two tokens neighbours where they stand between those letters?"""
+    pieces = vocabulary.pieces
+    tokens = encode_inside(vocabulary, before + pieces[left] + pieces[right] + behind)
+    ends = np.cumsum(vocabulary.lengths[tokens]).tolist()
+    place = ends.index(len(before)) + 1 if len(before) in ends else 0 if not before else len(tokens)
+    return tokens[place : place + 2] == [left, right]
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
 
 from selectrie.boundary.canonical import spells_text
 from selectrie.boundary.records import PromptText
-from selectrie.boundary.tail import encode_after, is_spanned
+from selectrie.boundary.settling import settled_places
+from selectrie.boundary.tail import encode_after
 from selectrie.vocabulary import Vocabulary
 
-_SPACE = b" "
-_LINE_END = b"\n"
-_WORDS_BYTES = 16
-"""Text that stays behind a place before a space, at least."""
-_TAIL_BYTES = 64
-"""The same behind any other place."""
-_SEARCH_BYTES = 1024
-"""How far back a place is looked for."""
+_LEAST_LEFT = 16
+"""Bytes of text that stay behind the place, at least: a slot that opens the end of a page again finds it there."""
 _MOST_TRIED = 8
 """Places tried before the text stays as it is."""
 
@@ -28,42 +22,25 @@ def keep(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
     """The same prompt with the beginning of its text as fixed tokens, as much as is settled whatever comes after.
 
     For every text that follows: encoding the prompt's text and that text after its tokens gives the tokens of doing so with
-    what comes back. The place between is one that no token spans, some way before the end, where the two sides encoded apart
-    give the tokens of the whole; where there is none, or token bytes are not those of the text, the prompt comes back as it is.
+    what comes back. The place between is a settled one, some way before the end and behind no white space (lm-eval's rule
+    moves all that ends a prompt), where the two sides encoded apart give the tokens of the whole; where there is none, or token bytes are not those of the text, the prompt comes back as it is.
     One encoding of the text, and of a short tail for each place tried.
     """
     prefix, text = prompt.prefix, prompt.text
     whole = encode_after(vocabulary, prefix, text)
     if not spells_text(vocabulary, whole, text):
         return prompt
+    spelled = vocabulary.decode(whole)
     before = np.asarray(whole[:1], dtype=np.int32)  # any token of text: what stands after it begins no text of its own
-    for place in islice(_places(vocabulary, text), _MOST_TRIED):
-        tail = encode_after(vocabulary, before, text[place:])
+    for place in islice(settled_places(vocabulary, spelled, _LEAST_LEFT), _MOST_TRIED):
+        tail = encode_after(vocabulary, before, spelled[place:])
         n_kept = len(whole) - len(tail)
-        if n_kept < 1 or whole[n_kept:] != tail or vocabulary.decode(tail) != text[place:]:
+        if (
+            n_kept < 1
+            or spelled[place - 1 : place].isspace()
+            or whole[n_kept:] != tail
+            or vocabulary.decode(tail) != spelled[place:]
+        ):
             continue
-        return PromptText(np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)]), text[place:])
+        return PromptText(np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)]), spelled[place:])
     return prompt
-
-
-def _places(vocabulary: Vocabulary, text: bytes) -> Iterator[int]:
-    """Places of `text` that no token spans, each kind nearest the end first: before a space after something else, then any
-    others that are not inside a number, a character or white space."""
-    size = len(text)
-    least = max(0, size - _SEARCH_BYTES)
-    for place in range(size - _WORDS_BYTES, least, -1):
-        if text[place] == _SPACE[0] and _is_settled(vocabulary, text, place):
-            yield place
-    for place in range(size - _TAIL_BYTES, least, -1):
-        inside_number = text[place - 1 : place + 1].isdigit()
-        inside_character = text[place] & 0xC0 == 0x80
-        if not inside_number and not inside_character and _is_settled(vocabulary, text, place):
-            yield place
-
-
-def _is_settled(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
-    """Has the place something else than white space before it, and does no token span it, nor the line end that `encode_after`
-    puts there for a `space_prefix` vocabulary?"""
-    if text[place - 1 : place].isspace() or is_spanned(vocabulary, text, place):
-        return False
-    return not vocabulary.space_prefix or not is_spanned(vocabulary, _LINE_END + text[place:], 1)

@@ -1,46 +1,12 @@
-"""The last token of a prompt taken back, for what is drawn token by token: its bytes come first, then anything."""
+"""The healed bytes of a prompt, for what is drawn token by token: they come first, then anything."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from selectrie.boundary.canonical import spells_text
-from selectrie.boundary.records import PromptText
-from selectrie.boundary.tail import encode_after
-from selectrie.errors import PromptError, ProtocolError
+from selectrie.errors import ProtocolError
 from selectrie.types import IntArray
 from selectrie.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reopened:
-    """A prompt whose last token may become another one.
-
-    context: int32[T], T >= 1, tokens kept. healed: bytes of the token taken back, b"" where none was.
-    prompt_tokens: int32[], the prompt alone.
-    """
-
-    context: IntArray
-    healed: bytes
-    prompt_tokens: IntArray
-
-
-def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> Reopened:
-    """Take the last token of a prompt's text back; with `heal` false, and as `open_prompt` has it, nothing.
-
-    Nothing is healed where the prompt ends in a control token, is that one token, or where token bytes are not the text's.
-    Raises `PromptError` for a prompt without tokens.
-    """
-    own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
-    tokens = np.concatenate([prompt.prefix, own])
-    if not len(tokens):
-        raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
-    healed = b""
-    if heal and len(own) and len(tokens) > 1 and not (vocabulary.eog == own[-1]).any():
-        healed = vocabulary.pieces[own[-1]] if spells_text(vocabulary, own, prompt.text) else b""
-    return Reopened(tokens[:-1] if healed else tokens, healed, tokens)
 
 
 class HealedBytes:

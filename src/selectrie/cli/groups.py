@@ -209,7 +209,10 @@ class SequencesGroup:
         float | None, Option(metavar="SECONDS", help="End with what there is after so long. [default: none]")
     ] = None
     heal: Annotated[
-        bool, Option("--heal", help="Take the prompt's last token back; what is drawn spells its bytes first.")
+        bool,
+        Option(
+            "--heal", help="Take the tokens of the prompt's last word back; what is drawn spells their bytes first."
+        ),
     ] = False
 
 

@@ -73,6 +73,8 @@ def _greedy(result: BeamResult) -> str:
 def _proof(result: BeamResult, remedy: str) -> str:
     certificate = result.certificate
     nodes = count(certificate.nodes_evaluated, "node")
+    if certificate.reason:
+        return f"not proved, after {nodes}: {certificate.reason}"
     if not certificate.proved:
         exact = "" if certificate.method == "best_first" else f"; {remedy}"
         return f"not proved, after {nodes}: what was left aside may hold a better one{exact}"

@@ -173,6 +173,8 @@ def _greedy(selection: Selection) -> str:
 
 
 def _open(certificate: Certificate) -> str:
+    if certificate.reason:
+        return certificate.reason
     gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
     return f"the search stopped early; a choice not scored to its end may be ahead{gap}"
 

@@ -68,6 +68,7 @@ class BeamCertificate:
     makes, so that a text has one; else "token paths": it holds of the paths one by one, whatever the sums of several are.
     bound_gap: score of the last given path less the best that anything dropped or left could reach; inf where nothing was, -inf
     where fewer were found than asked for and something was. nodes_evaluated: rows read. method: "beam" or "best_first".
+    reason: why nothing is proved although nothing that could be better was dropped or left; "" for no such reason.
     """
 
     proved: bool
@@ -75,6 +76,7 @@ class BeamCertificate:
     bound_gap: float
     nodes_evaluated: int
     method: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

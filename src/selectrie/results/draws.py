@@ -23,7 +23,7 @@ class Draws(Sequence[Hypothesis]):
     follow, which is another distribution. about: "strings" where a text counts with the tokenizer's own encoding alone, else
     "token paths". seed: of the first; max_tokens: texts of more tokens do not count.
     mass: estimate of the probability of the grammar's texts together, of which mass_low and mass_high are exact bounds; None
-    where draws are not exact. n_attempts: walks down the tree that the draws took, those that left the grammar included.
+    where draws are not exact. reason: why draws that were to be exact are not, or ""; texts may be missing then. n_attempts: walks down the tree that the draws took, those that left the grammar included.
     """
 
     texts: tuple[Hypothesis, ...]
@@ -42,6 +42,7 @@ class Draws(Sequence[Hypothesis]):
     grammar_digest: str
     cost: Cost = field(compare=False)
     signature: Signature
+    reason: str = ""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -60,6 +61,7 @@ class Draws(Sequence[Hypothesis]):
             "kind": "draws",
             "texts": [one.to_dict() for one in self.texts],
             "exact": self.exact,
+            "reason": self.reason,
             "about": self.about,
             "seed": self.seed,
             "max_tokens": self.max_tokens,

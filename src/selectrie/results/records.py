@@ -144,7 +144,8 @@ class Certificate:
     these are (the texts of a grammar).
     settled: near ties among the first k were decided in the canonical layout (or there were none); False when more
     than 16 choices are within tolerance, or in `fast` precision. n_settled: choices scored again for it.
-    method: "exhaustive" or "best_first".
+    method: "exhaustive" or "best_first". reason: why nothing is proved although nothing that could be better was left open; "" for
+    no such reason.
     """
 
     proved: bool
@@ -155,6 +156,7 @@ class Certificate:
     settled: bool
     n_settled: int
     method: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from selectrie.automaton import Automaton
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
 from selectrie.tasks.found_paths import FoundPath
+from selectrie.tasks.healed_bytes import Healed
 from selectrie.types import BoolArray, FloatArray, IntArray
 from selectrie.vocabulary import Vocabulary
 
@@ -22,8 +23,8 @@ DEAD = -1
 class AutomatonSpec:
     """What is searched for. Checked when it is made.
 
-    max_tokens: most tokens of a path. terminator: "eog" (the end of generation is part of the event) or "none".
-    rule: "joint", or "token_mean" (joint / tokens of the path). search: k, stop, mass, budget_nodes, width; "all" goes on
+    max_tokens: most tokens of a path, those that spell healed bytes alone not counted. terminator: "eog" (the end of generation is part of the event) or "none".
+    rule: "joint", or "token_mean" (joint / tokens of the path that count). search: k, stop, mass, budget_nodes, width; "all" goes on
     until nothing is open. healed: bytes of the prompt that the automaton spells first, which every score is conditional on;
     put: bytes that it spells after those without a condition (the space that a tokenizer puts before text, a delimiter).
     canonical: is this finished path the tokenizer's own encoding? None: every path counts. own: the tokenizer's own path
@@ -56,6 +57,11 @@ class AutomatonSpec:
             raise OptionError("tolerance", self.tolerance, "nats, not below 0")
         if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
+
+    @property
+    def healing(self) -> Healed:
+        """Which tokens spell healed bytes alone."""
+        return Healed(len(self.healed), self.vocabulary.lengths)
 
     def text(self, tokens: IntArray) -> bytes:
         """The bytes of a path without those that stand before the text."""

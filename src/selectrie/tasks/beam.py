@@ -3,7 +3,8 @@
 Definitions. A path's joint is the sum of its tokens' log-probabilities under the full softmax, never renormalised over
 what is allowed, and the terminator's term: "eog" adds the log of the summed probability of the end-of-generation tokens,
 "none" adds 0. Where bytes of the prompt were healed, the log-probability that text goes on with them is taken off.
-score = joint / n_tokens ** length_penalty, n_tokens those of the path, the terminator not counted.
+score = joint / n_tokens ** length_penalty, n_tokens those of the path, the terminator and tokens that spell healed bytes alone
+not counted.
 
 A step extends every kept path by one token. Of all extensions the `width` best by joint are kept (by group, with diversity
 taken off for this order alone); ties go by the order of tokens. A path that may end there is finished beside that, and
@@ -72,7 +73,7 @@ class BeamTask:
         self._held = HeldPaths(self._tree)
         self._found = self._pool(spec.beam.n)
         self._groups = self._make_groups()
-        self._floor = Room(rows=1, nodes=spec.beam.max_tokens, branches=1)
+        self._floor = Room(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), branches=1)
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._waiting: list[int] = [ROOT]
         self._asked: list[int] | None = [ROOT]
@@ -205,9 +206,9 @@ class BeamTask:
     def _joint(self, node: int) -> float:
         return self._tree.logp[node] - self._log_heal
 
-    def _bound(self, logp: float, depth: int) -> float:
+    def _bound(self, logp: float, n_text: int) -> float:
         """The best score that a path with this sum of log-probabilities can reach."""
-        return self._found.bound(logp - self._log_heal, depth, self._beam.max_tokens)
+        return self._found.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
 
     def _extend(self, group: _Group, penalty: Mapping[int, float]) -> list[int]:
         """Take the best extensions of a group's paths; its beam becomes those that have rows to come. All that were taken."""
@@ -215,6 +216,7 @@ class BeamTask:
             return []
         tree, grown, width = self._tree, self._grown, group.width
         depth = tree.depth[group.beam[0]] + 1
+        n_text = min(tree.n_text[node] for node in group.beam)
         next_best = Merged(
             (tree.logp[node], tree.rank[node], node, self._followers(node, width, penalty)) for node in group.beam
         )
@@ -224,7 +226,7 @@ class BeamTask:
         kept: list[int] = []
         for _ in range(_LOOKED_AT * (width + most_leaves)):
             value = next_best.value
-            is_hopeless = not self._found.merges and self._bound(value + most_off, depth) <= group.pool.kth
+            is_hopeless = not self._found.merges and self._bound(value + most_off, n_text) <= group.pool.kth
             if value == -np.inf or is_hopeless or len(kept) == width or len(taken) - len(kept) == most_leaves:
                 break
             node = grown.reach(*next_best.pop())
@@ -236,7 +238,7 @@ class BeamTask:
                     kept.append(node)
         for node in set(group.beam) - next_best.nodes - {tree.up[node] for node in taken}:
             grown.stuck(node)
-        self._lost = max(self._lost, self._bound(max(next_best.logp, grown.refused_logp), depth))
+        self._lost = max(self._lost, self._bound(max(next_best.logp, grown.refused_logp), n_text))
         if kept and tree.logp[kept[-1]] - next_best.logp <= 2 * self._spec.tolerance * depth:
             self._close_steps.append(depth)
         self._broken.update(node for node in kept if not grown.needs_row(node))
@@ -275,7 +277,7 @@ class BeamTask:
         """End a group whose unfinished paths can change nothing any more."""
         logp = sorted(self._tree.logp[node] for node in group.beam)
         if logp:
-            bound = self._bound(logp[-1], self._tree.depth[group.beam[0]])
+            bound = self._bound(logp[-1], min(self._tree.n_text[node] for node in group.beam))
             if group.pool.is_settled(bound, add_up(logp) - self._log_heal, self._beam.max_tokens):
                 self._lost = max(self._lost, bound)
                 group.beam = []
@@ -300,7 +302,7 @@ class BeamTask:
     def _greedy_matters(self) -> bool:
         """Could the greedy path still be the winner, or write it?"""
         node, best = self._greedy, self._found.ranked()[:1]
-        if not best or self._bound(self._tree.logp[node], self._tree.depth[node]) > self._found.kth:
+        if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._found.kth:
             return True
         key = self._grown.key(node)
         own = best[0].key[: len(key)]
@@ -315,7 +317,7 @@ class BeamTask:
         self._stopped = why
 
     def _stop(self) -> None:
-        open_bounds = [self._bound(self._tree.logp[node], self._tree.depth[node]) for node in self._broken]
+        open_bounds = [self._bound(self._tree.logp[node], self._tree.n_text[node]) for node in self._broken]
         bound = max(open_bounds, default=-np.inf)
         self._lost = max(self._lost, bound)
         self._stopped = "length" if bound > self._found.kth else "done"

@@ -9,6 +9,7 @@ import numpy as np
 
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, Beam, one_of
+from selectrie.tasks.healed_bytes import Healed
 from selectrie.types import FloatArray, IntArray
 from selectrie.vocabulary import Vocabulary
 
@@ -39,6 +40,11 @@ class BeamSpec:
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
         if not 0 <= self.tolerance < np.inf:
             raise OptionError("tolerance", self.tolerance, "nats, not below 0")
+
+    @property
+    def healing(self) -> Healed:
+        """Which tokens spell healed bytes alone."""
+        return Healed(len(self.healed), self.vocabulary.lengths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,9 @@ class ExactSampleTask:
         self._prompt, self._automaton, self._spec = prompt, automaton, spec
         self._ends_by_token = spec.terminator == "eog"
         state = automaton.start()
-        self._nodes = PathNodes(state, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)))
+        self._nodes = PathNodes(
+            state, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)), healed=spec.healing
+        )
         self._mass = RemainingMass()
         self._live = LiveNodes(self._nodes, None)
         self._healing = HealedMass(spec.vocabulary, spec.healed)
@@ -115,7 +117,7 @@ class ExactSampleTask:
         self._needed: list[int] = []  # nodes of this round, those that stand for a row to be read again included
         self._again: dict[int, int] = {}  # node that stands for another, whose rest is drawn from
         self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
-        self._floor = Room(rows=1, nodes=spec.max_tokens, branches=1)
+        self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._leaves: dict[int, float] = {}  # log-probability of each text found, by its last node
         self._n_evaluated = self._n_attempts = 0
@@ -310,7 +312,7 @@ class ExactSampleTask:
         node = nodes.add(parent, token, float(np.log(p)), state)
         self._mass.add(parent, place)
         can_end = automaton.can_end(state)
-        goes_on = bool(nodes.depth[node] < spec.max_tokens) and is_any(automaton.allowed(state))
+        goes_on = bool(nodes.n_text[node] < spec.max_tokens) and is_any(automaton.allowed(state))
         nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
         left = spec.last if parent == ROOT else int(nodes.token[parent])
         is_viable = spec.viable is None or left is None or spec.viable(left, token)

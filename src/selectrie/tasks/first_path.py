@@ -31,9 +31,9 @@ class FirstPath:
         self._at = ROOT
 
     @property
-    def depth(self) -> int:
-        """Tokens followed so far."""
-        return int(self._nodes.depth[self._at])
+    def at(self) -> int:
+        """The node that it was followed to."""
+        return self._at
 
     def follow(self, *, ends_by_token: bool) -> int:
         """The last node of the path; where it is not evaluated, it is the one that is needed. `NO_NODE`: it leads nowhere."""

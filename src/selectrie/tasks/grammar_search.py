@@ -69,7 +69,7 @@ class AutomatonSearch:
             raise OptionError(
                 "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
             )
-        self._nodes = PathNodes(state, can_end=can_end, goes_on=is_any(automaton.allowed(state)))
+        self._nodes = PathNodes(state, can_end=can_end, goes_on=is_any(automaton.allowed(state)), healed=spec.healing)
         self._live = LiveNodes(self._nodes, None)
         self._open = BestChildren()
         self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
@@ -83,7 +83,7 @@ class AutomatonSearch:
         self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.own)
         self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
         self._again: dict[int, tuple[int, range | None]] = {}  # node that stands for another whose rest is to be read
-        self._floor = Room(rows=1, nodes=spec.max_tokens, branches=1)
+        self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
@@ -179,7 +179,7 @@ class AutomatonSearch:
             if first != NO_NODE:
                 targets[first] = None
                 if left is not None:
-                    most = min(most, left - (self._spec.max_tokens - self._first.depth))
+                    most = min(most, left - self._first_still_needs())
             while len(targets) < most and self._open.best() >= max(self._at_least(), LEAST):
                 found = self._open.pop()
                 node = self._entered(found)
@@ -187,6 +187,11 @@ class AutomatonSearch:
                     targets[node], bounds[node] = None, found.bound
         ordered = sorted(targets, key=lambda node: node in bounds and int(self._nodes.parent[node]) not in self._live)
         return ordered, bounds
+
+    def _first_still_needs(self) -> int:
+        """Rows that the first path may still need."""
+        at = self._first.at
+        return self._spec.max_tokens - int(self._nodes.n_text[at]) + int(self._nodes.n_healed[at])
 
     def _is_enough(self) -> bool:
         """The found texts are all that is looked for."""
@@ -223,7 +228,7 @@ class AutomatonSearch:
             self._wanted = rows.top(i, MOST_WANTED)
         source, ranks = self._again.pop(node, (node, None))
         ids = np.empty(0, dtype=np.int32)
-        if nodes.goes_on[source] and nodes.depth[source] < spec.max_tokens:
+        if nodes.goes_on[source] and nodes.n_text[source] < spec.max_tokens:
             ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
         logp = rows.logp(i, ids)
         if ranks is not None:
@@ -304,7 +309,7 @@ class AutomatonSearch:
         self._n_dead_ends += not (can_end or goes_on)
         if can_end and not self._ends_by_token:
             self._finish(node, 0.0)
-        if goes_on and nodes.depth[node] >= self._spec.max_tokens:
+        if goes_on and nodes.n_text[node] >= self._spec.max_tokens:
             self._cut_logp = max(self._cut_logp, float(nodes.logp_prefix[node]))
         return node
 
@@ -315,14 +320,14 @@ class AutomatonSearch:
 
     def _needs_row(self, node: int) -> bool:
         nodes = self._nodes
-        goes_on = nodes.goes_on[node] and nodes.depth[node] < self._spec.max_tokens
+        goes_on = nodes.goes_on[node] and nodes.n_text[node] < self._spec.max_tokens
         return not nodes.evaluated[node] and bool(goes_on or (self._ends_by_token and nodes.can_end[node]))
 
     def _finish(self, node: int, terminator: float) -> None:
         """Note a text, unless it cannot matter, or is not as the tokenizer would write it."""
         spec, nodes = self._spec, self._nodes
         logp = float(nodes.logp_prefix[node]) - self._log_heal + terminator
-        score = logp if spec.rule == "joint" else logp / max(1, int(nodes.depth[node]))
+        score = logp if spec.rule == "joint" else logp / max(1, int(nodes.n_text[node]))
         if score < self._at_least():
             self._refused_mass += float(np.exp(logp))
             self._refused_best = max(self._refused_best, score)

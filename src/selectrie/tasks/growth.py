@@ -30,7 +30,7 @@ class Growth:
     def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
         self._automaton, self._spec = automaton, spec
         self._longest = spec.beam.max_tokens
-        self.tree = PathTree(automaton.start())
+        self.tree = PathTree(automaton.start(), spec.healing)
         state = self.tree.state[ROOT]
         self.ends: set[int] = {ROOT} if automaton.can_end(state) else set()
         self.carries: set[int] = {ROOT} if self._goes_on(state) else set()
@@ -71,7 +71,8 @@ class Growth:
             return NO_NODE
         state = self._automaton.advance(tree.state[parent], token)
         can_end = self._automaton.can_end(state)
-        is_longest = tree.depth[parent] + 1 >= self._longest
+        _, counts = self._spec.healing.after(tree.n_healed[parent], token)
+        is_longest = tree.n_text[parent] + counts >= self._longest
         goes_on = not is_longest and self._goes_on(state)
         if not (can_end or goes_on or is_longest):
             self._dead.add((parent, token))

@@ -17,6 +17,10 @@ ENOUGH = 1e-6
 """Part of the probability that may stay open: nats of error in every log-probability."""
 
 
+MOST_GAP = 2 * ENOUGH
+"""Nats that the log-probability of the healed bytes may be too low by where it counts as known."""
+
+
 class HealedMass:
     """The probability that text begins with the healed bytes, which every score is conditional on.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from selectrie.tasks.healed_bytes import NOTHING_HEALED, Healed
 from selectrie.types import NO_NODE, NO_TOKEN, ROOT
 
 _NO_STATE = -1
@@ -15,13 +16,15 @@ _NO_STATE = -1
 class PathTree:
     """Every path that was taken up, as one tree in flat columns; a node is the path to it. Node 0 is the prompt's end.
 
-    up: number of the parent. token. depth: tokens. edge: log-probability of the token after its parent. logp: float, sum of
+    up: number of the parent. token. depth: tokens. n_healed: healed bytes still to be spelt; n_text: tokens that spell more than
+    such bytes. edge: log-probability of the token after its parent. logp: float, sum of
     the edges from the root on. state: of the automaton. rank: place among the paths of its step in the order of their
     tokens, so that what is compared token by token is compared by (rank of the parent, token).
     """
 
-    def __init__(self, state: int) -> None:
+    def __init__(self, state: int, healed: Healed = NOTHING_HEALED) -> None:
         self.up, self.token, self.depth = [NO_NODE], [NO_TOKEN], [0]
+        self._healed, self.n_healed, self.n_text = healed, [healed.n_bytes], [0]
         self.edge, self.logp, self.state, self.rank = [0.0], [0.0], [state], [0]
         self._children: dict[tuple[int, int], int] = {}
 
@@ -45,6 +48,9 @@ class PathTree:
         self.up.append(parent)
         self.token.append(token)
         self.depth.append(self.depth[parent] + 1)
+        left, counts = self._healed.after(self.n_healed[parent], token)
+        self.n_healed.append(left)
+        self.n_text.append(self.n_text[parent] + counts)
         self.edge.append(logp)
         self.logp.append(self.logp[parent] + logp)
         self.state.append(_NO_STATE)
@@ -107,13 +113,13 @@ class Pool:
             text.best = node
         # Sorted, so that the sum does not depend on the order in which paths were finished.
         text.logp = add_up(sorted(text.paths.values())) if self.merges else text.paths[text.best]
-        text.score = self.score(text.logp, self._tree.depth[text.best])
+        text.score = self.score(text.logp, self._tree.n_text[text.best])
         self._kth = None
 
     def _place(self, text: Finished, node: int) -> tuple[float, tuple[int, ...]]:
         """Ascending: which path of a text comes first. Where they are added up, the most probable one; else the best."""
         logp = text.paths[node]
-        return -(logp if self.merges else self.score(logp, self._tree.depth[node])), self._tree.path(node)
+        return -(logp if self.merges else self.score(logp, self._tree.n_text[node])), self._tree.path(node)
 
     def score(self, logp: float, n_tokens: int) -> float:
         """By which texts are ordered: logp / n_tokens ** length_penalty, a path of no token counted as one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.tasks.healed_bytes import NOTHING_HEALED, Healed
 from selectrie.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 
 _FIRST = 256
@@ -20,6 +21,8 @@ class _Columns:
     token: IntArray
     state: NDArray[np.int64]
     depth: IntArray
+    n_healed: IntArray
+    n_text: IntArray
     logp: FloatArray
     logp_prefix: FloatArray
     evaluated: BoolArray
@@ -40,18 +43,20 @@ _NAMES = tuple(field.name for field in fields(_Columns))
 class PathNodes:
     """Parallel arrays over nodes, parents before children; node 0 is the empty path, in the automaton's first state.
 
-    parent, token, depth: int32[N]. state: int64[N], of the automaton. logp: float64[N], of the token after its parent;
+    parent, token, depth: int32[N]. n_healed: int32[N], bytes of the prompt that are still to be spelt; n_text: tokens of the path
+    that spell more than such bytes. state: int64[N], of the automaton. logp: float64[N], of the token after its parent;
     logp_prefix: its sum along the path. evaluated: bool[N], the row was read. can_end: bool[N], the automaton may end there.
     goes_on: bool[N], it allows another token. Of evaluated nodes: best_token, best_logp: the most probable of these tokens
     (NO_TOKEN for none); eog_logp: log-probability of the end of generation. Views of what there is now: they are not to be kept.
     """
 
-    def __init__(self, state: int, *, can_end: bool, goes_on: bool) -> None:
-        kinds: tuple[type, ...] = (np.int32, np.int32, np.int64, np.int32, np.float64, np.float64)
+    def __init__(self, state: int, *, can_end: bool, goes_on: bool, healed: Healed | None = None) -> None:
+        kinds: tuple[type, ...] = (np.int32, np.int32, np.int64, np.int32, np.int32, np.int32, np.float64, np.float64)
         kinds += (np.bool_, np.bool_, np.bool_, np.int32, np.float64, np.float64)
         self._columns = _Columns(*(np.zeros(_FIRST, dtype=kind) for kind in kinds))
-        self._n = 0
+        self._n, self._healed = 0, NOTHING_HEALED if healed is None else healed
         self._put(NO_NODE, NO_TOKEN, state, depth=0, logp=0.0, logp_prefix=0.0)
+        self._columns.n_healed[ROOT] = self._healed.n_bytes
         self.set_ends(ROOT, can_end=can_end, goes_on=goes_on)
 
     def __len__(self) -> int:
@@ -72,6 +77,14 @@ class PathNodes:
     @property
     def depth(self) -> IntArray:
         return self._columns.depth[: self._n]
+
+    @property
+    def n_healed(self) -> IntArray:
+        return self._columns.n_healed[: self._n]
+
+    @property
+    def n_text(self) -> IntArray:
+        return self._columns.n_text[: self._n]
 
     @property
     def logp(self) -> FloatArray:
@@ -108,7 +121,7 @@ class PathNodes:
     def add(self, parent: int, token: int, logp: float, state: int) -> int:
         """A new node; its number."""
         above = self._columns
-        return self._put(
+        node = self._put(
             parent,
             token,
             state,
@@ -116,6 +129,10 @@ class PathNodes:
             logp=logp,
             logp_prefix=float(above.logp_prefix[parent]) + logp,
         )
+        columns = self._columns
+        left, counts = self._healed.after(int(columns.n_healed[parent]), token)
+        columns.n_healed[node], columns.n_text[node] = left, columns.n_text[parent] + counts
+        return node
 
     def set_ends(self, node: int, *, can_end: bool, goes_on: bool) -> None:
         """Note what the automaton says in the node's state."""

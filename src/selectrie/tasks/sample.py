@@ -127,7 +127,9 @@ class SampleTask:
     def __init__(self, spec: SampleSpec) -> None:
         self._spec = spec
         self._most = spec.stopping.max_tokens
-        self._floor = Room(rows=1, nodes=self._most - 1, branches=1)
+        self._n_healing = 0  # tokens that spelt healed bytes alone
+        n_healed = 0 if spec.healed is None else len(spec.healed.data)
+        self._floor = Room(rows=1, nodes=self._most - 1 + n_healed, branches=1)
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
         self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
         self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop, self.healed)
@@ -240,7 +242,7 @@ class SampleTask:
         the tokens to come, and none ends the sequence."""
         fits = DraftRoom(
             most=min(room.rows, room.nodes - self._n_held) - 1,
-            depth=self._most - len(self._tokens) - 1,
+            depth=self._most + self._n_healing - len(self._tokens) - 1,
             branches=room.branches,
             n_vocabulary=len(self._spec.pieces),
         )
@@ -292,6 +294,7 @@ class SampleTask:
         """Take the token in; how it ends the sequence, None where it does not. One that only heals can but be the last."""
         stopping = self._spec.stopping
         only_heals = self._text.only_heals(token)
+        self._n_healing += only_heals
         if token in self._ends and not only_heals:
             self._ended_by = token
             return "eog" if token in self._spec.eog else "stop"
@@ -302,7 +305,7 @@ class SampleTask:
         self._choice.advance(token)
         if self._choice.is_over:
             return "automaton"
-        return "length" if len(self._tokens) == self._most else None
+        return "length" if len(self._tokens) - self._n_healing == self._most else None
 
     def _end(self, finish: str) -> None:
         self._text.end()

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from selectrie.errors import TextError
-from selectrie.vocabulary import Vocabulary
+from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 DEFAULT_PIECES: tuple[bytes, ...] = (
     *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
@@ -61,6 +61,7 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
         space_prefix=False,
         tokenize=tokenize,
         chat_template=_chat,
+        kind=TokenizerKind.LONGEST,
     )
 
 

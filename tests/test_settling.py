@@ -1,0 +1,289 @@
+"""A prompt's context ends where no text can change it: own encodings on real and made vocabularies, and searches against lists."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import byte_bpe
+import made_vocabularies
+from made_vocabularies import make_byte_level
+from real_data import REAL_VOCABULARIES, real_file
+from selectrie import Beam, Engine, Grammar
+from selectrie.backends.llama_cpp.vocabulary import MERGING
+from selectrie.boundary import PromptText, canonical, encode_after, open_prompt
+from selectrie.selfcheck import SelfCheck
+from selectrie.testing.fakes import HashModel
+from selectrie.types import Limits, ModelKind
+from selectrie.vocabulary import TokenizerKind, Vocabulary
+from vocabularies import start_of, vocabulary_of
+
+ENGLISH = " ".join(byte_bpe.TEXT.split())
+OTHERS = (
+    "東京都は日本の首都です。我喜欢吃苹果，但是他不喜欢。한국어 문장입니다. 日本語テキスト、カタカナ語「引用」。",
+    "def place_of(text):\n    return text[3:]  # 1,000.50\n\n\nclass A:\r\n\tx = {'a': [1, 22, 333]}\n" * 2,
+    "don't it's we'LL they’re — “so” 3.14159 12345678 1st x86_64 camelCaseHTTPServer ABCéDEf http://a.bc/d_e?f=g&h#i",
+    "\u3000全角 \u00a0é̀ ñ ß İ 🤗👍🏽 ١٢٣ ภาษาไทย हिन्दी русский Слово \u200b\ufeff <|im_start|> </s> ▁ a  b   c    d\n\n\n e \t\t",
+)
+ATOMS = (
+    *"abcXYZ 0129.,;:!?'\"-_/\\\n\t()[]{}<>|@#$%^&*~`éß日本。，🤗한ไーЖ",
+    *(
+        "'s",
+        "'re",
+        "'ll",
+        " '",
+        "’s",
+        "  ",
+        "\n\n",
+        "\r\n",
+        "\u0301",
+        " the",
+        "ing",
+        " I",
+        "000",
+        "▁",
+        "ﬁ",
+        "\u200d",
+        "\u3000",
+    ),
+)
+SMALL = ("stories260K.gguf", "tiny-rwkv-7v0-834K.gguf")
+ALL = (
+    *made_vocabularies.KINDS,
+    "embedded",
+    *SMALL,
+    *(f"random_real_vocab/random-{name}.gguf" for name in REAL_VOCABULARIES),
+)
+PLAIN = ("wordpiece", "whole-words")
+"""Kinds that are tried on words with one space between: WordPiece spells nothing else, and words are what is taken whole."""
+LIMITS = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory, embedded) -> Callable[[str], Vocabulary]:
+    """The vocabulary of a name in `ALL`; a skip where its file is not there."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+
+    @cache
+    def read(name: str) -> Vocabulary:
+        if name == "embedded":
+            return vocabulary_of(embedded)
+        if name in made_vocabularies.KINDS:
+            return vocabulary_of(made_vocabularies.make(name, folder / f"{name}.gguf"))
+        return vocabulary_of(real_file(f"weights/{name}"))
+
+    return read
+
+
+def plain_words(text: str) -> str:
+    """Lower-case words with one space between: what WordPiece spells as it stands."""
+    return " ".join("".join(c for c in text.lower() if c.isascii() and (c.isalpha() or c == " ")).split())
+
+
+def cuts(rng: random.Random, n: int, *, plain: bool) -> Iterator[tuple[str, str]]:
+    """Prompts cut anywhere, and what follows: the text's own continuation, or something else."""
+    for _ in range(n):
+        source = ENGLISH if plain or rng.random() < 0.6 else rng.choice(OTHERS)
+        first = rng.randrange(max(1, len(source) - 60))
+        text = source[first : first + rng.choice((20, 60, 200))]
+        if not plain and rng.random() < 0.2:
+            text = "".join(rng.choice(ATOMS) for _ in range(rng.randrange(2, 24)))
+        text = plain_words(text) if plain else text
+        place = rng.randrange(1, max(2, len(text)))
+        rest = text[place : place + rng.randrange(1, 20)]
+        if rng.random() < 0.3:
+            rest = (
+                rng.choice(("s", "x", "ing", "ed ", "abc"))
+                if plain
+                else "".join(rng.choices(ATOMS, k=rng.randrange(1, 6)))
+            )
+        yield text[:place], rest
+
+
+def broken(vocabulary: Vocabulary, rng: random.Random, n: int, *, plain: bool = False) -> tuple[list[object], int]:
+    """Cuts at which the law fails, and how many it was tried at.
+
+    The own encoding of prompt and text begins with the kept context, its rest spells the healed bytes and then the text, is an
+    own path, and no pair of it is refused.
+    """
+    failed: list[object] = []
+    n_tried = 0
+    for start, rest in cuts(rng, n, plain=plain):
+        begins = vocabulary.bos is not None or rng.random() < 0.7
+        prompt = PromptText(start_of(vocabulary) if begins else np.empty(0, dtype=np.int32), start.encode())
+        whole = encode_after(vocabulary, prompt.prefix, prompt.text + rest.encode())
+        opened = open_prompt(vocabulary, prompt)
+        is_spelled = vocabulary.decode(whole) in (prompt.text + rest.encode(), b" " + prompt.text + rest.encode())
+        if opened.doubt or opened.boundary == "split" or not is_spelled:
+            continue
+        n_tried += 1
+        n_kept = len(opened.context) - len(prompt.prefix)
+        path = whole[n_kept:]
+        if whole[:n_kept] != opened.context[len(prompt.prefix) :].tolist():
+            failed.append((start, rest, "context"))
+        elif vocabulary.decode(path) != opened.prefix + rest.encode() or not opened.paths.is_canonical(path):
+            failed.append((start, rest, "path"))
+        elif refused := [
+            pair
+            for pair in pairwise([*([opened.last] * (opened.last is not None)), *path])
+            if not opened.paths.may_join(*pair)
+        ]:
+            failed.append((start, rest, refused))
+    return failed, n_tried
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_own_encoding_keeps_the_context(name, named):
+    """Prompts cut anywhere and whatever follows, on a vocabulary of each kind and on real ones."""
+    failed, n_tried = broken(named(name), random.Random(1), 400, plain=name in PLAIN)
+    assert failed == []
+    assert n_tried > 150
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ALL)
+def test_the_own_encoding_keeps_the_context_of_ten_thousand_cuts(name, named):
+    """The law at 10 000 cuts a vocabulary."""
+    assert broken(named(name), random.Random(2), 10_000, plain=name in PLAIN)[0] == []
+
+
+@pytest.mark.parametrize("mutant", ["last token", "any place", "words only"])
+def test_the_law_finds_a_context_that_is_too_long(mutant, named, monkeypatch):
+    """One token taken back, a place within a word, and a word's end that a token spans are found on a SentencePiece vocabulary or
+    on one of merges."""
+    if mutant == "last token":
+        monkeypatch.setattr(canonical, "_n_settled", lambda _vocabulary, _prompt, own: (len(own) - 1, ""))
+    elif mutant == "any place":
+        monkeypatch.setattr("selectrie.boundary.settling._ends_word", lambda *_: True)
+        monkeypatch.setattr("selectrie.boundary.settling.is_spanned", lambda *_: False)
+    else:
+        monkeypatch.setattr("selectrie.boundary.settling.is_spanned", lambda *_: False)
+    names = ("merges", "scores", "longest-match")
+    assert any(broken(named(name), random.Random(1), 300)[0] for name in names)
+
+
+def test_words_taken_whole_are_found_by_the_law(named, monkeypatch):
+    """Where merges were believed of vocabularies that do not merge alone, their own pairs are refused."""
+    monkeypatch.setattr(canonical, "_ENCODE_PARTS_ALIKE", frozenset(TokenizerKind))
+    monkeypatch.setattr(
+        canonical,
+        "_stand_in",
+        lambda vocabulary, left, right, *_: (
+            canonical.encode_inside(vocabulary, vocabulary.pieces[left] + vocabulary.pieces[right]) == [left, right]
+        ),
+    )
+    assert broken(named("whole-words"), random.Random(1), 400, plain=True)[0]
+    assert broken(named("wordpiece"), random.Random(1), 400, plain=True)[0]
+
+
+# What merges alone
+
+
+def tiny_byte_level(folder: Path, pre: str) -> Vocabulary:
+    """Bytes, ` a`, `ab`, ` ab` by merges, and `abc`, ` abc` that no merge makes."""
+    tokens = [byte_bpe.spell(text) for text in ("ab", " a", " ab", "abc", " abc")]
+    space = byte_bpe.spell(" ")
+    return vocabulary_of(make_byte_level(folder / f"{pre}.gguf", pre, tokens, ["a b", f"{space} a", f"{space} ab"]))
+
+
+@pytest.mark.parametrize("pre", sorted(MERGING))
+def test_a_named_pre_tokenizer_merges_alone(pre, tmp_path):
+    """llama.cpp itself takes no word whole behind it, and keeps runs of letters together."""
+    vocabulary = tiny_byte_level(tmp_path, pre)
+    assert vocabulary.kind is TokenizerKind.MERGES
+    assert [vocabulary.pieces[i] for i in vocabulary.tokenize(b" abc")] == [b" ab", b"c"]
+    assert [vocabulary.pieces[i] for i in vocabulary.tokenize(b"xab")] == [b"x", b"ab"]
+    assert [vocabulary.pieces[i] for i in vocabulary.tokenize(b"XaBab")] == [b"X", b"a", b"B", b"ab"]
+
+
+@pytest.mark.parametrize("pre", ["llama-bpe", "llama3", "falcon3", "tekken", "glm4", "youtu", "not-known-to-anybody"])
+def test_other_pre_tokenizers_are_unknown(pre, tmp_path):
+    """Where words are taken whole, or nobody knows, nothing is refused; a name that llama.cpp refuses cannot be loaded."""
+    if pre == "not-known-to-anybody":
+        with pytest.raises(AssertionError):
+            tiny_byte_level(tmp_path, pre)
+        return
+    vocabulary = tiny_byte_level(tmp_path, pre)
+    assert vocabulary.kind is TokenizerKind.UNKNOWN
+    assert [vocabulary.pieces[i] for i in vocabulary.tokenize(b" abc")] == [b" abc"]
+    assert [vocabulary.pieces[i] for i in vocabulary.tokenize(b" abcd")] == [b" ab", b"c", b"d"]
+    paths = open_prompt(vocabulary, PromptText(start_of(vocabulary), b"x")).paths
+    [ab, c] = vocabulary.tokenize(b"ab") + vocabulary.tokenize(b"c")
+    assert paths.may_join(ab, c)
+
+
+# Lists and searches
+
+
+def engine_on(model: HashModel) -> Engine:
+    """An engine that measures nothing first."""
+    return Engine(model, check=SelfCheck(8, 0.0, 0.0))
+
+
+def question(rng: random.Random, *, plain: bool) -> tuple[str, list[str]] | None:
+    """A prompt cut anywhere and texts, none the beginning of another: one goes on as the source does."""
+    source = plain_words(ENGLISH) if plain else ENGLISH
+    first = source.rindex(" ", 0, rng.randrange(60, len(source) - 100)) + 1
+    place = first + rng.randrange(8, 30)
+    texts = {source[place : place + rng.randrange(1, 9)].rstrip()}
+    for _ in range(rng.randrange(1, 5)):
+        start = rng.randrange(len(source) - 20)
+        texts.add(source[start : start + rng.randrange(1, 8)].rstrip())
+    texts = {one for one in texts if one and not any(other != one and other.startswith(one) for other in texts)}
+    prompt = source[first:place]
+    if plain and prompt.endswith(" "):
+        return None
+    return (prompt, sorted(texts)) if len(texts) > 1 else None
+
+
+def searches_that_differ(
+    vocabulary: Vocabulary, rng: random.Random, n: int, *, plain: bool
+) -> tuple[list[object], int]:
+    """Questions for which the exact search, or a beam that keeps everything, is not the list; and how many were proved."""
+    different: list[object] = []
+    n_proved = 0
+    for _ in range(n):
+        asked = question(rng, plain=plain)
+        if asked is None:
+            continue
+        prompt, texts = asked
+        grammar, model = (
+            Grammar.from_choices(texts),
+            HashModel(rng.randrange(999), vocabulary=vocabulary, sharpness=3.0, limits=LIMITS),
+        )
+        with engine_on(model) as engine:
+            listed = {one.text: one.logp for one in engine.select(prompt, texts, terminator="none").choices}
+            order = sorted(texts, key=lambda text: -listed[text])
+            for exact in (True, False):
+                beam = Beam(
+                    width=64, n=len(texts), exact=exact, terminator="none", budget_nodes=4_000 if exact else None
+                )
+                found = engine.beam_search(prompt, grammar, beam=beam)
+                if not found.certificate.proved:
+                    continue
+                n_proved += found.certificate.proved
+                moved = [one.logp - found.logp - listed[one.text] + listed[found.text] for one in found]
+                if list(found.texts) != order or not np.allclose(moved, 0, atol=1e-6):
+                    different.append((prompt, texts, exact, found.texts))
+    return different, n_proved
+
+
+@pytest.mark.parametrize("name", [*made_vocabularies.KINDS, "embedded"])
+def test_a_search_is_the_list(name, named):
+    """Order and differences of log-probability, by exact search and by a wide beam, behind prompts cut anywhere."""
+    different, n_proved = searches_that_differ(named(name), random.Random(3), 8, plain=name in PLAIN)
+    assert different == []
+    assert n_proved >= 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*made_vocabularies.KINDS, "embedded", *SMALL])
+def test_a_search_is_the_list_at_two_hundred_cuts(name, named):
+    """The law at 200 cuts a vocabulary."""
+    assert searches_that_differ(named(name), random.Random(4), 200, plain=name in PLAIN)[0] == []
