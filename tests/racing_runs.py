@@ -1,9 +1,12 @@
-"""Two runs that begin at once on one folder: `python racing_runs.py FOLDER RACE…`, each race with an order that is arranged.
+"""Two runs that begin at once on one folder: `python racing_runs.py FOLDER RACE…`, each
+race with an order that is arranged.
 
-Both processes stop before each thing they do to the folder (Python's audit events, and writes to the log), and go on one step
-at a time, as the race says. A race is `INTERRUPTED` or `INTERRUPTED!`: the first process stops at this step, the second comes to
-its end, and the first goes on, or dies by `kill -9` and is taken up again. Or it is `rSEED`: turns and deaths are drawn. What is
-left must be one run's alone. Prints a line for each race: the race, how the two ended, and `whole` or what is wrong.
+Both processes stop before each thing they do to the folder (Python's audit events, and
+writes to the log), and go on one step at a time, as the race says. A race is
+`INTERRUPTED` or `INTERRUPTED!`: the first process stops at this step, the second comes
+to its end, and the first goes on, or dies by `kill -9` and is taken up again. Or it is
+`rSEED`: turns and deaths are drawn. What is left must be one run's alone. Prints a line
+for each race: the race, how the two ended, and `whole` or what is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ END_OF_STEPS = 1_000
 
 
 def kinds(which: int) -> list[tuple[int, bool]]:
-    """Seed of the model and whether metrics are others, of both processes: other models, or another metric."""
+    """Seed of the model and whether metrics are others, of both processes: other
+    models, or another metric."""
     return [(4, False), (5, False)] if which % 3 else [(4, False), (4, True)]
 
 
@@ -113,7 +117,8 @@ def _be_raced(out: Path, kind: tuple[int, bool], go: int, say: int) -> None:
 
 
 def interrupted(racers: list[Racer], race: str) -> None:
-    """The first stops at a step, the second comes to its end, then the first goes on or dies."""
+    """The first stops at a step, the second comes to its end, then the first goes on or
+    dies."""
     first, second = racers
     for _ in range(int(race.rstrip("!"))):
         if first.ended is None:
@@ -149,7 +154,8 @@ Expected = list[dict[str, bytes]]
 
 
 def faults(out: Path, ended: list[str], racing: Kinds, expected: Expected) -> Iterator[str]:
-    """What is wrong after a race; nothing where the folder is that of one run, and the loser was told so."""
+    """What is wrong after a race; nothing where the folder is that of one run, and the
+    loser was told so."""
     for how in ended:
         if how not in {"done", "killed"} and "no other run is writing" not in how and "of the same run" not in how:
             yield how
@@ -169,7 +175,8 @@ def faults(out: Path, ended: list[str], racing: Kinds, expected: Expected) -> It
 def faults_of_going_on(
     out: Path, mine: int, kind: tuple[int, bool], expected: dict[str, bytes], *, may: bool
 ) -> Iterator[str]:
-    """What is wrong where a run goes on with a copy of the folder; it may where the folder is its own or that of no run yet."""
+    """What is wrong where a run goes on with a copy of the folder; it may where the
+    folder is its own or that of no run yet."""
     again = out.with_name(f"{out.name}-again-{mine}")
     shutil.copytree(out, again) if out.exists() else again.mkdir()
     try:

@@ -1,8 +1,10 @@
-"""Long tests as sweeps (`make test-long`): named, recorded when they pass, and not run again on the same sources.
+"""Long tests as sweeps (`make test-long`): named, recorded when they pass, and not run
+again on the same sources.
 
-A sweep is all long tests of one function name, without its `test_`. Each test that passes is recorded at once in `build/sweeps`,
-in a file named for the digest of everything the outcome may depend on, so a run that is killed goes on with the next test. What a
-test says by `record_property(name, number)` is added up over its sweep.
+A sweep is all long tests of one function name, without its `test_`. Each test that
+passes is recorded at once in `build/sweeps`, in a file named for the digest of
+everything the outcome may depend on, so a run that is killed goes on with the next
+test. What a test says by `record_property(name, number)` is added up over its sweep.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def digest_of(root: Path) -> str:
-    """Of sources, interpreter, installed packages, llama.cpp as it was built, and the names and sizes of the test data."""
+    """Of sources, interpreter, installed packages, llama.cpp as it was built, and the
+    names and sizes of the test data."""
     digest = blake2b(digest_size=16)
     for path in _files(root / name for name in SOURCES):
         digest.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode() + path.read_bytes())
@@ -67,7 +70,8 @@ def _files(places: Iterable[Path]) -> Iterator[Path]:
 
 @dataclass
 class Sweep:
-    """One sweep as it stands. tests: how many there are; before: of those that passed, by an earlier run. counts: what they said."""
+    """One sweep as it stands. tests: how many there are; before: of those that passed,
+    by an earlier run. counts: what they said."""
 
     tests: int = 0
     passed: int = 0

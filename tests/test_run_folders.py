@@ -1,4 +1,5 @@
-"""Folders of runs: two runs that begin at once, lines that no run of the folder wrote, earlier formats, files that are no plain ones."""
+"""Folders of runs: two runs that begin at once, lines that no run of the folder wrote,
+earlier formats, files that are no plain ones."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ BEGINNING = range(11)
 
 
 def test_of_two_runs_that_begin_at_once_one_has_the_folder(tmp_path):
-    """Wherever the other one comes between, and wherever the first one dies: the folder is that of one run, byte for byte, and
-    the other is told who has it."""
+    """Wherever the other one comes between, and wherever the first one dies: the folder
+    is that of one run, byte for byte, and the other is told who has it."""
     which = [*map(str, BEGINNING), *(f"{step}!" for step in BEGINNING), *(f"r{seed}" for seed in range(4))]
     lines = races(tmp_path, which)
     assert [line.split()[0] for line in lines] == which
@@ -115,7 +116,8 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_a_line_that_no_run_of_the_folder_wrote_is_refused(forged, finished, tmp_path):
-    """Although its digest is right: the error names file, line and remedy, and nothing is cut off."""
+    """Although its digest is right: the error names file, line and remedy, and nothing
+    is cut off."""
     lines = (finished / LOG).read_text().splitlines()
     values, said = FORGED[forged]
     bad = [lines[1], changed(lines[0], **values), lines[2]]
@@ -135,7 +137,8 @@ def test_a_line_that_is_no_unit_is_refused(body, finished, tmp_path):
 
 
 def test_the_line_of_another_model_is_refused(finished, tmp_path):
-    """Same data and tokens, other weights: the plan of a line includes the model's signature."""
+    """Same data and tokens, other weights: the plan of a line includes the model's
+    signature."""
     with kill_points.engine(5) as other:
         run(other, kill_points.tasks(), tmp_path / "other")
     theirs = (tmp_path / "other" / LOG).read_text().splitlines()
@@ -145,7 +148,8 @@ def test_the_line_of_another_model_is_refused(finished, tmp_path):
 
 
 def test_lines_of_another_machine_count_where_they_may(tmp_path, monkeypatch):
-    """A run that begins on another processor and goes on here is of one plan, so nothing it logged is measured again."""
+    """A run that begins on another processor and goes on here is of one plan, so
+    nothing it logged is measured again."""
     out, asked = tmp_path / "out", []
 
     def stopping(units):
@@ -171,7 +175,8 @@ def test_lines_of_another_machine_count_where_they_may(tmp_path, monkeypatch):
 
 
 def test_a_unit_stands_in_a_log_once(finished, tmp_path):
-    """A copy of a line, or a second opinion about a unit: which line has it already; without it the run ends as it should."""
+    """A copy of a line, or a second opinion about a unit: which line has it already;
+    without it the run ends as it should."""
     lines = (finished / LOG).read_text().splitlines()
     for n, second in enumerate((lines[0], changed(lines[0], logp=[-1.0] * 6))):
         with pytest.raises(InputFileError, match=r"log\.jsonl:4: .* unit 0 stands in line 1 already"):
@@ -184,7 +189,8 @@ def test_a_unit_stands_in_a_log_once(finished, tmp_path):
 
 @given(data=st.data())
 def test_a_line_is_read_back_or_not_at_all(finished, data):
-    """Whatever is changed, taken out or put in, with a right digest or without: what is read is written as it stood."""
+    """Whatever is changed, taken out or put in, with a right digest or without: what is
+    read is written as it stood."""
     text = data.draw(st.sampled_from((finished / LOG).read_text().splitlines()))
     body = text.split('"body":', 1)[1][:-1]
     start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(body))] * 2)))
@@ -199,7 +205,8 @@ def test_a_line_is_read_back_or_not_at_all(finished, data):
 
 
 def test_two_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
-    """The second begins and ends while the first is about to put its file in place: both end, and the last one decides."""
+    """The second begins and ends while the first is about to put its file in place:
+    both end, and the last one decides."""
     replace = Path.replace
 
     def replacing(path: Path, target: Path) -> Path:
@@ -227,7 +234,8 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize("name", [RUN, LOG, ITEMS, SUMMARY])
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_what_is_no_plain_file_is_not_replaced(name, kind, finished, tmp_path):
-    """In the place of any file of a run: it is named before anything is measured, and stays what it was."""
+    """In the place of any file of a run: it is named before anything is measured, and
+    stays what it was."""
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     shutil.copytree(finished, out)
     elsewhere.write_bytes((out / name).read_bytes())
@@ -256,7 +264,8 @@ def test_what_a_killed_process_left_is_cleared(finished, tmp_path):
 
 
 def test_the_lock_is_that_of_the_process_and_not_the_file(finished, tmp_path):
-    """A log that stays behind holds nobody up, and one that another open file holds is not written."""
+    """A log that stays behind stops no run, and one that another open file holds is
+    not written."""
     shutil.copytree(finished, tmp_path / "out")
     kill_points.whole(tmp_path / "out")
     before = (tmp_path / "out" / SUMMARY).stat().st_mtime_ns
@@ -269,7 +278,8 @@ def test_the_lock_is_that_of_the_process_and_not_the_file(finished, tmp_path):
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
-    """Some network file systems have none: the error says so, and not that another run writes."""
+    """Some network file systems have none: the error says so, and not that another run
+    writes."""
 
     def flock(file, operation):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -282,7 +292,8 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_folder_taken_away_meanwhile_is_not_written(again, tmp_path):
-    """Another run may have begun in its place: the first ends with an error after its next unit, and leaves that one alone."""
+    """Another run may have begun in its place: the first ends with an error after its
+    next unit, and leaves that one alone."""
     out = tmp_path / "out"
 
     def measure(units):
@@ -320,7 +331,8 @@ def test_threads_of_one_process_are_two_runs(tmp_path):
 
 
 def test_a_log_without_a_beginning_is_left_alone(finished, tmp_path):
-    """Lines of nobody knows which run; an empty log is what a process leaves that died at once."""
+    """Its lines could be of any run; an empty log is what a process leaves that died
+    at once."""
     (tmp_path / LOG).write_bytes((finished / LOG).read_bytes())
     with pytest.raises(OptionError, match=r"a new folder.*there are a log\.jsonl and no run\.json"):
         kill_points.whole(tmp_path)
@@ -330,7 +342,8 @@ def test_a_log_without_a_beginning_is_left_alone(finished, tmp_path):
 
 
 def test_a_run_of_the_first_format_is_shown_and_does_not_go_on(tmp_path):
-    """Its figures are read and compared; going on is refused by name, for its log cannot say what was measured."""
+    """Its figures are read and compared; going on is refused by name, for its log
+    cannot say what was measured."""
     found = read_run(FIRST_FORMAT)
     assert json.loads((FIRST_FORMAT / SUMMARY).read_text()) == json.loads(json.dumps(found.to_dict()))
     assert [one.n for one in compare(found, found)] == [4]
@@ -345,7 +358,8 @@ def test_a_run_of_the_first_format_is_shown_and_does_not_go_on(tmp_path):
 
 @pytest.mark.parametrize("source", ["first format", "this format"])
 def test_figures_of_another_run_than_began_are_not_shown(source, finished, tmp_path):
-    """What two runs that began at once left behind in the first format: the beginning names the other model, or other metrics."""
+    """What two runs that began at once left behind in the first format: the beginning
+    names the other model, or other metrics."""
     out = tmp_path / "out"
     shutil.copytree(FIRST_FORMAT if source == "first format" else finished, out)
     begun = json.loads((out / RUN).read_text())

@@ -1,4 +1,5 @@
-"""The suite's own reports: sweeps that are recorded and not run again, and skips that are summed up."""
+"""The suite's own reports: sweeps that are recorded and not run again, and skips that
+are summed up."""
 
 from __future__ import annotations
 
@@ -58,8 +59,13 @@ def project(tmp_path):
 
 def outcome(project: Path, *args: str, code: int = 0) -> tuple[list[str], str]:
     """Which tests ran, and what was printed."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *args]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTEST_ADDOPTS": "",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args]
     (project / "ran").write_text("")
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
@@ -67,7 +73,8 @@ def outcome(project: Path, *args: str, code: int = 0) -> tuple[list[str], str]:
 
 
 def test_a_sweep_that_was_killed_goes_on_and_runs_once(project):
-    """What passed is recorded at once; what was killed, failed or skipped runs again; what is finished does not."""
+    """What passed is recorded at once; what was killed, failed or skipped runs again;
+    what is finished does not."""
     (project / "kill1").touch()
     assert outcome(project, "--sweeps", code=-9)[0] == ["many0", "many1"]
     (project / "kill1").rename(project / "fail1")
@@ -85,7 +92,8 @@ def test_a_sweep_that_was_killed_goes_on_and_runs_once(project):
 
 
 def test_a_torn_record_loses_one_test(project):
-    """A process killed while it wrote: its last line is not read, and what is written behind it is."""
+    """A process killed while it wrote: its last line is not read, and what is written
+    behind it is."""
     outcome(project, "--sweeps")
     (record,) = (project / "build" / "sweeps").iterdir()
     record.write_bytes(record.read_bytes()[:-9])
@@ -94,7 +102,8 @@ def test_a_torn_record_loses_one_test(project):
 
 
 def test_one_sweep_is_run_by_its_name(project):
-    """Others stay as they are; a name that no sweep has is refused with those there are."""
+    """Others stay as they are; a name that no sweep has is refused with those there
+    are."""
     assert outcome(project, "--sweep", "one_thing")[0] == ["one"]
     assert outcome(project, "--sweep", "one_thing")[0] == []
     assert outcome(project, "--sweeps")[0] == ["many0", "many1", "many2"]
@@ -131,7 +140,8 @@ def test_skips_are_summed_by_reason(project):
 
 
 def test_what_the_test_data_would_add_is_one_line(project, monkeypatch):
-    """Without them, whatever files are missed; with them each file that is missing is named."""
+    """Without them, whatever files are missed; with them each file that is missing is
+    named."""
     (project / "tests" / "test_things.py").write_text(
         "import pytest\nfrom real_data import real_file\n"
         "@pytest.mark.parametrize('name', ['a', 'b', 'c'])\ndef test_it(name):\n    real_file(name)\n"

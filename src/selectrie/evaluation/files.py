@@ -1,4 +1,5 @@
-"""Files that are replaced as a whole, and what the system says of a folder as an error of selectrie."""
+"""Files that are replaced as a whole, and what the system says of a folder as an error
+of selectrie."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Raise errors of the system about a folder as `OptionError`: a full disk, no permission,
-    a folder that has gone."""
+    """Raise errors of the system about a folder as `OptionError`: a full disk, no
+    permission, a folder that has gone."""
     try:
         yield
     except OSError as error:
@@ -30,26 +31,28 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def check_plain(path: Path) -> None:
-    """Raise `OSError` where a path names a link, a FIFO, a device or a folder: such a thing is neither
-    read, nor written into, nor replaced."""
+    """Raise `OSError` where a path names a link, a FIFO, a device or a folder: such a
+    thing is neither read, nor written into, nor replaced."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
             raise OSError(errno.EINVAL, f"{path.name} is no plain file; take it away")
 
 
 def is_temporary(name: str, names: Collection[str]) -> bool:
-    """Whether a file is one that `write_whole` makes on its way to a file of one of these names."""
+    """Whether a file is one that `write_whole` makes on its way to a file of one of
+    these names."""
     found = _TEMPORARY.fullmatch(name)
     return found is not None and found["name"] in names
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a plain file as a whole: a reader sees the old text or the new one, and the new one is
-    on the disk when this returns.
+    """Replace a plain file as a whole: a reader sees the old text or the new one, and
+    the new one is on the disk when this returns.
 
-    The text is first written to a file that no other process can have (`.NAME-<16 hex digits>.tmp`,
-    NAME cut at 32 characters), so of two that write one file at once the last one decides. A process
-    that is killed leaves that file behind. Raises `OSError`, also where `check_plain` does.
+    The text is first written to a file that no other process can have (`.NAME-<16 hex
+    digits>.tmp`, NAME cut at 32 characters), so of two that write one file at once the
+    last one decides. A process that is killed leaves that file behind. Raises
+    `OSError`, also where `check_plain` does.
     """
     check_plain(path)
     data = text.encode()

@@ -1,7 +1,9 @@
-"""The folder of a run: how it begins, what it says of the run, and whether another run is the same.
+"""The folder of a run: how it begins, what it says of the run, and whether another run
+is the same.
 
-`run.json` holds configuration, plan, model and environment. It is written once, by the process that holds
-the log's lock, so what it says and what the log's lines carry is of one run.
+`run.json` holds configuration, plan, model and environment. It is written once, by the
+process that holds the log's lock, so what it says and what the log's lines carry is of
+one run.
 """
 
 from __future__ import annotations
@@ -82,9 +84,9 @@ def _digest(units: Iterable[Unit]) -> str:
 
 
 def plan_of(begun: Mapping[str, Any]) -> str:
-    """The digest that lines of a run carry: of its units and of the signature it began with, so that runs
-    of other data, tokens or models never share a line. Metrics do not enter, since they are worked out
-    from what was measured."""
+    """The digest that lines of a run carry: of its units and of the signature it began
+    with, so that runs of other data, tokens or models never share a line. Metrics do
+    not enter, since they are worked out from what was measured."""
     said = json.dumps([begun["plan"], begun["signature"]], sort_keys=True)
     return blake2b(said.encode(), digest_size=16).hexdigest()
 
@@ -109,9 +111,11 @@ def open_log(out: Path) -> Log:
 
 
 def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any]:
-    """Write `run.json`, or check that it is that of this run; what it says. The caller holds the log.
+    """Write `run.json`, or check that it is that of this run; what it says. The caller
+    holds the log.
 
-    Raises `OptionError` as `check_same` does, and for a log that has lines but no `run.json`.
+    Raises `OptionError` as `check_same` does, and for a log that has lines but no
+    `run.json`.
     """
     begun = check_same(out, described, other_machine=other_machine)
     with writing(out):
@@ -128,7 +132,8 @@ def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool
 
 
 def check_folder(out: Path, configuration: Mapping[str, object]) -> None:
-    """What can be said of a folder without the model. Raises `OptionError` where it holds something else, or a run of another configuration."""
+    """What can be said of a folder without the model. Raises `OptionError` where it
+    holds something else, or a run of another configuration."""
     begun, asked = _begun(out), json.loads(json.dumps(configuration))
     if begun is not None and begun["configuration"] != asked:
         said = _difference("configuration", begun["configuration"], asked)
@@ -136,10 +141,11 @@ def check_folder(out: Path, configuration: Mapping[str, object]) -> None:
 
 
 def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any] | None:
-    """What the `run.json` of a folder says; None for a folder in which no run has begun.
+    """What the `run.json` of a folder says; None for a folder in which no run has
+    begun.
 
-    Raises `OptionError` where the folder holds something else, or another run: configuration is compared
-    first, then the model, then what the two make of the data.
+    Raises `OptionError` where the folder holds something else, or another run:
+    configuration is compared first, then the model, then what the two make of the data.
     """
     begun = _begun(out)
     if begun is None:
@@ -156,8 +162,8 @@ def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> 
 
 
 def _begun(out: Path) -> dict[str, Any] | None:
-    """What `run.json` says of a run that can go on; None where none has begun: there is no folder, or
-    nothing in it but a log and what killed processes left."""
+    """What `run.json` says of a run that can go on; None where none has begun: there is
+    no folder, or nothing in it but a log and what killed processes left."""
     try:
         with writing(out):
             names = [path.name for path in out.iterdir()]
@@ -180,8 +186,8 @@ def _no_new_folder(out: Path, found: str) -> OptionError:
 
 
 def read_begun(out: Path) -> dict[str, Any]:
-    """What `run.json` says of a run that can go on. Raises `InputFileError` where the folder holds no run,
-    or one of an earlier format."""
+    """What `run.json` says of a run that can go on. Raises `InputFileError` where the
+    folder holds no run, or one of an earlier format."""
     begun = read_described(out)
     if begun["format"] != RUN_FORMAT:
         raise InputFileError(
@@ -193,8 +199,8 @@ def read_begun(out: Path) -> dict[str, Any]:
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """What `run.json` says, of any format that can be shown. Raises `InputFileError` where the folder
-    holds no run."""
+    """What `run.json` says, of any format that can be shown. Raises `InputFileError`
+    where the folder holds no run."""
     path = out / RUN
     try:
         check_plain(path)

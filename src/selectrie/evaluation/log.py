@@ -1,9 +1,11 @@
-"""The log of a run: one line for each unit that was measured, on the disk before the next unit begins.
+"""The log of a run: one line for each unit that was measured, on the disk before the
+next unit begins.
 
-A line holds what was measured, the digest of the plan it was measured for, and a digest of itself. A
-process may be killed at any byte: lines up to the first one that is torn or damaged count, and the rest
-is cut off and measured again. A whole line that does not belong to the plan is refused, for it comes from
-another run or from an editor. One process at a time holds a log.
+A line holds what was measured, the digest of the plan it was measured for, and a digest
+of itself. A process may be killed at any byte: lines up to the first one that is torn
+or damaged count, and the rest is cut off and measured again. A whole line that does not
+belong to the plan is refused, for it comes from another run or from an editor. One
+process at a time holds a log.
 """
 
 from __future__ import annotations
@@ -32,13 +34,14 @@ _LONGEST_LINE = 64 << 20
 
 
 class TornLineError(Exception):
-    """A line whose digest is not that of its body: the end of a killed process, or a damaged disk."""
+    """A line whose digest is not that of its body: the end of a killed process, or a
+    damaged disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What was measured of a unit's sequences, in their order. plan: digest of the plan that the unit
-    belongs to. unit: its number there."""
+    """What was measured of a unit's sequences, in their order. plan: digest of the plan
+    that the unit belongs to. unit: its number there."""
 
     plan: str
     unit: int
@@ -55,7 +58,8 @@ class Line:
         )
 
     def to_json(self) -> str:
-        """One line without its end: digest and body. Floats are written to the last bit, -inf as a text."""
+        """One line without its end: digest and body. Floats are written to the last
+        bit, -inf as a text."""
         logp = ["-inf" if value == -math.inf else value for value in self.logp]
         own = {
             "plan": self.plan,
@@ -69,8 +73,8 @@ class Line:
 
     @staticmethod
     def from_json(text: str) -> Line:
-        """The line that `to_json` wrote. Raises `TornLineError` where the digest is wrong, and
-        `ValueError` for anything else that no run writes."""
+        """The line that `to_json` wrote. Raises `TornLineError` where the digest is
+        wrong, and `ValueError` for anything else that no run writes."""
         start, end = text.find('"body":') + len('"body":'), len(text) - 1
         body = text[start:end]
         if not text.startswith('{"digest":"') or not text.endswith("}") or text[11:43] != _digest(body):
@@ -84,7 +88,8 @@ class Line:
         return line
 
     def measured(self, unit: Unit) -> Done:
-        """The unit of this number, measured. Raises `ValueError` where the line cannot be about it."""
+        """The unit of this number, measured. Raises `ValueError` where the line cannot
+        be about it."""
         sequences = unit.sequences
         for name, values in (("logp", self.logp), ("is_greedy", self.is_greedy)):
             if len(values) != len(sequences):
@@ -106,7 +111,8 @@ class Line:
 
 
 def _line_of(own: dict[str, Any]) -> Line:
-    """The line of an object that was read. Raises what Python does for another object, and `ValueError`."""
+    """The line of an object that was read. Raises what Python does for another object,
+    and `ValueError`."""
     logp = tuple(-math.inf if value == "-inf" else value for value in own["logp"])
     line = Line(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
     whole = type(line.plan) is str and type(line.unit) is int and type(line.rows_evaluated) is int
@@ -124,9 +130,10 @@ def _digest(body: str) -> str:
 class Log:
     """The log of one run, open for adding to and locked. A context manager.
 
-    The system gives the lock back when the process and children it forked have ended, however they end;
-    the file stays and says nothing about who holds it. Raises `OptionError` where another process holds the log, and where the file
-    system has no locks.
+    The system gives the lock back when the process and children it forked have ended,
+    however they end; the file stays and says nothing about who holds it. Raises
+    `OptionError` where another process holds the log, and where the file system has no
+    locks.
     """
 
     def __init__(self, path: Path) -> None:
@@ -152,8 +159,8 @@ class Log:
         self.check_held()
 
     def check_held(self) -> None:
-        """Raise `OptionError` where the file that is locked is no longer the one in the folder: another
-        run may have begun there."""
+        """Raise `OptionError` where the file that is locked is no longer the one in the
+        folder: another run may have begun there."""
         try:
             is_there = os.path.samestat(os.fstat(self._file), self._path.lstat())
         except OSError:
@@ -175,10 +182,12 @@ class Log:
         return os.fstat(self._file).st_size == 0
 
     def recover(self, plan: str, units: Sequence[Unit]) -> dict[int, Done]:
-        """What was logged of these units, by number; whatever follows the last whole line is cut off.
+        """What was logged of these units, by number; whatever follows the last whole
+        line is cut off.
 
-        plan: the digest that lines of this run carry. Raises `InputFileError` with the number of a whole
-        line that is not of this plan, or repeats a unit, before anything is cut off.
+        plan: the digest that lines of this run carry. Raises `InputFileError` with the
+        number of a whole line that is not of this plan, or repeats a unit, before
+        anything is cut off.
         """
         known = {unit.number: unit for unit in units}
         done: dict[int, Done] = {}
@@ -215,7 +224,8 @@ class Log:
             os.fsync(self._file)
 
     def _lines(self) -> Iterator[tuple[str, int]]:
-        """Lines up to the first that has no end or is no text, each with the byte after it."""
+        """Lines up to the first that has no end or is no text, each with the byte after
+        it."""
         stop = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
             file.seek(0)
@@ -231,8 +241,8 @@ class Log:
 
 
 def _check_belongs(line: Line, plan: str, known: dict[int, Unit], places: dict[int, int]) -> None:
-    """Raise `ValueError` for a line of another plan, of a unit that the plan does not have, or of one that
-    an earlier line has."""
+    """Raise `ValueError` for a line of another plan, of a unit that the plan does not
+    have, or of one that an earlier line has."""
     if line.plan != plan:
         raise ValueError(f"its plan is {line.plan}, this run's is {plan}")
     if line.unit not in known:

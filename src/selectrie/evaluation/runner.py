@@ -1,8 +1,10 @@
-"""Runs that survive a crash: a folder that says what is run, a log of finished units, and the results once all are.
+"""Runs that survive a crash: a folder that says what is run, a log of finished units,
+and the results once all are.
 
-`run.json` says what is run (`folder`), `log.jsonl` has a line for each finished unit (`log`), `items.jsonl` a record for each item
-in the order of the data, `summary.json` the figures. The two last are functions of plan and log alone, so a run that was killed and taken
-up again ends with the same bytes on the same type of processor and build.
+`run.json` says what is run (`folder`), `log.jsonl` has a line for each finished unit
+(`log`), `items.jsonl` a record for each item in the order of the data, `summary.json`
+the figures. The two last are functions of plan and log alone, so a run that was killed
+and taken up again ends with the same bytes on the same type of processor and build.
 """
 
 from __future__ import annotations
@@ -104,14 +106,15 @@ def _write_results(out: Path, evaluation: Evaluation) -> None:
 
 
 def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Configuration and model that a run was begun with. Raises `InputFileError` where the folder holds no run that can go on."""
+    """Configuration and model that a run was begun with. Raises `InputFileError` where
+    the folder holds no run that can go on."""
     described = read_begun(out)
     return described["configuration"], described["model"]
 
 
 def read_run(out: Path) -> Evaluation:
-    """The results of a finished run. Raises `InputFileError` where there are none, and where they are not
-    those of the run that began the folder."""
+    """The results of a finished run. Raises `InputFileError` where there are none, and
+    where they are not those of the run that began the folder."""
     described = read_described(out)
     if not (out / ITEMS).exists() or not (out / SUMMARY).exists():
         raise InputFileError(str(out), f"this run is not finished: selectrie eval --resume {out}")
@@ -125,7 +128,8 @@ def read_run(out: Path) -> Evaluation:
 
 
 def _rows(path: Path, described: Mapping[str, Any]) -> tuple[int, int]:
-    """Rows evaluated, and one by one, as a summary says. Raises `InputFileError` where the summary is of another run."""
+    """Rows evaluated, and one by one, as a summary says. Raises `InputFileError` where
+    the summary is of another run."""
     try:
         summary = json.loads(_read_text(path))
         for name, was in _summarised(described).items():
