@@ -13,7 +13,7 @@ import numpy as np
 from selectrie.boundary import PromptText, encode_after, encode_prompt
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import Prompting
-from selectrie.tracked_text import MIXED, TEMPLATE, TrackedText, texts_in, tracked, trimmed_to
+from selectrie.tracked_text import MIXED, TEMPLATE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.types import IntArray
 from selectrie.vocabulary import ChatTemplate, Vocabulary, to_bytes
 
@@ -182,7 +182,7 @@ def template_spans(vocabulary: Vocabulary, rendered: str) -> list[tuple[bytes, b
     Raises `PromptError` where a control token stands in text that the template computed from its own and given text together.
     """
     spans = []
-    for text, origin in rendered.spans if isinstance(rendered, TrackedText) else [(rendered, TEMPLATE)]:
+    for text, origin in spans_of(rendered) if isinstance(rendered, TrackedText) else [(rendered, TEMPLATE)]:
         data = to_bytes(text, "chat messages")
         if origin == MIXED and len(vocabulary.encode_spans([(data, True)])[0]):
             raise PromptError(
@@ -227,7 +227,10 @@ def _rendered_chat(
     plain values. Roles count as the template's: they are words.
     """
     args = tracked_args(template_args)
-    values = [{key: TrackedText(text) if key != "role" else text for key, text in m.items()} for m in messages]
+    values: list[Mapping[str, object]] = [
+        {TrackedText(key): TrackedText(text) if key != "role" else text for key, text in message.items()}
+        for message in messages
+    ]
     cause = None
     for _ in range(2):  # the second time only where the template writes the time, which went on in between
         plain = template(messages, **template_args)

@@ -18,10 +18,10 @@ class TrackedText(str):
     """Text with the origin of each character, which slicing, splitting, trimming and joining keep.
 
     Methods that are not overridden here give plain text; `derived` says what it comes from. The conversions are those of `str`,
-    so a template behaves as it does on plain text.
+    so a template behaves as it does on plain text. Nothing public is added to `str`, for templates read attributes.
 
     >>> text = "<user>" + TrackedText(" Hi ").strip() + "</user>"
-    >>> text.spans
+    >>> spans_of(text)
     [('<user>', 0), ('Hi', 1), ('</user>', 0)]
     """
 
@@ -33,16 +33,6 @@ class TrackedText(str):
         self = super().__new__(cls, text)
         self._origins = bytes([origins]) * len(text) if isinstance(origins, int) else origins
         return self
-
-    @property
-    def spans(self) -> list[tuple[str, int]]:
-        """The longest pieces of one origin."""
-        spans, start = [], 0
-        for origin, run in groupby(self._origins):
-            stop = start + len(list(run))
-            spans.append((str.__getitem__(self, slice(start, stop)), origin))
-            start = stop
-        return spans
 
     def __str__(self) -> str:
         return self
@@ -119,6 +109,16 @@ class TrackedText(str):
 
     def join(self, pieces: Iterable[str], /) -> TrackedText:
         return joined(pieces, self)
+
+
+def spans_of(text: TrackedText) -> list[tuple[str, int]]:
+    """Return the longest pieces of one origin, as plain text."""
+    spans, start = [], 0
+    for origin, run in groupby(text._origins):
+        stop = start + len(list(run))
+        spans.append((str.__getitem__(text, slice(start, stop)), origin))
+        start = stop
+    return spans
 
 
 def joined(pieces: Iterable[str], separator: str = "") -> TrackedText:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper, wraps
 from typing import Any
 
-from jinja2 import BaseLoader, TemplateError, Undefined, nodes
+from jinja2 import BaseLoader, TemplateError, Undefined, nodes, pass_environment
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.environment import Environment
 from jinja2.exceptions import SecurityError
+from jinja2.filters import make_attrgetter
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -63,6 +64,12 @@ class _CodeGenerator(CodeGenerator):
             self.write(", ")
         self.write(")))")
 
+    def visit_EvalContextModifier(self, node: nodes.EvalContextModifier, frame: Frame) -> None:  # noqa: ARG002, N802
+        """`{% autoescape %}`, under which text becomes markup, whose characters have no origin."""
+        raise SecurityError("a chat template may not escape by itself; name the filter `e` where it is to escape")
+
+    visit_ScopedEvalContextModifier = visit_EvalContextModifier  # noqa: N815
+
 
 class _TrackingEnvironment(ImmutableSandboxedEnvironment):
     """An environment like another one, in which text keeps its origins."""
@@ -79,13 +86,8 @@ class _TrackingEnvironment(ImmutableSandboxedEnvironment):
             extensions=[type(extension) for extension in other.extensions.values()],
             finalize=_written,
         )
-        self.filters = {name: _tracking(function) for name, function in other.filters.items()}
-        join = self.filters["join"]
-        self.filters["join"] = wraps(join)(
-            lambda context, value, d="", attribute=None: join(
-                context, value, d, attribute
-            )  # its separator as an argument
-        )
+        self.filters = {name: _tracking(function, name in _EXACT) for name, function in other.filters.items()}
+        self.filters["join"] = _join
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """`text % values`."""
@@ -116,17 +118,36 @@ class _TrackingEnvironment(ImmutableSandboxedEnvironment):
         return _tracked_result(result, [*([owner] if isinstance(owner, str) else []), args, [*kwargs.values()]])
 
 
-def _tracking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that keeps origins as far as the methods of text keep them."""
+_EXACT = frozenset(
+    ["attr", "d", "default", "first", "last", "max", "min", "random", "replace", "reverse", "string", "trim"]
+)
+"""Filters that hand out what they are given or call one method of text. What others write in Python may lose origins on its way."""
+
+
+def _tracking(function: Callable[..., Any], is_exact: bool) -> Callable[..., Any]:  # noqa: FBT001 - of this module alone
+    """A filter whose text has origins: of each character where it is exact, else of all of it."""
 
     @wraps(function)
     def tracking(*args: Any, **kwargs: Any) -> Any:
         own = [_ready(value) for value in args]
         named = {name: _ready(value) for name, value in kwargs.items()}
-        sources = [value for value in own if not isinstance(value, Context | EvalContext | Environment)]
-        return _tracked_result(function(*own, **named), [*sources, *named.values()])
+        value, *rest = [one for one in own if not isinstance(one, Context | EvalContext | Environment)]
+        rest += named.values()
+        result = function(*own, **named)
+        if isinstance(result, TrackedText) and not (
+            is_exact and all(isinstance(one, str | int | None) for one in rest)
+        ):
+            result = str.__str__(result)
+        return _tracked_result(result, [value, *rest])
 
     return tracking
+
+
+@pass_environment
+def _join(environment: Environment, value: Any, d: Any = "", attribute: str | int | None = None) -> str:
+    """The filter `join`, whose own function joins in C."""
+    items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
+    return joined(map(_written, items), _written(d))
 
 
 def _ready(value: Any) -> Any:
@@ -135,7 +156,10 @@ def _ready(value: Any) -> Any:
 
 
 def _tracked_result(result: Any, sources: Sequence[object]) -> Any:
-    return derived(result, sources) if isinstance(result, str) and not isinstance(result, TrackedText) else result
+    """A result that is text, with its origin. Markup, which would escape what it meets, becomes plain text."""
+    if not isinstance(result, str) or isinstance(result, TrackedText):
+        return result
+    return derived(str.__str__(result), sources)
 
 
 def _written(value: Any) -> str:
