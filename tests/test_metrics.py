@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,6 +56,21 @@ def test_a_tie_goes_to_the_first_choice():
     """As `numpy.argmax` has it."""
     assert value("acc", record([-1.0, -1.0], gold=(0,))) == 1.0
     assert value("acc", record([-1.0, -1.0], gold=(1,))) == 0.0
+
+
+def test_an_item_with_one_choice_is_right_where_greedy_decoding_gives_it():
+    """Whatever its log-probability is; only an item of several choices compares them."""
+    one = record([-9.0])
+    greedy = replace(one, choices=(replace(one.choices[0], is_greedy=True),))
+    two = record([-1.0, -2.0], gold=(0,))
+    both = replace(two, choices=tuple(replace(choice, is_greedy=False) for choice in two.choices))
+    assert [value("acc", item) for item in (one, greedy, both)] == [0.0, 1.0, 1.0]
+
+
+def test_a_place_that_is_impossible_in_every_item_is_never_the_batchs_choice():
+    """Its share over its mean share is 0 over 0, which loses to any number."""
+    items = [record([-math.inf, -1.0, -2.0], gold=(1,)), record([-math.inf, -2.0, -1.0], gold=(2,), index=1)]
+    assert value("batch_calibrated", *items) == 1.0
 
 
 def test_gains_are_over_what_was_measured_without_the_context():
