@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections import abc, deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
 from selectrie.errors import GrammarError
+from selectrie.grammar.readers.constraints import constrained, constraints_of, unknown_constraint
+from selectrie.grammar.readers.model_schemas import REFERENCE, closed, generator, with_listed_sets
 from selectrie.grammar.readers.placing import clipped
+from selectrie.grammar.readers.written import schema_of_written
 
 MOST_DEPTH = 64
 """Types inside types; a class inside a class counts anew."""
@@ -37,20 +41,26 @@ _MARKS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 def schema_of_type(kind: Any) -> Mapping[str, Any]:
     """The JSON Schema of a type's values.
 
-    Data class and typed dictionary: an object with their fields and no others; a field with a default may be missing, one
-    with `init=False` has no place. list, sequences: array; set: array without repetitions; tuple: array of that length;
-    dict with str keys: object; `Enum` and `Literal`: their values; unions: any of them; Any: any value. A pydantic model:
-    what its own `model_json_schema` says, but that an object with named properties has no others, even where the model
-    ignores or keeps them (`extra`). Classes may contain each other; each is a definition under `$defs`.
-    `GrammarError` for any other type, by name.
+    Data class, attrs class and typed dictionary: an object with their fields and no others; a field with a default may be
+    missing, one with `init=False` has no place. Generic ones stand with their arguments. list, sequences: array; tuple and
+    `NamedTuple`: array of that length; dict with keys that are str, or members of an `Enum` or `Literal`: object. set: array
+    without repetitions, in the order of the members where they are those of an `Enum` or `Literal`. `Enum` and `Literal`:
+    their values; unions: any of them; Any: any value. Dates, times, UUIDs, decimals, paths and bytes: see
+    `schema_of_written`. `Annotated`: constraints of annotated_types and pydantic, see `constraints_of`.
+
+    A pydantic model or data class: what its own JSON Schema says, but that an object with named properties has no others,
+    even where the model ignores or keeps them (`extra`). Classes may contain each other; each is a definition under
+    `$defs`. `GrammarError` for any other type, by name.
     """
     builder = _Builder()
     root = builder.schema(kind, 0)
     definitions = builder.definitions()
-    name = root.get("$ref", "").removeprefix(_REFERENCE)
+    name = root.get("$ref", "").removeprefix(REFERENCE)
     if name in definitions and builder.uses[name] == 1:
         root = definitions.pop(name)
-    return {**root, "$defs": definitions} if definitions else root
+    listed = {name: with_listed_sets(one, definitions) for name, one in definitions.items()}
+    root = with_listed_sets(root, definitions)
+    return {**root, "$defs": listed} if listed else root
 
 
 def shown(kind: Any) -> str:
@@ -98,13 +108,6 @@ def json_text(value: object, kind: Any) -> str:
     raise GrammarError(reason)
 
 
-_REFERENCE = "#/$defs/"
-_SCHEMAS = frozenset({"properties", "patternProperties", "$defs"})
-_ONE_SCHEMA = frozenset({"items", "additionalProperties"})
-_LISTS = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
-"""Keywords of JSON Schema that hold schemas by name, one schema, or a list of them."""
-
-
 class _Builder:
     """Schemas of types; classes wait until their turn, so that they may contain each other. uses: of each by a `$ref`."""
 
@@ -129,25 +132,40 @@ class _Builder:
         if len(parts) > 1:
             return {"anyOf": [self.schema(part, depth + 1) for part in parts]}
         part = parts[0]
-        if part is Any or part is object:
-            return {}
-        if is_hashable(part) and part in _SIMPLE:
-            return {"type": _SIMPLE[part]}
-        members = members_of(part)
-        if members is not None:
-            return {"enum": [json.loads(json_text(value, part)) for value in members]}
-        if isinstance(part, type) and not get_args(part) and _is_class(part):
+        if get_origin(part) is Annotated:
+            return self._annotated(part, depth)
+        if isinstance(part, TypeVar):
+            return self.schema(_of_variable(part), depth + 1)
+        found = _schema_of_simple(part)
+        if found is not None:
+            return found
+        if is_hashable(part) and _is_class(get_origin(part) or part):
             return self._reference(part)
         return self._container(part, depth)
+
+    def _annotated(self, kind: Any, depth: int) -> dict[str, Any]:
+        """A type with constraints beside it."""
+        schema = self.schema(kind.__origin__, depth + 1)
+        for said in kind.__metadata__:
+            given = constraints_of(said)
+
+            def unknown(said: object = said) -> GrammarError:
+                return unknown_constraint(shown(kind), said)
+
+            if given is None:
+                raise unknown()
+            schema = constrained(schema, given, unknown)
+        return schema
 
     def _reference(self, kind: Any) -> dict[str, Any]:
         name = self._names.get(kind)
         if name is None:
-            same = sum(other.__name__ == kind.__name__ for other in self._names)
-            name = self._names[kind] = kind.__name__ + (f"-{same + 1}" if same else "")
+            own = _class_name(kind)
+            same = sum(_class_name(other) == own for other in self._names)
+            name = self._names[kind] = own + (f"-{same + 1}" if same else "")
             self._waiting.append(kind)
         self.uses[name] = self.uses.get(name, 0) + 1
-        return {"$ref": _REFERENCE + name}
+        return {"$ref": REFERENCE + name}
 
     def _container(self, kind: Any, depth: int) -> dict[str, Any]:
         origin, arguments = get_origin(kind) or kind, get_args(kind)
@@ -160,9 +178,13 @@ class _Builder:
             return self._tuple(arguments, depth)
         if origin in _MAPPINGS:
             key, value = arguments or (str, Any)
+            schema = self.schema(value, depth + 1)
+            names = members_of(key)
+            if names is not None and all(isinstance(name, str) for name in names):
+                return {"type": "object", "properties": dict.fromkeys(names, schema), "additionalProperties": False}
             if key is not str:
                 raise GrammarError(f"{shown(kind)} has keys that are no str, which JSON objects have; make them str")
-            return {"type": "object", "additionalProperties": self.schema(value, depth + 1)}
+            return {"type": "object", "additionalProperties": schema}
         raise _unknown(kind)
 
     def _tuple(self, arguments: tuple[Any, ...], depth: int) -> dict[str, Any]:
@@ -174,66 +196,112 @@ class _Builder:
         return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
 
     def _class(self, kind: Any) -> dict[str, Any]:
-        if hasattr(kind, "model_json_schema"):
+        if _is_pydantic(kind):
             return self._model(kind)
+        origin = get_origin(kind) or kind
         try:
-            hints = typing.get_type_hints(kind, include_extras=True)
+            hints = typing.get_type_hints(origin, include_extras=True)
         except (NameError, TypeError, AttributeError) as error:
             reason = (
                 f"the annotations of {shown(kind)} cannot be resolved: {error}; define what they name at module level"
             )
             raise GrammarError(reason) from error
-        if dataclasses.is_dataclass(kind):
-            fields = [field for field in dataclasses.fields(kind) if field.init]
+        variables = _variables(kind)
+        hints = {name: _substituted(hint, variables) for name, hint in hints.items()}
+        if hasattr(origin, "_fields"):
+            return self._named_tuple(origin, hints)
+        if dataclasses.is_dataclass(origin):
+            fields = [field for field in dataclasses.fields(origin) if field.init]
             required = [field.name for field in fields if _is_required(field)]
             hints = {field.name: hints[field.name] for field in fields}
+        elif hasattr(origin, "__attrs_attrs__"):
+            attributes = [one for one in origin.__attrs_attrs__ if one.init]
+            required = [one.alias for one in attributes if one.default is sys.modules["attr"].NOTHING]
+            hints = {one.alias: hints.get(one.name, Any) for one in attributes}
         else:
-            required = [name for name, hint in hints.items() if _needed(hint, is_needed=name in kind.__required_keys__)]
+            required = [
+                name for name, hint in hints.items() if _needed(hint, is_needed=name in origin.__required_keys__)
+            ]
         properties = {name: self.schema(hint, 1) for name, hint in hints.items()}
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
+    def _named_tuple(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
+        """An array of its fields; those with a default may be missing, the last ones first."""
+        items = [self.schema(hints.get(name, Any), 1) for name in kind._fields]
+        n_needed = len(items) - len(kind._field_defaults)
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": n_needed, "maxItems": len(items)}
+
     def _model(self, kind: Any) -> dict[str, Any]:
-        """What a pydantic model says of itself, closed; the definitions inside it get its name before theirs."""
+        """What a pydantic model or data class says of itself, closed; the definitions inside it get its name before theirs."""
         name = self._names[kind]
-        found: dict[str, Any] = _closed(kind.model_json_schema(ref_template=f"{_REFERENCE}{name}.{{model}}"))
+        template = f"{REFERENCE}{name}.{{model}}"
+        if hasattr(kind, "model_json_schema"):
+            found = kind.model_json_schema(ref_template=template, **generator(kind.model_json_schema))
+        else:
+            adapter = sys.modules["pydantic"].TypeAdapter(kind)
+            found = adapter.json_schema(ref_template=template, **generator(adapter.json_schema))
+        found = dict(closed(found))
         for inner, schema in found.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
         return found
 
 
-def _closed(schema: Any, *, is_part: bool = False) -> Any:
-    """The schema of a model without properties that it does not name: a type is its fields, JSON Schema is open.
+def _schema_of_simple(part: Any) -> dict[str, Any] | None:
+    """The schema of a type without parts; None for any other one."""
+    if part is Any or part is object:
+        return {}
+    members = members_of(part)
+    if members is not None:
+        return {"enum": [json.loads(json_text(value, part)) for value in members]}
+    if not is_hashable(part):
+        return None
+    return {"type": _SIMPLE[part]} if part in _SIMPLE else schema_of_written(part)
 
-    A tagged union becomes `anyOf`: its tags say that no value is of two of its parts. is_part: one of an `allOf`, which
-    stays open, since its properties are those of the other parts too.
-    """
-    if not isinstance(schema, dict):
-        return schema
-    closed: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _SCHEMAS and isinstance(value, dict):
-            closed[key] = {name: _closed(one) for name, one in value.items()}
-        elif key in _ONE_SCHEMA:
-            closed[key] = _closed(value)
-        elif key in _LISTS and isinstance(value, list):
-            is_tagged = key == "oneOf" and "discriminator" in schema and "anyOf" not in schema
-            closed["anyOf" if is_tagged else key] = [_closed(one, is_part=key == "allOf") for one in value]
-        else:
-            closed[key] = value
-    if "properties" in schema and not is_part:
-        closed["additionalProperties"] = False
-    return closed
+
+def _class_name(kind: Any) -> str:
+    return str((get_origin(kind) or kind).__name__)
+
+
+def _variables(kind: Any) -> dict[Any, Any]:
+    """What the type variables of a generic class and of its bases stand for."""
+    origin = get_origin(kind) or kind
+    found = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
+    for base in getattr(origin, "__orig_bases__", ()):
+        if get_origin(base) not in (None, Generic, Protocol):
+            for variable, value in _variables(base).items():
+                own = _substituted(value, found)
+                if found.setdefault(variable, own) != own:
+                    raise GrammarError(
+                        f"{shown(kind)} uses {variable} for several types; name a type variable of its base otherwise"
+                    )
+    return found
+
+
+def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
+    """A type with its type variables replaced; one that stands for nothing is its bound."""
+    if isinstance(hint, TypeVar):
+        return variables.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()
+    return hint[tuple(variables.get(one, one) for one in parameters)] if parameters else hint
+
+
+def _of_variable(variable: Any) -> Any:
+    """What a type variable may be that nothing was given for."""
+    if variable.__constraints__:
+        return Union[variable.__constraints__]  # noqa: UP007 - of a tuple of types
+    return variable.__bound__ or Any
 
 
 def _bare(kind: Any) -> Any:
     """Without what only documents it, or says whether a key is needed."""
     origin = get_origin(kind)
     if origin is Annotated:
-        said = [one for one in kind.__metadata__ if not isinstance(one, str)]
-        if said:
-            reason = f"{shown(kind)} says more than its type, {clipped(repr(said[0]))}: not supported here; give a JSON Schema"
-            raise GrammarError(reason)
-        return kind.__origin__
+        said = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
+        return (
+            kind
+            if any(given is None or given for given in said.values()) or len(said) < len(kind.__metadata__)
+            else kind.__origin__
+        )
     if _last_name(origin) in _MARKS:
         return get_args(kind)[0]
     return getattr(kind, "__supertype__", kind)  # of a NewType
@@ -255,10 +323,20 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _is_class(kind: type) -> bool:
+def _is_class(kind: Any) -> bool:
     """Typed dictionaries are told by what they have: `typing.is_typeddict` denies those of typing_extensions."""
+    if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
+        return False
     typed_dictionary = issubclass(kind, dict) and hasattr(kind, "__required_keys__")
-    return dataclasses.is_dataclass(kind) or typed_dictionary or hasattr(kind, "model_json_schema")
+    named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
+    return has_fields or typed_dictionary or named_tuple or hasattr(kind, "model_json_schema")
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return hasattr(kind, "model_json_schema") or (
+        hasattr(kind, "__pydantic_core_schema__") and "pydantic" in sys.modules
+    )
 
 
 def is_hashable(value: object) -> bool:
@@ -273,5 +351,6 @@ def is_hashable(value: object) -> bool:
 def _unknown(kind: Any) -> GrammarError:
     return GrammarError(
         f"{shown(kind)} is no type whose texts are known; there are Enum, Literal, str, bool, int, float, None, list, tuple, "
-        "dict, unions, data classes, TypedDict and pydantic models"
+        "dict, set, dates and times, UUID, Decimal, paths, bytes, unions, data classes, NamedTuple, attrs classes, TypedDict and pydantic "
+        "models"
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
 from selectrie.grammar.readers.placing import clipped
+from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.schema_of_type import (
     is_hashable,
     json_text,
@@ -18,6 +20,7 @@ from selectrie.grammar.readers.schema_of_type import (
     shown,
 )
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+from selectrie.grammar.readers.written import PATTERNS, is_text
 from selectrie.grammar.texts import TextList
 
 _DIGIT = Characters.of([(48, 57)])
@@ -33,6 +36,7 @@ _PLAIN: dict[Any, Expression] = {
     bool: Alternatives((Text(b"true"), Text(b"false"))),
     int: _INTEGER,
     float: sequence([_INTEGER, _FRACTION, _EXPONENT]),
+    Decimal: sequence([_INTEGER, _FRACTION]),
     None: Text(b"null"),
     type(None): Text(b"null"),
 }
@@ -59,10 +63,10 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
 
     Where each value has one text, they are a list, in the order in which the type names them.
 
-    Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool, int, float, None, and unions of them. A
-    string is itself, without quotes; anything else is as JSON writes it (true, null, 1.5). JSON Schema: data classes, typed
-    dictionaries, pydantic models, lists, tuples, sets, dictionaries, and unions with one of them; see `schema_of_type`.
-    `GrammarError` for any other type, by name.
+    Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool, numbers, None, dates, times, UUIDs,
+    paths, bytes, and unions of them. A string is itself, without quotes; anything else is as JSON writes it (true, null,
+    1.5), or as `isoformat` and `str` do. JSON Schema: types with parts (data classes, models, lists …), types with
+    constraints (`Annotated`), and unions with one of them; see `schema_of_type`. `GrammarError` for any other type, by name.
     """
     options: list[Expression] = []
     for part in parts_of_union(type):
@@ -82,6 +86,10 @@ def _plain(part: Any) -> Expression | None:
     """The texts of one type without parts; None for any other type."""
     if is_hashable(part) and part in _PLAIN:
         return _PLAIN[part]
+    if is_text(part):
+        return _PLAIN[str]
+    if is_hashable(part) and part in PATTERNS:
+        return read_regex(PATTERNS[part]).rules["root"]
     members = members_of(part)
     if members is None:
         return None

@@ -1,0 +1,137 @@
+"""What `Annotated` says about a type beside its name, as keywords of JSON Schema.
+
+The records of annotated_types and pydantic are told by the module of their class; neither package is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.readers.placing import clipped
+
+_PACKAGES = frozenset({"annotated_types", "pydantic"})
+_NUMBERS = MappingProxyType(
+    {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
+)
+_KEYWORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "integer": _NUMBERS,
+        "number": _NUMBERS,
+        "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+        "array": {"min_length": "minItems", "max_length": "maxItems"},
+        "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+    }
+)
+"""By the type of a schema: the keyword for each constraint that can be said of it."""
+_CONSTRAINTS = frozenset(name for names in _KEYWORDS.values() for name in names)
+_NOTHING = frozenset(
+    {
+        *("strict", "union_mode", "fail_fast", "allow_inf_nan", "coerce_numbers_to_str"),
+        *("to_lower", "to_upper", "documentation", "discriminator"),
+    }
+)
+"""Settings that allow no text more or less: how a value is read, changed afterwards, or written down for people. A
+discriminator says which part of a union a value is of."""
+_NAMES = ("alias", "validation_alias")
+"""What a field of pydantic's may be called in JSON, which the class around it decides."""
+TRIMMED = r"^(?:\S(?:[\S ]*\S)?)?$"
+"""A string on which taking away white space at the ends changes nothing."""
+
+
+def constraints_of(said: object) -> dict[str, Any] | None:
+    """The constraints that one piece of `Annotated` holds, by their names in annotated_types; None for one that is not known.
+
+    Documentation, and what only decides how a value is read, come to nothing.
+    """
+    if said is None or isinstance(said, str):
+        return {}
+    if type(said).__module__.partition(".")[0] not in _PACKAGES:
+        return None
+    if isinstance(pieces := getattr(said, "metadata", None), list):  # a `Field`
+        if any(getattr(said, name, None) is not None for name in _NAMES):
+            return None
+        return _together([constraints_of(one) for one in pieces])
+    if dataclasses.is_dataclass(said):
+        fields = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
+    else:
+        fields = dict(getattr(said, "__dict__", {"": said}))
+    given = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and value is not False and name not in _NOTHING
+    }
+    if given.pop("strip_whitespace", False):
+        given["trimmed"] = True
+    if type(said).__name__ in ("MinLen", "Len") and given.get("min_length") == 0:
+        del given["min_length"]
+    return given if given.keys() <= _CONSTRAINTS | {"trimmed"} else None
+
+
+def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """All constraints at once; None where one of them is not known, or two say different things of one kind."""
+    every: dict[str, Any] = {}
+    for one in found:
+        if one is None or any(every.get(name, value) != value for name, value in one.items()):
+            return None
+        every |= one
+    return every
+
+
+def constrained(
+    schema: dict[str, Any], given: Mapping[str, Any], unknown: Callable[[], GrammarError]
+) -> dict[str, Any]:
+    """The schema with the keywords for these constraints; raises `unknown()` where one of them cannot be said of it.
+
+    Each part of a union takes those that are about its type, null takes any.
+    """
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [constrained(part, given, unknown) for part in schema["anyOf"]]}
+    kind = schema.get("type")
+    if kind == "null" or not given:
+        return schema
+    keywords = _KEYWORDS.get(kind, {}) if isinstance(kind, str) else {}
+    made = dict(schema)
+    patterns = [TRIMMED] if given.get("trimmed") and kind == "string" else []
+    for name, value in given.items():
+        if name == "trimmed" and kind == "string":
+            continue
+        if name not in keywords:
+            raise unknown()
+        if name == "pattern":
+            patterns.append(str(getattr(value, "pattern", value)))
+        else:
+            _narrow(made, keywords[name], _number(value, unknown), unknown)
+    parts = [{"type": "string", "pattern": pattern} for pattern in [made.pop("pattern", None), *patterns] if pattern]
+    if len(parts) == 1:
+        return made | parts[0]
+    return {"allOf": [made, *parts]} if parts else made
+
+
+def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callable[[], GrammarError]) -> None:
+    """Set a keyword; of two bounds the closer one stays."""
+    known = schema.get(keyword, value)
+    if keyword == "multipleOf" and known != value:
+        raise unknown()
+    schema[keyword] = max(known, value) if "inimum" in keyword or keyword.startswith("min") else min(known, value)
+
+
+def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
+    """A bound as JSON has it; raises for one that is no number, such as a date."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise unknown() from None
+    if not math.isfinite(number):
+        raise unknown()
+    return int(value) if number.is_integer() else number
+
+
+def unknown_constraint(shown: str, said: object) -> GrammarError:
+    """The error for a type of which `Annotated` says what a grammar does not read."""
+    reason = f"{shown} says more than its type, {clipped(repr(said))}: not supported here; give a JSON Schema"
+    return GrammarError(reason)

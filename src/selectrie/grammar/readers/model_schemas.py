@@ -1,0 +1,102 @@
+"""JSON Schemas of types after they were put together: closed, with sets listed; and what pydantic is asked to say of its own.
+
+pydantic is never imported: its generator of schemas is the one that a model names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from itertools import combinations
+from typing import Any
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.readers.written import PATTERNS, schema_of_written
+
+REFERENCE = "#/$defs/"
+MOST_MEMBERS = 10
+"""Of a set whose texts are listed, each with its members in the order of their type: 1 024 sets."""
+_SCHEMAS = frozenset({"properties", "patternProperties", "$defs"})
+_ONE_SCHEMA = frozenset({"items", "additionalProperties"})
+_LISTS = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
+"""Keywords of JSON Schema that hold schemas by name, one schema, or a list of them."""
+_ANY_STRING = frozenset({"path", "binary", "password"})
+"""Formats by which pydantic names types that any string is read as."""
+
+
+def closed(schema: Any, *, is_part: bool = False) -> Any:
+    """The schema of a model without properties that it does not name: a type is its fields, JSON Schema is open.
+
+    A tagged union becomes `anyOf`: its tags say that no value is of two of its parts. is_part: one of an `allOf`, which
+    stays open, since its properties are those of the other parts too.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    made = _with_parts(schema, lambda one, keyword: closed(one, is_part=keyword == "allOf"))
+    if "oneOf" in made and "discriminator" in made and "anyOf" not in made:
+        made["anyOf"] = made.pop("oneOf")
+    if made.get("format") in _ANY_STRING:
+        del made["format"]
+    if "properties" in made and not is_part:
+        made["additionalProperties"] = False
+    return made
+
+
+def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Sets of few members as the list of all of them, each with its members in the order of their type."""
+    if not isinstance(schema, dict):
+        return schema
+    items = schema.get("items")
+    if schema.get("uniqueItems") is True and isinstance(items, dict):
+        items = definitions.get(str(items.get("$ref", "")).removeprefix(REFERENCE), items)
+        members = items.get("enum", [items["const"]] if "const" in items else [])
+        if 0 < len(members) <= MOST_MEMBERS:
+            sizes = range(schema.get("minItems", 0), min(schema.get("maxItems", MOST_MEMBERS), len(members)) + 1)
+            return {"enum": [list(chosen) for size in sizes for chosen in combinations(members, size)]}
+    return _with_parts(schema, lambda one, _: with_listed_sets(one, definitions))
+
+
+def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) -> dict[str, Any]:
+    """The schema with each schema inside it changed. change: is given one, and the keyword that holds it."""
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _SCHEMAS and isinstance(value, dict):
+            made[key] = {name: change(one, key) for name, one in value.items()}
+        elif key in _ONE_SCHEMA:
+            made[key] = change(value, key)
+        elif key in _LISTS and isinstance(value, list):
+            made[key] = [change(one, key) for one in value]
+        else:
+            made[key] = value
+    return made
+
+
+def generator(says: Any) -> dict[str, Any]:
+    """The argument that makes pydantic say of dates and decimals what it reads, instead of a format or any string.
+
+    Nothing for a class that only speaks like a model of pydantic's.
+    """
+    parameter = inspect.signature(says).parameters.get("schema_generator")
+    if parameter is None:
+        return {}
+    base = parameter.default
+    methods = {
+        f"{kind.__name__}_schema": lambda _self, _schema, kind=kind: schema_of_written(kind)
+        for kind in PATTERNS
+        if kind.__name__ in ("time", "datetime", "timedelta")
+    }
+
+    def decimal_schema(self: Any, schema: Any) -> Any:
+        return _decimal(base.decimal_schema(self, schema), schema)
+
+    return {"schema_generator": type("Written", (base,), {**methods, "decimal_schema": decimal_schema})}
+
+
+def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A decimal of pydantic's as a number; what it says beside that is any string, of which it reads few."""
+    digits = [name for name in ("max_digits", "decimal_places") if schema.get(name) is not None]
+    if digits:
+        raise GrammarError(f"a Decimal with {digits[0]}: not supported here; give bounds, or a float")
+    number: dict[str, Any] = next((part for part in said.get("anyOf", []) if part.get("type") == "number"), {})
+    return {**(schema_of_written(Decimal) or {}), **number}
