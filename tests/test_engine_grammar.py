@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import exp
 from typing import Literal
@@ -175,6 +176,44 @@ def test_draws_of_a_grammar(engine):
     local = engine.sample("a", MANY, n=3, seed=7, exact=False, search=search)
     assert (local.exact, local.mass) == (False, None)
     assert all(MANY.accepts(one.text).verdict in ("yes", "unfinished") for one in local)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_text_is_the_one_that_its_seed_draws_alone(engine, exact):
+    """Text i of n is the only text of seed + i, tokens, log-probabilities and close draws."""
+    grammar, search = Grammar.from_regex("(at|cat|b|s|a|c){1,3}"), Search(max_tokens=5)
+    together = engine.sample("a", grammar, n=8, seed=11, exact=exact, search=search)
+    alone = [engine.sample("a", grammar, seed=11 + i, exact=exact, search=search) for i in range(8)]
+    assert together.texts == tuple(one[0] for one in alone)
+    assert together.close_steps == tuple(one.close_steps[0] for one in alone)
+    assert len(set(together)) > 2
+
+
+def test_close_draws_of_the_embedded_model_are_reported():
+    """Drawn together, alone and beside other work: texts differ only where a draw is reported as close."""
+    dates = Grammar.from_regex(" [0-9]{2}-[0-9]{2}")
+    prompt = "On the day of Australia:"
+    with selectrie.load(n_threads=1, n_ctx=512) as llm:
+        together = llm.sample(prompt, dates, n=24, seed=3)
+        assert together.signature.tolerance > 0
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(llm.select, "Once upon a time", [" there", " in", " a"])
+            beside = pool.submit(llm.sample, prompt, dates, n=2, seed=3).result()
+        alone = [llm.sample(prompt, dates, seed=3 + i) for i in range(12)]
+    for one, other, close in zip(together, [draw[0] for draw in alone], together.close_steps, strict=False):
+        assert one.text == other.text or close
+    for one, other, close in zip(together, beside, together.close_steps, strict=False):
+        assert one.text == other.text or close
+
+
+def test_few_draws_are_close_where_the_grammar_holds_most_of_the_mass(embedded):
+    """Texts that take one walk each are mostly those that their seeds give alone, whatever the layout."""
+    capitals = Grammar.from_regex(" (Paris|London|Rome|Berlin)[.,]")
+    with load(embedded, n_threads=1) as llm:
+        draws = llm.sample("The capital of France is", capitals, n=24, seed=3)
+    assert draws.mass_low > 0.5
+    assert draws.n_attempts < 48
+    assert sum(map(bool, draws.close_steps)) < 12
 
 
 def test_they_can_be_awaited(engine):

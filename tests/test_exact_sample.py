@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from selectrie.errors import OptionError, ProtocolError
 from selectrie.model import Rows
 from selectrie.options import Sampling, Search, Stopping
+from selectrie.sampling import uniform
 from selectrie.tasks import run
 from selectrie.tasks.automaton_records import AutomatonSpec
 from selectrie.tasks.exact_sample import ExactSampleTask
-from selectrie.tasks.remaining_mass import END, REST, RemainingMass
+from selectrie.tasks.remaining_mass import END, REST, KnownRow, RemainingMass
 from selectrie.tasks.sample import SampleSpec, SampleTask
 from selectrie.testing import HashModel, TableModel, spell
-from selectrie.types import NO_NODE, Room
+from selectrie.testing.fakes import FakeModel
+from selectrie.types import Room
 from small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass
 from task_driver import Driver
 from test_grammar_search import automata
@@ -47,11 +49,11 @@ def spec_of(**options):
     return AutomatonSpec(TINY, max_tokens=3, merge_equal_text=False, **options)
 
 
-def draws(model, automaton, n, seed, *, most_kept=None, **options):
-    task = ExactSampleTask(PROMPT, automaton, spec_of(**options), n=n, seed=seed)
-    if most_kept is not None:
-        task._mass = RemainingMass(most_kept)
-    return run(task, model)
+def draws(model, automaton, n, seed, *, most_kept=None, tolerance=0.0, **options):
+    kept = {} if most_kept is None else {"most_kept": most_kept}
+    return run(
+        ExactSampleTask(PROMPT, automaton, spec_of(**options), n=n, seed=seed, tolerance=tolerance, **kept), model
+    )
 
 
 def paths_of(outcome):
@@ -172,11 +174,74 @@ def test_a_budget_gives_no_sample():
 def test_walks_that_need_no_row_use_the_budget_up_too(monkeypatch):
     """Where every text is too long, nothing is left to ask for at the last tokens: the walks themselves are bounded."""
     monkeypatch.setattr("selectrie.tasks.exact_sample.WALKS_A_NODE", 2)
-    chain = TableAutomaton([*(dict.fromkeys(range(2, 20), i + 1) for i in range(6)), {}], {6})
-    outcome = draws(HashModel(1), chain, 1, 1, search=Search(budget_nodes=20))
+    chain = TableAutomaton([{C: 1}, {AT: 2}, dict.fromkeys(range(2, 26), 3), {C: 4}, {}], {4})
+    outcome = draws(HashModel(1), chain, 1, 1, search=Search(budget_nodes=4))
+    assert outcome.n_evaluated == 3  # and not the fourth: the walks ended it
     assert not outcome.is_complete
     assert not outcome.is_empty
-    assert outcome.n_attempts <= 2 * 20 + 1
+    assert outcome.n_attempts == 2 * 4
+    monkeypatch.setattr("selectrie.tasks.exact_sample.WALKS_A_NODE", 1000)
+    assert draws(HashModel(1), chain, 1, 1, search=Search(budget_nodes=4)).is_empty
+
+
+def test_the_first_number_of_a_seed_decides_the_first_step():
+    """Without a rejection, draw t is number t of the seed: which of two tokens, then whether the text ends or goes on."""
+    table = {(): {"cat": 0.5, "c": 0.5}, ("cat",): {"<eos>": 0.5, "a": 0.5}, ("cat", "a"): {"<eos>": 1.0}}
+    table |= {("c",): table["cat",], ("c", "a"): table["cat", "a"]}
+    automaton = TableAutomaton([dict.fromkeys((CAT, C), 1), {A: 2}, {}], {1, 2})
+    for seed in range(16):
+        first, second = uniform(seed, 0), uniform(seed, 1)
+        expected = (min(CAT, C) if first < 0.5 else max(CAT, C), *([] if second < 0.5 else [A]))
+        [path] = paths_of(draws(TableModel(table, prompt=("<bos>", "a")), automaton, 1, seed))
+        assert path == expected
+
+
+@settings(max_examples=40)
+@given(
+    automata(),
+    st.integers(0, 50),
+    st.sampled_from([1, 2, 2048]),
+    st.sampled_from(["none", "eog"]),
+    st.sampled_from([None, 2, 3]),
+)
+def test_each_text_is_the_one_that_its_seed_draws_alone(automaton, seed, most_kept, terminator, modulus):
+    """Texts drawn side by side share rows and nothing else: each is that of its own seed, bit for bit."""
+    model = HashModel(seed, sharpness=1.0)
+    options = {"most_kept": most_kept, "terminator": terminator}
+    if modulus is not None:
+        options["canonical"] = lambda path: sum(path) % modulus > 0
+    together = draws(model, automaton, 7, seed, **options)
+    for i, text in enumerate(together.texts):
+        [alone] = draws(model, automaton, 1, seed + i, **options).texts
+        assert (alone is None) == (text is None)
+        if text is not None:
+            assert (alone.tokens.tolist(), alone.logp) == (text.tokens.tolist(), text.logp)
+
+
+@pytest.mark.parametrize(("most_kept", "tolerance"), [(3, 0.01), (2048, 0.01), (2048, 0.05)])
+def test_draws_that_are_not_close_are_those_of_every_layout(most_kept, tolerance):
+    """With every log-probability moved by up to the tolerance, a text without a close draw stays what it was."""
+    n_moved = n_certain = 0
+    automaton = TableAutomaton([dict.fromkeys(range(2, 24), 1), dict.fromkeys(range(4, 26), 2), {}], {2})
+    for seed in range(20):
+        plain = HashModel(seed, sharpness=1.0)
+
+        def moved(path, plain=plain, seed=seed):
+            """Raw logits moved by half as much: what they are normalised by moves too."""
+            rng = np.random.default_rng([seed, *path])
+            return plain.row(path) + rng.uniform(-tolerance / 2, tolerance / 2, TINY.n_tokens).astype(np.float32)
+
+        other = FakeModel(moved, vocabulary=plain.vocabulary, limits=plain.limits, name="moved")
+        one, two = (
+            draws(model, automaton, 30, 100 * seed, terminator="none", most_kept=most_kept, tolerance=tolerance)
+            for model in (plain, other)
+        )
+        for before, after, close in zip(paths_of(one), paths_of(two), one.close_steps, strict=True):
+            n_certain += not close
+            n_moved += before != after
+            assert before == after or close
+    assert n_moved > 0
+    assert n_certain > 100
 
 
 def test_ends_without_a_token():
@@ -204,20 +269,24 @@ def test_a_mistake_is_refused():
 
 
 def test_what_is_left_goes_up_to_the_root():
-    """By hand: .5 and .3 allowed of which the first is read as .2, and an end of .1; removals add up on the way."""
-    left = RemainingMass(most_kept=2)
-    left.set_row(0, np.array([7, 9], dtype=np.int32), np.array([0.3, 0.5]), 0.1)
-    assert (left.left(0), left.token(0, 0), left.child(0, 0)) == (pytest.approx(0.9), (9, 0.5), NO_NODE)
-    left.add(0, 0)
-    left.set_row(1, np.array([2, 3, 4], dtype=np.int32), np.array([0.1, 0.05, 0.05]), 0.0)
+    """By hand: .3 and .5 allowed of which the second is read as .2, and an end of .1; removals add up on the way."""
+    ids, p = np.array([2, 3, 4], dtype=np.int32), np.array([0.05, 0.1, 0.05])
+    left = RemainingMass()
+    left.read(0, KnownRow.of(np.array([7, 9], dtype=np.int32), np.array([0.3, 0.5]), 0.1))
+    assert (left.left(0), left.token(0, 1), left.height(0)) == (pytest.approx(0.9), (9, 0.5), 1)
+    left.hang(1, 0, 1)
+    assert left.left(1) == 1
+    left.read(1, KnownRow.of(ids, p, 0.0, most_kept=2))
     assert (left.left(1), left.left(0), left.n_kept(1)) == (pytest.approx(0.2), pytest.approx(0.5), 2)
-    assert [left.pick(1, x) for x in (0.05, 0.12, 0.17)] == [0, 1, REST]
-    place = left.pick_rest(1, np.array([2, 3, 4], dtype=np.int32), np.array([0.1, 0.05, 0.05]), 2, 0.99)
-    assert left.token(1, place) == (4, 0.05)
+    assert (left.height(1), left.height(0)) == (1, 2)
+    assert [left.pick(1, x)[0] for x in (0.04, 0.12, 0.17)] == [0, 1, REST]
+    assert left.pick(1, 0.12)[1:] == (pytest.approx(0.05), pytest.approx(0.15))
+    place, *edges = left.pick_rest(1, ids, p, 2, 0.99)
+    assert (left.token(1, place), edges) == ((4, 0.05), [0, 1])
     assert left.left(1) == pytest.approx(0.2)
-    left.add(1, 0)
+    left.hang(2, 1, 1)
     left.remove(2)
     assert (left.left(1), left.left(0)) == (pytest.approx(0.1), pytest.approx(0.45))
-    assert left.pick(0, 0.05) == END
+    assert left.pick(0, 0.05) == (END, 0, 0.1)
     left.remove_end(0)
     assert left.left(0) == pytest.approx(0.35)

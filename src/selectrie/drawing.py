@@ -55,17 +55,18 @@ def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
     asked, search = lottery.asked, lottery.search
     signature = asked.signature(errand.owner.scheduler.model.identity, tau, "joint")
     if not lottery.exact:
-        return _draw_locally(errand, lottery, signature)
+        return _draw_locally(errand, lottery, tau, signature)
     budget = GRAMMAR_NODES + lottery.n * search.max_tokens
     spec = asked.spec(search, merge_equal_text=True, budget=budget)
-    task = ExactSampleTask(asked.prompt, asked.automaton, spec, n=lottery.n, seed=lottery.seed)
+    task = ExactSampleTask(asked.prompt, asked.automaton, spec, n=lottery.n, seed=lottery.seed, tolerance=tau or 0.0)
     handle = errand.begin_told(task, search.on_progress)
     outcome = handle.result()
     texts = [text for text in outcome.texts if text is not None]
     if not outcome.is_complete:
         raise _too_few(lottery, outcome, len(texts))
     hypotheses = tuple(asked.hypothesis(path) for path in texts)
-    return _draws(lottery, hypotheses, outcome, handle.cost, signature)
+    draws = _draws(lottery, hypotheses, outcome, handle.cost, signature)
+    return draws if tau is None else replace(draws, close_steps=outcome.close_steps)
 
 
 def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
@@ -84,6 +85,7 @@ def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFo
 def _draws(
     lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
 ) -> Draws:
+    """The record, without its `close_steps`."""
     asked = lottery.asked
     is_exact = outcome is not None and not asked.doubt
     return Draws(
@@ -97,6 +99,7 @@ def _draws(
         mass_low=outcome.mass_low if outcome is not None and is_exact else None,
         mass_high=outcome.mass_high if outcome is not None and is_exact else None,
         n_attempts=len(texts) if outcome is None else outcome.n_attempts,
+        close_steps=None,
         healed=asked.healed,
         log_heal=0.0 if outcome is None else outcome.log_heal,
         heal_gap=0.0 if outcome is None else outcome.heal_gap,
@@ -107,7 +110,7 @@ def _draws(
     )
 
 
-def _draw_locally(errand: Errand, lottery: Lottery, signature: Signature) -> Draws:
+def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature: Signature) -> Draws:
     """Draw token by token among those that may follow. Log-probabilities are the model's own, not of the mask."""
     asked = lottery.asked
     spec = SampleSpec(
@@ -119,11 +122,14 @@ def _draw_locally(errand: Errand, lottery: Lottery, signature: Signature) -> Dra
         stopping=Stopping(max_tokens=lottery.search.max_tokens),
         automaton=asked.automaton,
         healed=HealedBytes(asked.vocabulary, asked.healed) if asked.healed else None,
+        tolerance=tau or 0.0,
     )
     tasks = [SampleTask(replace(spec, seed=lottery.seed + i)) for i in range(lottery.n)]
     handles = [errand.begin(task) for task in tasks]
-    texts = tuple(_sampled(asked, handle.result()) for handle in handles)
-    return _draws(lottery, texts, None, sum((handle.cost for handle in handles), Cost()), signature)
+    found = [handle.result() for handle in handles]
+    texts = tuple(_sampled(asked, one) for one in found)
+    draws = _draws(lottery, texts, None, sum((handle.cost for handle in handles), Cost()), signature)
+    return draws if tau is None else replace(draws, close_steps=tuple(one.close_steps for one in found))
 
 
 def _sampled(asked: Constrained, sampled: Sampled) -> Hypothesis:

@@ -200,7 +200,8 @@ class Engine:
     ) -> Draws:
         """Draw n texts of a grammar by their probability among all its texts.
 
-        seed: text i has seed + i; None = one from the system. exact: false draws token by token among those that may follow,
+        seed: text i has seed + i, and is the text that this seed draws alone, but for draws that `Draws.close_steps` names;
+        None = one from the system. exact: false draws token by token among those that may follow,
         each row renormalised, as `generate` does: cheaper, and another distribution. search: `max_tokens`, `canonical_only`,
         `budget_nodes`; nothing else of it. terminator, prompting: as in `select`.
 

@@ -23,7 +23,10 @@ class Draws(Sequence[Hypothesis]):
     follow, which is another distribution. about: "strings" where a text counts with the tokenizer's own encoding alone, else
     "token paths". seed: of the first; max_tokens: texts of more tokens do not count.
     mass: estimate of the probability of the grammar's texts together, of which mass_low and mass_high are exact bounds; None
-    where draws are not exact. reason: why draws that were to be exact are not, or ""; texts may be missing then. n_attempts: walks down the tree that the draws took, those that left the grammar included.
+    where draws are not exact. reason: why draws that were to be exact are not, or ""; texts may be missing then.
+    n_attempts: walks down the tree that the draws took, those that left the grammar included.
+    close_steps: for each text the random numbers of its seed, counted from 0, whose outcome the layout of the work could have
+    changed; a text without any is the one that its seed gives alone. None where the tolerance is not measured.
     """
 
     texts: tuple[Hypothesis, ...]
@@ -35,6 +38,7 @@ class Draws(Sequence[Hypothesis]):
     mass_low: float | None
     mass_high: float | None
     n_attempts: int
+    close_steps: tuple[tuple[int, ...], ...] | None
     healed: bytes
     log_heal: float
     heal_gap: float
@@ -69,6 +73,7 @@ class Draws(Sequence[Hypothesis]):
             "mass_low": number(self.mass_low),
             "mass_high": number(self.mass_high),
             "n_attempts": self.n_attempts,
+            "close_steps": None if self.close_steps is None else [list(steps) for steps in self.close_steps],
             **bytes_fields("healed", self.healed),
             "log_heal": number(self.log_heal),
             "heal_gap": number(self.heal_gap),
