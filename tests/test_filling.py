@@ -228,6 +228,27 @@ def test_the_seed_of_the_slot_comes_before_that_of_the_place():
     assert drawn(1).record.seed == 1
 
 
+@pytest.mark.parametrize(
+    ("tau", "u", "close"),
+    [
+        (0.01, 0.301, True),
+        (0.01, 0.299, True),
+        (0.01, 0.31, False),
+        (0.01, 0.55, False),
+        (0.1, 0.31, True),
+        (None, 0.3, None),
+    ],
+)
+def test_a_draw_near_an_edge_is_close(monkeypatch, tau, u, close):
+    """Shares .3, .5 and .2 side by side: scores moved by .01 move the first edge by .004, and no draw beyond that."""
+    monkeypatch.setattr(lots, "uniform", lambda *_: u)
+    slot = select_of(["cat", "bat", "u"], terminator="none", search=Search(stop="all"), temperature=1.0)
+    with engine_of(TableModel(ANIMALS)) as engine, errand(engine._owner) as begun:
+        record = fill(begun, engine._model, tau, slot, place_of("a")).record
+    assert record.close is close
+    assert record.to_dict()["drawn"]["close"] is close
+
+
 def test_where_nothing_has_any_probability_the_winner_is_drawn():
     """As `select` decides a tie of impossible choices."""
     found = drawn(table={("a",): {"cat": 0.0, "bat": 0.0, "u": 0.0}})

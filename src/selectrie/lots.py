@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from selectrie import numerics
+from selectrie import numerics, scoring
+from selectrie.closeness import Band, is_close
+from selectrie.options import Rule, Sampling
 from selectrie.results import ChoiceTable, Selection
 from selectrie.results.drawn import DrawnChoice
 from selectrie.sampling import uniform
-from selectrie.types import FloatArray
+from selectrie.types import FloatArray, OffsetArray
 
 
 def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnChoice:
@@ -18,14 +22,31 @@ def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnCh
     once. Where every score is -inf nothing has any probability, and the winner is drawn.
     """
     if temperature == 0 or not np.isfinite(selection.score):
-        return DrawnChoice(selection, selection.index, 1.0, temperature, seed)
+        close = None if selection.signature.tolerance is None else not selection.certificate.settled
+        return DrawnChoice(selection, selection.index, 1.0, temperature, seed, close)
     places = order_of(selection.choices)
     chances = chances_of(selection.choices.score[places], temperature)
-    at = place_of(chances, uniform(seed, 0))
-    return DrawnChoice(selection, int(places[at]), float(chances[at]), temperature, seed)
+    u = uniform(seed, 0)
+    at = place_of(chances, u)
+    close = _could_change(selection, places, at, u, temperature)
+    return DrawnChoice(selection, int(places[at]), float(chances[at]), temperature, seed, close)
 
 
-def order_of(table: ChoiceTable) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, temperature: float) -> bool | None:
+    """Could scores within their tolerances have drawn another path than that of place `at`?"""
+    tau, table = selection.signature.tolerance, selection.choices
+    if tau is None:
+        return None
+    lengths = scoring.Lengths.of(table.texts, table.trie)
+    moves = scoring.tolerance_of(Rule(selection.rule), tau, table.trie, selection.terminator, lengths=lengths)
+    finite = np.flatnonzero(table.score[places] > -np.inf)
+    score, move = table.score[places[finite]], moves[places[finite]]
+    band = Band(score - move, score + move, np.ones(len(finite), dtype=np.bool_))
+    place = int(np.searchsorted(finite, at))
+    return is_close(band, place, u, replace(Sampling.UNCHANGED, temperature=temperature))
+
+
+def order_of(table: ChoiceTable) -> OffsetArray:
     """int64[P]: the first choice of each path, by the bytes of its text."""
     return np.array(sorted(table.first.tolist(), key=lambda place: table.texts[place].encode()), dtype=np.int64)
 

@@ -14,6 +14,7 @@ class DrawnChoice:
 
     selection: the whole set; its own `index` is the best, which need not be the one drawn. index: the choice drawn.
     probability: by which this one was drawn. temperature: 0 draws the best. seed: draws the same one again.
+    close: the layout of the work could have changed which one is drawn; None where the tolerance is not measured.
     """
 
     selection: Selection
@@ -21,6 +22,7 @@ class DrawnChoice:
     probability: float
     temperature: float
     seed: int
+    close: bool | None = None
 
     @property
     def text(self) -> str:
@@ -38,7 +40,8 @@ class DrawnChoice:
         return self.selection.cost
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: that of the selection, with kind "drawn_choice" and a field "drawn": index, text, probability, temperature, seed."""
+        """JSON-ready: that of the selection, with kind "drawn_choice" and a field "drawn": index, text, probability, temperature, seed,
+        close."""
         return {
             **self.selection.to_dict(),
             "kind": "drawn_choice",
@@ -48,6 +51,7 @@ class DrawnChoice:
                 "probability": self.probability,
                 "temperature": self.temperature,
                 "seed": self.seed,
+                "close": self.close,
             },
         }
 
