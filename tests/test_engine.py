@@ -13,8 +13,10 @@ from selectrie import loading
 from selectrie.engine import Engine
 from selectrie.errors import CapacityError, OptionError
 from selectrie.options import Prompting, Search
+from selectrie.report.facts import selection_facts
+from selectrie.selecting import SPLIT_NOTE
 from selectrie.selfcheck import GRANULES, SelfCheck, self_check
-from selectrie.testing import HashModel
+from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import FakeModel
 
 EVERYTHING_IS_CLOSE = SelfCheck(8, 1.0, 4.0)
@@ -127,6 +129,22 @@ def test_a_batch_subtracts_the_mean_of_the_log_probabilities_it_reports(boundary
     assert (boundary == "heal") == any(one.log_heal < -0.1 for one in many)
     logp = np.array([one.choices.logp for one in many])
     np.testing.assert_allclose([one.choices.score for one in many], logp - logp.mean(axis=0), rtol=0, atol=1e-9)
+
+
+def test_an_answer_says_where_healing_became_splitting():
+    """A tokenizer that lowers case cannot heal where a choice joins the prompt: a note says so, and only there."""
+    plain = make_vocabulary()
+    lowering = replace(plain, tokenize=lambda text: plain.tokenize(text.lower()))
+    with Engine(HashModel(1, vocabulary=lowering), check=NOTHING_IS_CLOSE) as engine:
+        joined, apart = engine.select("A c", ["AT", "."]), engine.select("a", ["b", "."])
+        asked_for = engine.select("A c", ["AT", "."], prompting=Prompting(boundary="split"))
+        score = engine.score("A c", "AT")
+    assert joined.signature.boundary == score.signature.boundary == "split"
+    assert joined.notes == score.notes == (SPLIT_NOTE,)
+    assert joined.to_dict()["notes"] == score.to_dict()["notes"] == [SPLIT_NOTE]
+    assert ("! note", SPLIT_NOTE) in selection_facts(joined)
+    assert apart.notes == asked_for.notes == ()
+    assert "notes" not in apart.to_dict()
 
 
 def test_requests_at_once_share_calls_and_prefixes():

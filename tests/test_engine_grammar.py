@@ -144,6 +144,19 @@ def test_the_best_of_infinitely_many(engine):
     assert selection.trie().parent
 
 
+@pytest.mark.parametrize("rule", ["joint", "token_mean"])
+def test_with_any_path_a_text_has_the_log_probability_of_its_best_one(engine, monkeypatch, rule):
+    """Order, proof and log-probability are about one path a text; the coverage is about all that were found."""
+    monkeypatch.setattr(grammatical, "MOST_LISTED", 0)
+    search = Search(k=4, canonical_only=False, max_tokens=6, stop="all")
+    found = engine.select("a", grammar=MOVES, rule=rule, terminator="eog", prompting=SPLIT, search=search)
+    for one in found.choices:
+        assert one.logp == pytest.approx(sum(token.logp for token in one.tokens) + one.logp_terminator)
+        assert one.score == pytest.approx(one.logp / (len(one.tokens) if rule == "token_mean" else 1))
+    if rule == "joint":
+        assert found.coverage > sum(exp(one.logp) for one in found.choices) * (1 + 1e-6)
+
+
 def test_what_on_found_raises_is_raised_here(engine):
     """An error of the caller's own ends the search, and the engine goes on working."""
 

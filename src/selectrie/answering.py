@@ -184,6 +184,7 @@ def score_text(errand: Errand, question: Question, text: str, tau: float | None)
         heal_gap=scored.heal_gap,
         cost=replace(handle.cost, rows_naive=question.rows_naive),
         signature=selecting.signature(question, errand.owner.scheduler.model.identity, tau),
+        notes=question.notes,
     )
 
 

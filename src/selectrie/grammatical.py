@@ -127,7 +127,8 @@ def _selection(
             ):  # a text may begin with another one: at each length they exclude each other
                 log_open += np.log(hunt.search.max_tokens)
     decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
-    logp = np.array([path.logp for path in found])
+    # Order and proof are about single paths, and so is each log-probability; what all paths found hold is the coverage.
+    logp = scores if hunt.rule == "joint" else np.array([path.logp for path in found])
     table = ChoiceTable(
         texts=tuple(shown(path.data) for path in found),
         trie=trie,
@@ -148,7 +149,7 @@ def _selection(
         index=decision.winner,
         margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
         is_tie=decision.is_tie,
-        coverage=scoring.coverage_of(logp),
+        coverage=scoring.coverage_of(np.array([path.logp for path in found])),
         wanted=asked.token_scores(*outcome.wanted),
         greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
         choices=table,

@@ -29,6 +29,11 @@ from selectrie.vocabulary import Vocabulary, to_bytes
 
 CustomRule = Callable[[ChoiceScore], float]
 
+SPLIT_NOTE = (
+    "boundary 'split' was used instead of 'heal': the tokenizer's encoding of a choice changes tokens of the prompt "
+    "whose bytes are not those of the text"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -66,7 +71,7 @@ class Question:
     """A request ready to be evaluated.
 
     texts: choices as given. premises: contexts in which the same paths are evaluated for a baseline.
-    method: "exhaustive" or "best_first". custom: a caller's rule, or None.
+    method: "exhaustive" or "best_first". custom: a caller's rule, or None. notes: of the answer.
     """
 
     texts: tuple[str, ...]
@@ -83,6 +88,7 @@ class Question:
     search: Search
     method: str
     premises: tuple[IntArray, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -143,6 +149,7 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Seq
         search=asked.search,
         method="exhaustive",
         premises=_premises(vocabulary, rule, asked.prompting),
+        notes=(SPLIT_NOTE,) if (asked.prompting.boundary, encoded.boundary) == ("heal", "split") else (),
     )
     _check_fits(question, limits)
     return replace(question, method=_method(question, limits))
@@ -385,6 +392,7 @@ def selection(
         certificate=finding.certificate,
         cost=finding.cost,
         signature=signature,
+        notes=question.notes,
     )
 
 

@@ -75,6 +75,7 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
         ),
         ("cost", cost_sentence(score.cost)),
         ("precision", signature_words(score.signature)),
+        *(("! note", note) for note in score.notes),
         *_healed(score.healed, score.log_heal, score.heal_gap),
     ]
 
@@ -136,6 +137,7 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
         warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
     if not selection.certificate.proved:
         warnings.append(("! not proved", _open(selection.certificate)))
+    warnings += [("! note", note) for note in selection.notes]
     if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
         wanted = ", ".join(
             f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.wanted[:5]

@@ -182,7 +182,7 @@ class TextScore:
     """A text scored after a prompt. logp: sum over tokens, less log_heal where the boundary was healed.
 
     tokens: the path after the shared context; the first ones spell `healed` too where it is not empty.
-    is_greedy: every token was the most probable one.
+    is_greedy: every token was the most probable one. notes: as of a `Selection`.
     """
 
     text: str
@@ -194,6 +194,7 @@ class TextScore:
     heal_gap: float
     cost: Cost
     signature: Signature
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready, with `format` and kind "text_score". -inf, inf and NaN become None."""
@@ -209,4 +210,5 @@ class TextScore:
             "heal_gap": number(self.heal_gap),
             "cost": plain(self.cost),
             "signature": plain(self.signature),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }

@@ -30,6 +30,7 @@ class Selection:
     healed: bytes of the prompt that were encoded again together with the choices.
     log_heal: log-probability of the healed bytes, already taken off every logp; heal_gap: bound on its error (0 = exact).
     rule, terminator: as used, never "auto". grammar: of a grammar that was searched, whose texts found are the choices.
+    notes: what was done otherwise than the request says, and why; one sentence each.
     """
 
     index: int
@@ -48,6 +49,7 @@ class Selection:
     cost: Cost
     signature: Signature
     grammar: GrammarFacts | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -128,6 +130,7 @@ class Selection:
             "cost": plain(self.cost),
             "signature": plain(self.signature),
             **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
+            **({"notes": list(self.notes)} if self.notes else {}),
             "choices": self.choices.to_dicts(),
         }
 
