@@ -118,10 +118,10 @@ class AutomatonSearch:
             targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
             if targets:
                 return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
+        self._next_of_first()  # may be a text by what was read last
         node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
         if node != NO_NODE:
             return self._plan([node], {}, room)
-        self._next_of_first()
         self._is_finished = True
         return None
 
