@@ -269,7 +269,7 @@ def test_the_tree_shows_greedy_decoding_too():
 
 def test_what_was_left_aside_is_not_called_impossible():
     """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
-    asked, outcome = SimpleNamespace(grammar=PETS), SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-1.0)
+    asked, outcome = SimpleNamespace(grammar=PETS, doubt=""), SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-1.0)
     dropped = str(beaming._nothing(asked, outcome))
     assert "canonical_only=False" in dropped
     assert "no token" not in dropped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +14,15 @@ import pytest
 
 import byte_bpe
 import made_vocabularies
+import selectrie
 from made_vocabularies import make_byte_level
 from real_data import REAL_VOCABULARIES, real_file
-from selectrie import Beam, Engine, Grammar
+from selectrie import Beam, Engine, Generating, Grammar, Sampling, Search, Stopping, Template
 from selectrie.backends.llama_cpp.vocabulary import MERGING
 from selectrie.boundary import PromptText, canonical, encode_after, open_prompt
 from selectrie.selfcheck import SelfCheck
-from selectrie.testing.fakes import HashModel
+from selectrie.testing.fakes import HashModel, TableModel
+from selectrie.testing.tiny_vocabulary import make_vocabulary
 from selectrie.types import Limits, ModelKind
 from selectrie.vocabulary import TokenizerKind, Vocabulary
 from vocabularies import start_of, vocabulary_of
@@ -218,6 +221,24 @@ def test_other_pre_tokenizers_are_unknown(pre, tmp_path):
     assert paths.may_join(ab, c)
 
 
+def test_a_word_that_is_longer_than_a_whole_one_is_drawn(tmp_path):
+    """` abcd` stands beside ` abc`, which no merge makes: it is found, proved, and drawn as often as it is probable."""
+    vocabulary = tiny_byte_level(tmp_path, "llama-bpe")
+    texts = [" abcd", " srn", " abx"]
+    grammar = Grammar.from_choices(texts)
+    with engine_on(HashModel(5, vocabulary=vocabulary, sharpness=0.5, limits=LIMITS)) as engine:
+        listed = {one.text: one.logp for one in engine.select("x1", texts, terminator="none").choices}
+        found = engine.beam_search("x1", grammar, beam=Beam(exact=True, n=3, terminator="none", budget_nodes=5_000))
+        drawn = engine.sample("x1", grammar, n=200, seed=1, terminator="none", search=Search(budget_nodes=20_000))
+    assert list(found.texts) == sorted(texts, key=lambda text: -listed[text])
+    assert found.certificate.proved
+    share = np.exp([listed[text] for text in texts])
+    share /= share.sum()
+    for text, p in zip(texts, share, strict=True):
+        n_drawn = sum(one.text == text for one in drawn)
+        assert abs(n_drawn - 200 * p) <= 5 * np.sqrt(200 * p * (1 - p)) + 1
+
+
 # Lists and searches
 
 
@@ -245,7 +266,8 @@ def question(rng: random.Random, *, plain: bool) -> tuple[str, list[str]] | None
 def searches_that_differ(
     vocabulary: Vocabulary, rng: random.Random, n: int, *, plain: bool
 ) -> tuple[list[object], int]:
-    """Questions for which the exact search, or a beam that keeps everything, is not the list; and how many were proved."""
+    """Questions for which the exact search, or a beam that proves its answer, is not the list, or exact draws have another mass;
+    and how many were proved."""
     different: list[object] = []
     n_proved = 0
     for _ in range(n):
@@ -269,6 +291,13 @@ def searches_that_differ(
                     continue
                 n_proved += found.certificate.proved
                 moved = [one.logp - found.logp - listed[one.text] + listed[found.text] for one in found]
+                if exact:
+                    mass = float(np.exp([one.logp for one in found]).sum())
+                    drawn = engine.sample(prompt, grammar, n=3, seed=rng.randrange(999), terminator="none")
+                    if not drawn.mass_low - 1e-9 <= mass <= drawn.mass_high + 1e-9 or not set(texts) >= {
+                        one.text for one in drawn
+                    }:
+                        different.append((prompt, texts, "draws", drawn.mass_low, mass, drawn.mass_high))
                 if list(found.texts) != order or not np.allclose(moved, 0, atol=1e-6):
                     different.append((prompt, texts, exact, found.texts))
     return different, n_proved
@@ -276,7 +305,8 @@ def searches_that_differ(
 
 @pytest.mark.parametrize("name", [*made_vocabularies.KINDS, "embedded"])
 def test_a_search_is_the_list(name, named):
-    """Order and differences of log-probability, by exact search and by a wide beam, behind prompts cut anywhere."""
+    """Order and differences of log-probability by exact search and by a wide beam, and the mass of exact draws, behind prompts cut
+    anywhere."""
     different, n_proved = searches_that_differ(named(name), random.Random(3), 8, plain=name in PLAIN)
     assert different == []
     assert n_proved >= 4
@@ -287,3 +317,105 @@ def test_a_search_is_the_list(name, named):
 def test_a_search_is_the_list_at_two_hundred_cuts(name, named):
     """The law at 200 cuts a vocabulary."""
     assert searches_that_differ(named(name), random.Random(4), 200, plain=name in PLAIN)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "texts", "changed"),
+    [
+        ("wordpiece", "the girl went", [" to", " ed", "er"], ""),
+        ("wordpiece", "the girl went ", ["to", "ed"], ""),
+        ("wordpiece", "the girl went ", [" to", "ed"], "' to'"),
+        ("wordpiece", "the girl we", ["Nt", "t"], "'Nt'"),
+        ("scores", "the girl we", ["\u2581nt", "t"], "'▁nt'"),
+        ("scores", "the girl we", ["nt", "t"], ""),
+    ],
+)
+def test_a_text_that_the_tokenizer_changes_leaves_no_proof(name, prompt, texts, changed, named):
+    """Capitals, spaces that it adds and SentencePiece's sign for one: the text is named, and neither search nor draws are exact."""
+    grammar = Grammar.from_choices(texts)
+    with engine_on(HashModel(3, vocabulary=named(name), sharpness=3.0, limits=LIMITS)) as engine:
+        found = engine.beam_search(prompt, grammar, beam=Beam(exact=True, n=9, terminator="none"))
+        drawn = engine.sample(prompt, grammar, n=2, seed=1, terminator="none")
+        listed = {one.text: one.logp for one in engine.select(prompt, texts, terminator="none").choices}
+    assert (found.certificate.proved, drawn.exact) == (not changed, not changed)
+    assert changed in found.certificate.reason
+    assert drawn.reason == found.certificate.reason
+    if not changed:
+        assert list(found.texts) == sorted(texts, key=lambda text: -listed[text])
+
+
+# The model that comes with selectrie
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[Engine]:
+    with selectrie.load(n_threads=1) as engine:
+        yield engine
+
+
+WITHIN = ("Once upon a ti", ["me", "n", "p"])
+
+
+def test_a_prompt_that_ends_within_a_word(llm):
+    """`time` is what the list says, and every search of a grammar, proved; of draws, and of a template's slot."""
+    prompt, texts = WITHIN
+    grammar = Grammar.from_choices(texts)
+    listed = llm.select(prompt, texts, terminator="none")
+    logp = {one.text: one.logp for one in listed.choices}
+    for beam in (Beam(exact=True, n=3), Beam()):
+        found = llm.beam_search(prompt, grammar, beam=beam)
+        assert list(found.texts) == sorted(texts, key=lambda text: -logp[text])[: beam.n]
+        assert (found.certificate.proved, found.certificate.reason, found.healed) == (True, "", b" ti")
+        for one in found:
+            moved = one.logp - found.logp - logp[one.text] + logp["me"]
+            assert abs(moved) <= 2 * listed.signature.tolerance * 4
+    assert {one.text for one in llm.sample(prompt, grammar, n=20, seed=1)} == {"me"}
+    searched = llm.select(prompt, grammar=Grammar.from_regex("(me|n|p)([0-9]{5})?"))
+    assert (searched.text, searched.certificate.proved) == ("me", True)
+    page = llm.render(
+        Template(
+            "Once upon a ti<<beam 'x' regex='(me|n|p)'>> and once upon a ti<<select 'y' regex='(me|n|p)([0-9]{5})?'>>"
+        )
+    )
+    assert (page["x"], page["y"]) == ("me", "me")
+
+
+def test_healed_generation_goes_on_within_a_word(llm):
+    """The most probable text after `Once upon a ti` begins with `me`; one token of text is one, however many spell the prompt."""
+    one = llm.generate(
+        WITHIN[0], sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=1), options=Generating(heal=True)
+    )[0]
+    assert (one.text, one.healed, one.finish) == ("me", b" ti", "length")
+    assert b"".join(token.piece for token in one.tokens) == b" time"
+
+
+def test_a_prompt_without_a_settled_place_says_so():
+    """One word on a model without BOS: what was found stands, and nothing is proved or exact."""
+    vocabulary = replace(make_vocabulary(), bos=None)
+    grammar = Grammar.from_choices(["u", "at"])
+    with engine_on(HashModel(1, vocabulary=vocabulary)) as engine:
+        found = engine.beam_search("c", grammar, beam=Beam(exact=True))
+        drawn = engine.sample("c", grammar, n=1, seed=1)
+        selected = engine.select("c", grammar=Grammar.from_regex("(u|at)+"), search=Search(max_tokens=4))
+    for reason in (found.certificate.reason, selected.certificate.reason, drawn.reason):
+        assert reason.startswith("no place of the prompt's text")
+    assert (found.certificate.proved, selected.certificate.proved, drawn.exact) == (False, False, False)
+    assert (drawn.mass, drawn.mass_low, drawn.mass_high) == (None, None, None)
+
+
+def test_healed_tokens_do_not_count():
+    """Of texts behind ` c`, which one token or two may spell, those of one token are found with `max_tokens=1`."""
+    table = {("a",): {" ": 0.5, " c": 0.2, " cat": 0.2, " b": 0.1}, ("a", " "): {"cat": 0.5, "c": 0.5}}
+    for at in (("a", " c"), ("a", " ", "c")):
+        table[at] = {"u": 0.6, "b": 0.4}
+    with engine_on(TableModel(table)) as engine:
+        how = {"max_tokens": 1, "terminator": "none", "canonical_only": False}
+        for exact in (True, False):
+            found = engine.beam_search("a c", Grammar.from_regex("u|b|bb"), beam=Beam(exact=exact, n=3, **how))
+            assert found.texts == ("u", "b")
+            assert {tuple(token.piece for token in one.tokens) for one in found} <= {
+                (b" c", b"u"),
+                (b" c", b"b"),
+                (b" ", b"c", b"u"),
+                (b" ", b"c", b"b"),
+            }

@@ -146,7 +146,7 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
     outcome = handle.result()
     found = outcome.found[: beam.n]
     if not found:
-        raise nothing_found(asked.grammar, outcome, beam.max_tokens)
+        raise nothing_found(asked, outcome, beam.max_tokens)
     hypotheses = tuple(asked.hypothesis(path) for path in found)
     last = found[-1].score if len(found) == beam.n else -math.inf
     gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
@@ -220,6 +220,7 @@ def _text_bytes(asked: Constrained, data: bytes) -> bytes:
 def _nothing(asked: Constrained, outcome: BeamOutcome) -> NothingFoundError:
     """No text, and not even the beginning of one that was broken off."""
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
+    reasons += [asked.doubt] if asked.doubt else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
     if outcome.lost > -math.inf:
         reasons.append("beginnings were left aside")

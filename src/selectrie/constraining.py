@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.automaton import Automaton
-from selectrie.boundary import OpenPrompt, OwnPaths, PromptText, Reopened, open_prompt
+from selectrie.boundary import OpenPrompt, OwnPaths, PromptText, Reopened, open_prompt, writes_all
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
@@ -19,7 +19,11 @@ from selectrie.tasks.found_paths import FoundPath
 from selectrie.tasks.healed_bytes import Healed
 from selectrie.tasks.healed_mass import MOST_GAP
 from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity
-from selectrie.vocabulary import Vocabulary, to_bytes
+from selectrie.vocabulary import TokenizerKind, Vocabulary, to_bytes
+
+_MOST_ENCODED = 1_000
+"""Texts of a grammar that are encoded to see whether the tokenizer changes them."""
+_SIGN = "\u2581"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +116,7 @@ class Constrained:
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
 
 
-def nothing_found(grammar: Grammar, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
+def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
     """Why a search of a grammar gave no text, and what helps."""
     reasons, remedies = [], []
     if not outcome.proved:
@@ -123,13 +127,15 @@ def nothing_found(grammar: Grammar, outcome: AutomatonOutcome, max_tokens: int) 
         remedies.append("raise max_tokens")
     else:
         reasons.append("no path of tokens leads to one")
+    if asked.doubt:
+        reasons.append(asked.doubt)
     if outcome.n_dead_ends:
         reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
     if outcome.n_other:
         reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
         remedies.append("allow any tokens (canonical_only=False)")
     remedies = remedies or ["let the grammar have texts that this model has tokens for"]
-    return NothingFoundError(grammar.name, ", ".join(reasons), " or ".join(remedies))
+    return NothingFoundError(asked.grammar.name, ", ".join(reasons), " or ".join(remedies))
 
 
 def about(*, strings: bool) -> str:
@@ -164,7 +170,8 @@ def constrain(
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     record("prompting", prompting, Prompting)
     opened = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
-    delimiter = opened.put + to_bytes(prompting.delimiter, "delimiter")
+    before = to_bytes(prompting.delimiter, "delimiter")
+    delimiter = opened.put + before
     return Constrained(
         vocabulary=vocabulary,
         grammar=grammar,
@@ -175,8 +182,27 @@ def constrain(
         boundary="heal" if opened.healed else "split",
         terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
         canonicity=opened.paths,
-        doubt=opened.doubt,
+        doubt=opened.doubt or _unwritten(vocabulary, grammar, opened.paths, before),
     )
+
+
+def _unwritten(vocabulary: Vocabulary, grammar: Grammar, paths: OwnPaths, before: bytes) -> str:
+    """Which text of the grammar no path is found of, for the tokenizer changes it; "" for none. SentencePiece alone changes nothing
+    but its own sign for a space, of which a grammar whose texts cannot be listed is believed free."""
+    changes = vocabulary.kind is TokenizerKind.UNKNOWN and not writes_all(vocabulary)
+    if not changes and vocabulary.kind is not TokenizerKind.SCORES:
+        return ""
+    try:
+        count = grammar.count() if grammar.is_finite else None
+        texts = list(grammar.expand()) if count is not None and count <= _MOST_ENCODED else None
+    except GrammarError:  # llguidance reads it
+        texts = None
+    if texts is None:
+        return "the tokenizer does not write every text as it stands" if changes else ""
+    wrong = next(
+        (text for text in texts if (changes or _SIGN in text) and not paths.writes(before + text.encode())), None
+    )
+    return "" if wrong is None else f"the tokenizer does not write {wrong!r} as it stands"
 
 
 def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:

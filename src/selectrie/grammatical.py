@@ -76,7 +76,7 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     handle = errand.begin_told(task, search.on_progress)
     outcome = handle.result()
     if not outcome.found:
-        raise nothing_found(asked.grammar, outcome, search.max_tokens)
+        raise nothing_found(asked, outcome, search.max_tokens)
     return _selection(
         hunt,
         outcome,

@@ -10,12 +10,15 @@ import numpy as np
 
 from selectrie.boundary.records import PromptText
 from selectrie.boundary.settling import MOST_HEALED, settled_places
-from selectrie.boundary.tail import encode_after, is_at_start
+from selectrie.boundary.tail import encode_after
 from selectrie.errors import OptionError, PromptError
 from selectrie.types import IntArray
 from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 _SPACE = b" "
+_LETTER = b"a"
+_AWKWARD = "A  b\n\u00e9 ".encode()
+"""Text that a tokenizer which changes any would change: capitals, accents, white space."""
 _WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
 """A space, or ASCII letters after at most one, that are not the end of a contraction: some tokenizers cut "'re" off whatever
 letters come next, so that its last token ends a word there."""
@@ -118,8 +121,9 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
     opened = reopen(vocabulary, prompt, heal=boundary == "heal")
     put = b""
-    if not prompt.text and vocabulary.space_prefix and is_at_start(vocabulary, prompt.prefix):
-        put = _SPACE
+    if not opened.healed and vocabulary.space_prefix:
+        first = encode_after(vocabulary, opened.context, _LETTER)
+        put = _SPACE if first and vocabulary.pieces[first[0]].startswith(_SPACE) else b""
     before, text = (prompt.prefix, prompt.text) if opened.doubt else (opened.context, opened.healed)
     if opened.healed and len(opened.context) == len(prompt.prefix):
         text = prompt.text
@@ -132,6 +136,11 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         doubt=opened.doubt,
         paths=OwnPaths(vocabulary, PromptText(before, text), opened.context, opened.healed or put),
     )
+
+
+def writes_all(vocabulary: Vocabulary) -> bool:
+    """Does the tokenizer write every text as it stands, as far as an awkward one tells? WordPiece and its like do not."""
+    return spells_text(vocabulary, vocabulary.tokenize(_AWKWARD), _AWKWARD)
 
 
 def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> bool:
@@ -166,6 +175,12 @@ class OwnPaths:
             if encode_after(self._vocabulary, before, self._vocabulary.decode(part)) != part:
                 return False
         return True
+
+    def writes(self, text: bytes) -> bool:
+        """Are the bytes of this text's own path those of the text? Where they are not, no path that spells it is its own."""
+        whole = self._prefix + text
+        encoded = self._encoded(whole)
+        return encoded is not None and self._vocabulary.decode(encoded) == whole
 
     def may_join(self, left: int, right: int) -> bool:
         """May these be neighbours in an own path? False only where that is certain: for two parts of one word of ASCII letters, and
