@@ -20,7 +20,7 @@ from selectrie.boundary import (
     encode_prompt,
     heal_plan,
 )
-from selectrie.boundary.tail import encode_rests, find_tail
+from selectrie.boundary.tail import encode_rests, find_tail, shortened
 from selectrie.errors import OptionError, PromptError, ProtocolError
 from selectrie.testing.tiny_vocabulary import BOS, make_vocabulary, spell
 from selectrie.trie import TokenTrie
@@ -303,6 +303,10 @@ def test_bytes_that_are_not_the_texts_turn_healing_into_splitting():
     assert encode_choices(plain, prompt, [b"AT", b"."]).boundary == "split"
     kept = encode_choices(plain, prompt, [b".", b":"], following=b" CAT")
     assert (kept.boundary, kept.following_bytes) == ("heal", 4)
+    long = b" CAT" * 500
+    assert len(shortened(plain, long)) < len(long)
+    whole = encode_choices(plain, prompt, [b".", b":"], following=long)
+    assert (whole.boundary, whole.following_bytes, np.diff(whole.offsets).tolist()) == ("heal", 2000, [501, 501])
 
 
 def chain_probability(trie, edge_p, tables, vocabulary, healed):

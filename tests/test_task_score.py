@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,11 +10,12 @@ from hypothesis import strategies as st
 from selectrie.errors import NonFiniteLogitsError, ProtocolError
 from selectrie.model import Rows
 from selectrie.scoring import path_scores, row_needs
+from selectrie.scoring.evaluation import TrieReader
 from selectrie.tasks import run
 from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel, naive_joint
 from selectrie.trie import TokenTrie
-from selectrie.types import Limits, ModelKind, Room
+from selectrie.types import NO_TOKEN, Limits, ModelKind, Room
 from task_driver import Driver
 
 PROMPT = np.array([0, 3], dtype=np.int32)
@@ -170,6 +173,38 @@ def test_a_broken_row_is_refused_and_can_be_told_again():
         task.tell(Rows(broken))
     task.tell(Rows(model.row(PROMPT)[None]))
     assert len(task.ask(WIDE).tokens) == 2
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_broken_row_among_others_changes_nothing(place):
+    """A row with NaN is noticed before anything is read, also one that is read for the end of generation alone."""
+    trie = TokenTrie.from_sequences([(2, 3), (4,)])
+    needs = row_needs(trie, "eog", (), np.array([1], dtype=np.int32))
+    nodes = np.flatnonzero(needs.row)[:3].astype(np.int32)
+    model = HashModel(2)
+    matrix = np.stack([model.row((*PROMPT, node)) for node in nodes.tolist()])
+    reader = TrieReader(trie, needs)
+    broken = matrix.copy()
+    broken[place, 7] = np.nan
+    with pytest.raises(NonFiniteLogitsError):
+        reader.read(nodes, Rows(broken))
+    assert np.isnan(reader.edge_logp[1:]).all()
+    assert np.isnan(reader.eog_logp).all()
+    assert not reader.evaluated.any()
+    reader.read(nodes, Rows(matrix))
+    assert reader.evaluated[nodes].all()
+
+
+def test_the_most_probable_token_after_each_node_is_kept():
+    """Where it is needed, the best token of a row; none where it is not."""
+    trie = TokenTrie.from_sequences([(2, 3), (4, 5)])
+    needs = row_needs(trie, "none")
+    marked = replace(needs, best=needs.row & (trie.token != 4))
+    evaluation = Driver(HashModel(3), [WIDE]).run(ScoreTask(PROMPT, trie, marked))
+    for node in np.flatnonzero(needs.row).tolist():
+        path = [] if node == 0 else [int(trie.token[node])]
+        best = int(np.argmax(HashModel(3).row((*PROMPT, *path))))
+        assert evaluation.best_token[node] == (best if marked.best[node] else NO_TOKEN)
 
 
 def test_a_lone_empty_choice_needs_no_row_but_the_prompts():

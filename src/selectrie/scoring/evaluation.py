@@ -139,7 +139,7 @@ class TrieReader:
         """Read the rows of `nodes`, in order; each node once. Raises `NonFiniteLogitsError` for a broken row."""
         if len(nodes) == 0:
             return
-        rows.logp(0, 0)  # every row is checked before anything changes
+        rows.logp(np.arange(len(nodes)), 0)  # every row is checked before anything changes
         children, owner = self.children(nodes)
         self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
         if self._reads_eog:
