@@ -271,6 +271,8 @@ def test_what_was_left_aside_is_not_called_impossible():
     """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
     asked, outcome = SimpleNamespace(grammar=PETS, doubt=""), SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-1.0)
     dropped = str(beaming._nothing(asked, outcome))
+    asked_in_doubt = SimpleNamespace(grammar=PETS, doubt="the prompt is one word")
+    assert "the prompt is one word, beginnings were left aside" in str(beaming._nothing(asked_in_doubt, outcome))
     assert "canonical_only=False" in dropped
     assert "no token" not in dropped
     assert "no token that it allows is possible" in str(

@@ -447,3 +447,10 @@ def test_only_paths_that_count_are_followed_behind_the_budget():
     spec = spec_of(canonical=lambda path: path == [cat], own=lambda path: own[tuple(path)])
     assert list(own_paths(spec, automaton, [list(path) for path in own])) == [[cat]]
     assert not list(own_paths(spec_of(), automaton, [[c, at]]))
+    behind = TableAutomaton(
+        [{c: 1}, {cat: 2}, {cat: 3}, {cat: 4}, {}], {4}
+    )  # what spells healed bytes alone is not counted
+    longest = [c, cat, cat, cat]
+    for healed, expected in ((b"c", [longest]), (b"", [])):
+        spec = spec_of(canonical=lambda _: True, own=lambda path: path, healed=healed)
+        assert list(own_paths(spec, behind, [longest])) == expected

@@ -222,6 +222,7 @@ def _nothing(asked: Constrained, outcome: BeamOutcome) -> NothingFoundError:
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
     reasons += [asked.doubt] if asked.doubt else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
+    reasons += [asked.doubt] if asked.doubt else []
     if outcome.lost > -math.inf:
         reasons.append("beginnings were left aside")
         remedy = "widen the beam, or allow any tokens (canonical_only=False)"

@@ -134,6 +134,7 @@ def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int
     if outcome.n_other:
         reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
         remedies.append("allow any tokens (canonical_only=False)")
+    reasons += [asked.doubt] if asked.doubt else []
     remedies = remedies or ["let the grammar have texts that this model has tokens for"]
     return NothingFoundError(asked.grammar.name, ", ".join(reasons), " or ".join(remedies))
 

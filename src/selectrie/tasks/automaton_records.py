@@ -135,10 +135,11 @@ def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[in
     seen: set[tuple[int, ...]] = set()
     for path in paths:
         own = list(spec.own(path))
-        if 0 < len(own) <= spec.max_tokens and tuple(own) not in seen and accepts(automaton, own):
-            seen.add(tuple(own))
-            if spec.canonical(own):
-                yield own
+        if not own or tuple(own) in seen or spec.healing.n_text(own) > spec.max_tokens:
+            continue
+        seen.add(tuple(own))
+        if accepts(automaton, own) and spec.canonical(own):
+            yield own
 
 
 def accepts(automaton: Automaton, path: Iterable[int]) -> bool:
