@@ -17,6 +17,8 @@ from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.schema import finite
+from selectrie.grammar.schema.check import Check
+from selectrie.grammar.schema.copying import copy_schema
 from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
 from selectrie.grammar.tokens.allowed import GrammarAutomaton
 
@@ -56,6 +58,10 @@ SIX = closed(["team", "urgent"], team={"enum": ["delivery", "returns", "account"
         ({**closed(a={"const": 1}, b={"const": 2}), "minProperties": 1, "maxProperties": 1}, [{"a": 1}, {"b": 2}]),
         ({"anyOf": [{"const": "a"}, {"enum": ["b", "a"]}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"type": "null"}}}, ["a", "b", None]),
         ({"oneOf": [{"enum": [1, 1, 2]}, {"enum": [2, 3]}]}, [1, 3]),
+        ({"enum": [1, 2, "x"], "minimum": 2}, [2, "x"]),
+        ({"enum": ["a", "é", "bc", "\n", 3], "pattern": "^.$", "maxLength": 1}, ["a", "é", 3]),
+        ({**closed(a={"type": "boolean"}, b={"const": 1}), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+         [{"a": True, "b": 1}, {"a": True}, {"a": False, "b": 1}, {"a": False}, {"b": 1}]),
         ({"allOf": [{"enum": [3, 2, 1]}, {"type": "integer", "minimum": 2, "maximum": 9}]}, [3, 2]),
         ({"type": "array", "items": closed(["k"], k={"const": "v"}), "minItems": 2, "maxItems": 2}, [[{"k": "v"}, {"k": "v"}]]),
     ],
@@ -81,8 +87,6 @@ def test_finite_schemas_by_hand(schema, values):
         {"type": "array", "items": {"const": 1}},
         {"type": "object", "properties": {"a": {"const": 1}}},
         {"type": "object", "additionalProperties": {"const": 1}, "maxProperties": 1},
-        {"enum": [1, 2], "minimum": 2},
-        {"const": 1, "allOf": [{"type": "string"}, {"type": "string"}]},
         {**closed(a={"const": 1}), "patternProperties": {"b": {"const": 1}}},
         closed(a={"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
         closed(["a"], a={"const": 1}, b={"$ref": "#/$defs/deep"}) | {"$defs": {"deep": {"items": {"$ref": "#/$defs/deep"}}}},
@@ -139,6 +143,31 @@ ATOM_SCHEMAS = st.one_of(
 )  # fmt: skip
 
 
+TESTS = [
+    *({"minimum": 1}, {"exclusiveMaximum": 0.5}, {"multipleOf": 2}, {"maxLength": 0}, {"minLength": 1}, {"pattern": "^a|b$"}),
+    *({"type": ["integer", "object"]}, {"items": {"type": "integer"}}, {"items": {"const": "a"}, "prefixItems": [True]}),
+    *({"maxItems": 1}, {"minItems": 1}, {"required": ["a"]}, {"maxProperties": 1}, {"properties": {"a": {"enum": [1, "a"]}}}),
+    *({"additionalProperties": {"type": "boolean"}}, {"properties": {"b": True}, "additionalProperties": False}),
+    {"patternProperties": {"^a$": {"type": "integer"}}, "additionalProperties": {"type": "null"}},
+]  # fmt: skip
+"""Schemas of infinitely many values."""
+
+
+MORE = [
+    *({"const": value} for value in ([1, True], {"a": 1.0, "b": None}, 2.0)),
+    {"oneOf": [{"minimum": 1}, {"type": "integer"}]},
+]
+
+
+@pytest.mark.parametrize("schema", [*TESTS, *MORE], ids=str)
+def test_a_value_is_checked_as_jsonschema_checks_it(schema):
+    """Every value of these atoms, by a copied schema; a line end behind `$` is no end, as ECMA-262 has it."""
+    copy, validator = copy_schema(schema), jsonschema.Draft202012Validator(schema)
+    values = [*FLAT, 1.0, -2, "b", "ab", "b\n", [1, 1.0], {"a": 1.0, "b": None}, {"c": None}, {"ca": 1, "b": True}]
+    wrong = [value for value in values if Check(copy).allows(copy.root, value) != validator.is_valid(value)]
+    assert wrong == (["b\n"] if "pattern" in schema else [])
+
+
 def any_of_them(inner):
     """Schemas of one of these, or of several side by side."""
     lists = st.lists(inner, min_size=1, max_size=3)
@@ -146,7 +175,8 @@ def any_of_them(inner):
         st.builds(lambda parts: {"anyOf": parts}, lists),
         st.builds(lambda parts: {"oneOf": parts}, lists),
         st.builds(lambda parts: {"allOf": parts}, lists),
-        st.builds(lambda one, kind: {**one, "type": kind} if "enum" in one else one, inner, st.sampled_from(["integer", "array"])),
+        st.builds(lambda one, test: {"allOf": [test, one]}, inner, st.sampled_from(TESTS)),
+        st.builds(lambda one, kind: {**one, "type": kind} if isinstance(one, dict) and "enum" in one else one, inner, st.sampled_from(["integer", "array"])),
     )  # fmt: skip
 
 
@@ -166,7 +196,7 @@ FINITE = st.one_of(
     ATOM_SCHEMAS, structures(ATOM_SCHEMAS), any_of_them(ATOM_SCHEMAS), any_of_them(structures(ATOM_SCHEMAS))
 )
 DEEP = st.recursive(ATOM_SCHEMAS, lambda inner: structures(inner) | any_of_them(inner), max_leaves=5)
-ONE = {"enum": ["a", 0]}
+ONE = {"enum": ["a", 0, None], "type": ["string", "integer"]}
 
 
 def key(value):

@@ -1,7 +1,8 @@
 """The values of a schema that has finitely many, each with one text.
 
 `const`, `enum`, null, booleans, integers between two bounds, arrays of bounded length and objects that name all their
-properties are finite, as far as what is inside them is. Everything else is left to the grammars that hold any schema.
+properties are finite, as far as what is inside them is. Where several schemas must hold at once, one that is finite is
+enough. Everything else is left to the grammars that hold any schema.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
+from selectrie.grammar.schema.check import Check, UnknownKeywordError
 from selectrie.grammar.schema.copying import MOST_DEPTH, Schema, SchemaCopy
-from selectrie.grammar.schema.values import kind_of, types_of
+from selectrie.grammar.schema.values import types_of
 
 MOST_VALUES = 100_000
 """Values of a schema that are listed; a schema of more is held as an infinite one is."""
@@ -31,7 +35,7 @@ _KEYWORDS = {
     "array": frozenset(("prefixItems", "items", "minItems", "maxItems")),
     "object": frozenset(("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
 }
-"""Keywords of a copied schema that are read here, by the type that they are about. A schema with another one is not listed."""
+"""Keywords of a copied schema that are read here, by the type that they are about. Values are not listed by another one."""
 
 
 def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ...] | None:
@@ -44,7 +48,7 @@ def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ..
     try:
         values = _distinct(_Reader(copy).values(copy.root, 0).each())
         return tuple(json.dumps(value, ensure_ascii=False, separators=separators) for value in values) or None
-    except (_UnlistedError, RecursionError):
+    except (_UnlistedError, UnknownKeywordError, RecursionError):
         return None
 
 
@@ -74,22 +78,39 @@ class _Reader:
     def __init__(self, copy: SchemaCopy) -> None:
         self._definitions = copy.definitions
         self._known: dict[str, _Values | None] = {}
+        self._check = Check(copy)
 
     def values(self, schema: Schema, depth: int) -> _Values:
-        """Those that every keyword of the schema allows."""
+        """Those that every keyword of the schema allows: the fewest that some of its keywords leave, tried by the others."""
         if isinstance(schema, bool) or depth > MOST_DEPTH:
             if schema is not False:
                 raise _UnlistedError
             return _constants([])
-        rest = dict(schema)
-        found = [self._applied(key, rest.pop(key), depth) for key in _APPLICATORS if key in rest]
+        ways: list[tuple[Callable[[], _Values], Schema]] = [
+            (partial(self._applied, key, schema[key], depth), {key: schema[key]})
+            for key in _APPLICATORS
+            if key in schema
+        ]
+        ways += [(partial(self.values, one, depth + 1), one) for one in schema.get("allOf", [])]
+        rest = {key: one for key, one in schema.items() if key not in (*_APPLICATORS, "allOf")}
+        ways += [(partial(self._typed, rest, depth), rest)] if rest else []
+        return self._common(ways)
+
+    def _common(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
+        """The values of the schema that has the fewest, as far as all others allow them."""
+        found: list[tuple[int, _Values]] = []
+        for place, (listed, _) in enumerate(ways):
+            with suppress(_UnlistedError):
+                found.append((place, listed()))
         if not found:
-            return self._typed(rest, depth)
-        if rest.keys() - {"type"}:
-            found.append(self._typed(rest, depth))
-        elif rest:
-            found[0] = _of_types(found[0], types_of(rest, "#"))
-        return found[0] if len(found) == 1 else _common(found)
+            raise _UnlistedError
+        place, fewest = min(found, key=lambda one: one[1].most)
+        tests = [test for i, (_, test) in enumerate(ways) if i != place]
+
+        def each() -> Iterator[Any]:
+            return (value for value in fewest.each() if all(self._check.allows(test, value) for test in tests))
+
+        return _Values(fewest.most, fewest.size, each)
 
     def _applied(self, key: str, value: Any, depth: int) -> _Values:
         if key in ("const", "enum"):
@@ -97,9 +118,11 @@ class _Reader:
         if key == "$ref":
             return self._definition(value.rpartition("/")[2], depth)
         parts = [self.values(one, depth + 1) for one in value]
-        if key == "anyOf":
-            return _united(parts, _distinct)
-        return _common(parts) if key == "allOf" else _united([_united([one], _distinct) for one in parts], _single)
+        return (
+            _united(parts, _distinct)
+            if key == "anyOf"
+            else _united([_united([one], _distinct) for one in parts], _single)
+        )
 
     def _definition(self, name: str, depth: int) -> _Values:
         """What a reference leads to. While it is being read it is not known, so a definition that leads to itself is not
@@ -163,7 +186,7 @@ class _Reader:
         return _Values(found.most, found.size, lambda: (one for one in found.each() if least <= len(one) <= most))
 
 
-_APPLICATORS = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
+_APPLICATORS = ("const", "enum", "$ref", "anyOf", "oneOf")
 
 
 def _constants(values: Sequence[Any]) -> _Values:
@@ -214,26 +237,6 @@ def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable
         sum(part.size for part in parts),
         lambda: chosen(value for part in parts for value in part.each()),
     )
-
-
-def _common(parts: Sequence[_Values]) -> _Values:
-    """The values that all parts have, as the first one spells them."""
-
-    def each() -> Iterator[Any]:
-        keys = [{_key(value) for value in part.each()} for part in parts[1:]]
-        return (value for value in parts[0].each() if all(_key(value) in one for one in keys))
-
-    return _Values(parts[0].most, max(part.size for part in parts), each)
-
-
-def _of_types(values: _Values, types: Sequence[str]) -> _Values:
-    """The values that are of one of the types. A number without a fraction is an integer, however it is spelled."""
-
-    def is_allowed(value: Any) -> bool:
-        kind = kind_of(value)
-        return kind in types or (kind == "number" and "integer" in types and value == value // 1)
-
-    return _Values(values.most, values.size, lambda: filter(is_allowed, values.each()))
 
 
 def _distinct(values: Iterable[Any]) -> Iterator[Any]:

@@ -1,0 +1,124 @@
+"""Is a value one that a copied schema allows?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from selectrie.grammar.schema.copying import Schema, SchemaCopy
+from selectrie.grammar.schema.values import kind_of
+
+_HEXADECIMAL = re.compile(r"\\x\{([0-9a-f]+)\}")
+
+
+class UnknownKeywordError(Exception):
+    """A keyword that is not read here: what the schema allows is not known."""
+
+
+class Check:
+    """Decides on values by a copied schema, whose numbers are those of JSON and whose patterns are rewritten ones."""
+
+    def __init__(self, copy: SchemaCopy) -> None:
+        self._definitions = copy.definitions
+
+    def allows(self, schema: Schema, value: Any) -> bool:
+        """Raises `UnknownKeywordError` where a keyword that decides on the value's type is not known."""
+        if isinstance(schema, bool):
+            return schema
+        return all(self._keyword(key, schema, value) for key in schema)
+
+    def _keyword(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
+        said = schema[key]
+        if key in ("anyOf", "oneOf", "allOf"):
+            n_allowed = sum(self.allows(one, value) for one in said)
+            return {"anyOf": n_allowed > 0, "oneOf": n_allowed == 1, "allOf": n_allowed == len(said)}[key]
+        if key == "$ref":
+            return self.allows(self._definitions[said.rpartition("/")[2]], value)
+        if key in ("const", "enum"):
+            return any(is_same(value, one) for one in ([said] if key == "const" else said))
+        if key == "type":
+            return any(_is_of(value, name) for name in ([said] if isinstance(said, str) else said))
+        kind = kind_of(value)
+        if key in _PLAIN:
+            about, decide = _PLAIN[key]
+            return kind != about or decide(value, said)
+        if key not in _INSIDE:
+            raise UnknownKeywordError(key)
+        return kind != _INSIDE[key] or self._inside(key, schema, value)
+
+    def _inside(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
+        """About the items of an array, or the members of an object."""
+        said = schema[key]
+        if key == "prefixItems":
+            return all(map(self.allows, said, value))
+        if key == "items":
+            return all(self.allows(said, one) for one in value[len(schema.get("prefixItems", [])) :])
+        if key == "properties":
+            return all(self.allows(one, value[name]) for name, one in said.items() if name in value)
+        if key == "patternProperties":
+            return all(
+                self.allows(one, value[name])
+                for pattern, one in said.items()
+                for name in value
+                if _found(name, pattern)
+            )
+        patterns = schema.get("patternProperties", {})
+        others = [name for name in value if name not in schema.get("properties", {})]
+        return all(self.allows(said, value[name]) for name in others if not any(_found(name, one) for one in patterns))
+
+
+_INSIDE = MappingProxyType(
+    {
+        **dict.fromkeys(("prefixItems", "items"), "array"),
+        **dict.fromkeys(("properties", "patternProperties", "additionalProperties"), "object"),
+    }
+)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """The same value of JSON: 1 and 1.0 are, 1 and true are not."""
+    if kind_of(one) != kind_of(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(value, other[name]) for name, value in one.items())
+    return bool(one == other)
+
+
+def _is_of(value: Any, name: str) -> bool:
+    kind = kind_of(value)
+    return kind == name or (name == "integer" and kind == "number" and value == value // 1)
+
+
+def _found(text: str, pattern: str) -> bool:
+    """Is a rewritten pattern found in the text? Its only anchors are those of the whole text."""
+    spelled = _HEXADECIMAL.sub(lambda one: f"\\U{int(one[1], 16):08x}", pattern).replace("$", r"\Z")
+    return re.search(spelled, text) is not None
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    return Decimal(repr(value)) % Decimal(repr(step)) == 0
+
+
+_PLAIN: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = MappingProxyType(
+    {
+        "minimum": ("number", lambda value, said: value >= said),
+        "maximum": ("number", lambda value, said: value <= said),
+        "exclusiveMinimum": ("number", lambda value, said: value > said),
+        "exclusiveMaximum": ("number", lambda value, said: value < said),
+        "multipleOf": ("number", _is_multiple),
+        "minLength": ("string", lambda value, said: len(value) >= said),
+        "maxLength": ("string", lambda value, said: len(value) <= said),
+        "pattern": ("string", _found),
+        "minItems": ("array", lambda value, said: len(value) >= said),
+        "maxItems": ("array", lambda value, said: len(value) <= said),
+        "minProperties": ("object", lambda value, said: len(value) >= said),
+        "maxProperties": ("object", lambda value, said: len(value) <= said),
+        "required": ("object", lambda value, said: all(name in value for name in said)),
+    }
+)
+"""Keywords that no schema stands in: the type that they are about, and what they say of a value of that type."""
