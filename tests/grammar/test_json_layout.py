@@ -17,6 +17,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.schema import finite
+from selectrie.grammar.schema import schema as schema_module
 from selectrie.grammar.schema.check import Check
 from selectrie.grammar.schema.copying import copy_schema
 from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
@@ -125,6 +126,13 @@ def test_an_explicit_route_is_taken():
         {"spacing": "any"},
     ):
         assert not isinstance(read_schema(SIX, **options), ListedSchema)
+
+
+def test_a_schema_of_few_values_needs_no_extra(monkeypatch):
+    """With llguidance and without it the texts are the same, and so is the grammar."""
+    found = Grammar.from_json_schema(SIX)
+    monkeypatch.setattr(schema_module, "find_spec", lambda _: None)
+    assert Grammar.from_json_schema(SIX).digest == found.digest
 
 
 ATOMS = [None, True, False, 0, 1, 2, "a", 0.5]

@@ -32,11 +32,11 @@ _CONSTRAINTS = frozenset(name for names in _KEYWORDS.values() for name in names)
 _NOTHING = frozenset(
     {
         *("strict", "union_mode", "fail_fast", "allow_inf_nan", "coerce_numbers_to_str"),
-        *("to_lower", "to_upper", "documentation", "discriminator"),
+        *("to_lower", "to_upper", "documentation", "discriminator", "tag"),
     }
 )
 """Settings that allow no text more or less: how a value is read, changed afterwards, or written down for people. A
-discriminator says which part of a union a value is of."""
+discriminator and tags say which part of a union a value is of."""
 _NAMES = ("alias", "validation_alias")
 """What a field of pydantic's may be called in JSON, which the class around it decides."""
 TRIMMED = r"^(?:\S(?:[\S ]*\S)?)?$"
