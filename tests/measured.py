@@ -5,9 +5,13 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
+from selectrie import Selection
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.scoring import rows_of_paths
 from selectrie.selfcheck import self_check
-from selectrie.types import ModelKind, SelfCheck
+from selectrie.types import BoolArray, FloatArray, ModelKind, SelfCheck
 
 CEILING_NATS = {
     "f32": 1e-4,
@@ -50,3 +54,22 @@ def measured(path: Path) -> SelfCheck:
 def row_nats(path: Path) -> float:
     """Nats by which any log-probability of a row may move on this machine."""
     return WHOLE_ROW * measured(path).tolerance
+
+
+def score_nats(selection: Selection) -> FloatArray:
+    """float64[C]: nats by which layout may move each choice's `logp`, by the tolerance that the answer states.
+
+    Of every row that it is read from, those that spell healed bytes included.
+    """
+    trie = selection.choices.trie
+    n_rows = rows_of_paths(trie, selection.terminator)[trie.path_of] + len(selection.healed)
+    return (selection.signature.tolerance or 0.0) * n_rows
+
+
+def assert_same_logp(found: Selection, expected: FloatArray, finished: BoolArray | None = None) -> None:
+    """Log-probabilities of choices are equal but for what layout may move. finished: those to compare, None = all."""
+    nats = score_nats(found)
+    assert len(nats) == len(expected)
+    which = np.ones(len(nats), dtype=bool) if finished is None else finished
+    moved = np.abs(found.choices.logp - expected)
+    assert (moved[which] <= nats[which]).all(), (moved[which].max(), nats[which])

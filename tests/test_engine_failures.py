@@ -13,6 +13,7 @@ import pytest
 
 import make_model
 from architectures import SHAPES, add_sizes
+from measured import assert_same_logp, score_nats
 from selectrie import Engine, Prompting, Rule, Search, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
@@ -48,9 +49,6 @@ WORDS = (
     "s",
     ".",
 )
-SAME = 1e-4
-AMPLIFIED = 2e-3
-"""Nats between two layouts of the same request on f32 weights; on random sliding-window ones, which amplify rounding."""
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +79,13 @@ def random_request(rng: np.random.Generator) -> tuple[str, list[str], dict[str, 
 def assert_works(engine: Engine, untouched: Engine, *, n: int = 2, seed: int = 0) -> None:
     """Random selects equal those of an engine that nothing happened to."""
     rng = np.random.default_rng(seed)
-    nats = SAME if untouched.tolerance < SAME else AMPLIFIED
     for _ in range(n):
         prompt, choices, options = random_request(rng)
         here, there = engine.select(prompt, choices, **options), untouched.select(prompt, choices, **options)
         done = here.choices.finished & there.choices.finished
         assert done[there.index]
-        np.testing.assert_allclose(here.choices.logp[done], there.choices.logp[done], rtol=0, atol=nats)
-        assert here.score == pytest.approx(there.score, abs=nats)
+        assert_same_logp(here, there.choices.logp, done)
+        assert here.score == pytest.approx(there.score, abs=score_nats(there)[there.index])
 
 
 def test_the_comparison_can_fail(engine, untouched, monkeypatch):
@@ -426,5 +423,5 @@ def test_rows_that_are_no_numbers_are_an_error(engine, untouched, monkeypatch):
         with pytest.raises(NonFiniteLogitsError, match="nan in row"):
             engine.select(PROMPT, CHOICES)
     monkeypatch.undo()
-    assert engine.select(PROMPT, CHOICES).logp == pytest.approx(untouched.select(PROMPT, CHOICES).logp, abs=SAME)
+    assert_same_logp(engine.select(PROMPT, CHOICES), untouched.select(PROMPT, CHOICES).choices.logp)
     assert_works(engine, untouched)

@@ -18,14 +18,13 @@ from typing import final
 import numpy as np
 import pytest
 
+from measured import assert_same_logp
 from selectrie import Engine, Search, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.errors import CancelledError, ClosedError, OptionError
 
 PROMPT = "Once upon a time there was a little girl who"
-SAME = 1e-4
-"""Nats between two layouts of the same request on f32 weights."""
 LONG_S = 20
 """Seconds after which something that never happens is given up; nothing waits so long when all is well."""
 WORDS = (" went", " had", " was", " liked", " saw", " the", " a big", " red", " dog", " box", " home", " and")
@@ -55,7 +54,7 @@ def ask(engine: Engine, request: tuple[str, list[str]]) -> Selection:
 
 def assert_same(answers: list[Selection], expected: list[Selection]) -> None:
     for answer, other in zip(answers, expected, strict=True):
-        np.testing.assert_allclose(answer.choices.logp, other.choices.logp, rtol=0, atol=SAME)
+        assert_same_logp(answer, other.choices.logp)
         assert answer.index == other.index
 
 

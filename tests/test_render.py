@@ -655,7 +655,7 @@ def test_control_tokens_of_the_template_end_slots_as_those_of_roles_do(llm):
     chat = f"<<#user>>You are the best shop in town!<</user>><<#assistant>>{LABELS}<</assistant>>"
     turn = llm.render(Template(chat), rendering=SEED).selections["x"]
     assert (own.terminator, own.signature.following_bytes) == (turn.terminator, 0) == ("eog", 0)
-    assert own.logp == pytest.approx(turn.logp, abs=0.05)
+    assert own.logp == pytest.approx(turn.logp, abs=16 * llm.tolerance)
     plain = llm.render(Template(f"{TURN}{LABELS}<|im_end|>\n"), rendering=SEED).selections["x"]
     assert plain.terminator == "text"
     dot = llm.render(Template(f"{TURN}{LABELS}.<|im_end|>\n"), rendering=special).selections["x"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
+from measured import assert_same_logp
 from selectrie import Rendering, Search, Template
 from selectrie.boundary import PromptText, encode_prompt
 from selectrie.engine import Engine
@@ -177,7 +178,7 @@ def test_a_select_on_weights_is_that_of_the_engine(embedded, before, after):
         selection = engine.select(before, texts, following=after)
     assert record.text == selection.text
     assert record.terminator == selection.terminator
-    np.testing.assert_allclose(record.choices.logp, selection.choices.logp, atol=1e-3)
+    assert_same_logp(record, selection.choices.logp)
 
 
 SLOTS = (
