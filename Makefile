@@ -9,7 +9,7 @@ TINY := PYTHONPATH=tools $(BIN)/python -m tiny_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long check bench model wheel clean
+.PHONY: demo test test-long test-kernels check bench model wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
@@ -21,6 +21,10 @@ test: $(VENV)/installed $(VENV)/extras-tried
 # Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep.
 test-long: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest --sweeps $(if $(SWEEP),--sweep $(SWEEP))
+
+# The same suite on builds of llama.cpp with other kernels; TESTS="tests/backends -x" runs a part of it.
+test-kernels: $(VENV)/installed $(VENV)/extras-tried
+	$(BIN)/python tools/kernels.py $(TESTS)
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .
