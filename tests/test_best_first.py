@@ -237,7 +237,7 @@ def test_all_finalists_are_known(case, tau, k):
     tolerances = tolerance_of(case.named_rule, tau, case.trie, case.terminator, lengths=case.lengths)
     _, _, scores, _, _ = case.search(objective=case.objective(tolerances=tolerances), k=k, width=2)
     expected, _ = case.exhaustive()
-    indices, _ = finalists(expected, tolerances, case.trie.path_of, k, most=len(expected))
+    indices = finalists(expected, tolerances, case.trie.path_of, k)
     assert not np.isnan(scores[indices]).any()
 
 

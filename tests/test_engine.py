@@ -194,3 +194,34 @@ def test_healed_bytes_of_no_probability_leave_none_to_any_choice():
     assert result.healed == b" c"
     assert [choice.logp for choice in result.choices] == [-np.inf, -np.inf]
     assert (result.index, result.is_tie) == (0, True)
+
+
+LETTERS = make_vocabulary([bytes([code]) for code in range(32, 127)])
+"""Each character is a token."""
+
+
+@pytest.mark.parametrize(
+    ("stem", "n", "n_settled"),
+    [("", 16, 16), ("", 17, 17), ("", 80, 80), ("stem", 16, 16), ("stem", 17, 0), ("stem", 80, 0)],
+)
+def test_near_ties_are_settled_where_that_takes_no_more_rows_than_the_request(stem, n, n_settled):
+    """Apart, each takes the row by itself that it takes in the request; behind a stem of 4 tokens it takes 5 of them."""
+    choices = [stem + chr(33 + i) for i in range(n)]
+    with Engine(HashModel(1, vocabulary=LETTERS), check=EVERYTHING_IS_CLOSE) as engine:
+        first = engine.select("p" * 64, choices, terminator="eog")
+        again = engine.select("p" * 64, choices, terminator="eog")
+    request = len(first.choices.trie.token) - 1 + 65
+    for selection in (first, again):
+        assert (selection.certificate.settled, selection.certificate.n_settled) == (n_settled > 0, n_settled)
+    assert n <= 16 or first.cost.rows <= 2 * request
+
+
+def test_a_signature_states_what_the_tolerance_rests_on():
+    """The rows that the self-check compared, their largest move, and the share of all rows that so many support."""
+    with Engine(HashModel(1)) as engine:
+        signature, check = engine.select("a", ["b", "c"]).signature, engine.self_check
+        told = engine.score("a", "b").to_dict()["signature"]
+    assert (signature.tolerance, signature.largest_move) == (check.tolerance, check.moved)
+    assert (signature.rows_compared, signature.support) == (check.n_rows, 0.05 ** (1 / check.n_rows))
+    assert check.n_rows >= 800
+    assert [told[name] for name in ("largest_move", "rows_compared", "support")] == [0.0, check.n_rows, check.support]

@@ -44,7 +44,7 @@ coverage   0.8500 of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
 proof      every choice scored, 3 inner nodes
 cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-scored by  joint · none · exact (± 0.001 nats a row)
+scored by  joint · none · exact (± 0.001 nats a row by 80 rows)
 
 #  choice                                       p    logp  margin
 1  ' leather'    ███████████▎              0.4706  -0.916
@@ -127,7 +127,10 @@ def test_low_coverage_of_an_open_search_is_no_warning():
         ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 0.1176)"),
         ({"certificate": replace(PROVED, proved=False, bound_gap=-0.3)}, "may be ahead by 0.300 nats"),
         ({"certificate": replace(PROVED, n_settled=2)}, "2 near ties settled"),
-        ({"certificate": replace(PROVED, settled=False)}, "near ties not settled (more than 16 within tolerance)"),
+        (
+            {"certificate": replace(PROVED, settled=False)},
+            "near ties not settled (it would take more rows than the request)",
+        ),
         (
             {"certificate": replace(PROVED, settled=False), "signature": replace(SIGNATURE, precision="fast")},
             "near ties not settled (in fast precision)",
@@ -208,7 +211,7 @@ text       ' blue'
 logp       -2.0794 nats over 2 tokens (-1.0397 a token)
 greedy     greedy decoding would write something else
 cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-precision  exact (± 0.001 nats a row)
+precision  exact (± 0.001 nats a row by 80 rows)
 
 token  piece     logp
     3  ' bl'  -0.6931

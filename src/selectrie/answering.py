@@ -104,7 +104,7 @@ def _decide(errand: Errand, found: Found, tau: float | None) -> Selection:
     question = found.question
     scored = selecting.score(question, found.evaluation, found.baseline)
     scored, finding = settle_near_ties(errand, found, scored, tau)
-    signature = selecting.signature(question, errand.owner.scheduler.model.identity, tau)
+    signature = selecting.signature(question, errand.owner.scheduler.model.identity, errand.owner.check)
     return selecting.selection(question, found.evaluation, scored, finding, signature)
 
 
@@ -183,7 +183,9 @@ def score_text(errand: Errand, question: Question, text: str, tau: float | None)
         log_heal=scored.log_heal,
         heal_gap=scored.heal_gap,
         cost=replace(handle.cost, rows_naive=question.rows_naive),
-        signature=selecting.signature(question, errand.owner.scheduler.model.identity, tau),
+        signature=selecting.signature(
+            question, errand.owner.scheduler.model.identity, None if tau is None else errand.owner.check
+        ),
         notes=question.notes,
     )
 

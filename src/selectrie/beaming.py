@@ -38,7 +38,7 @@ def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) ->
     Raises `NothingFoundError` where nothing was found, not even the beginning of a text.
     """
     rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
-    signature = asked.signature(errand.owner.scheduler.model.identity, tau, rule)
+    signature = asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, rule)
     if beam.exact:
         search = Search(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only

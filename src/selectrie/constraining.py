@@ -18,7 +18,7 @@ from selectrie.tasks.automaton_records import AutomatonOutcome, AutomatonSpec
 from selectrie.tasks.found_paths import FoundPath
 from selectrie.tasks.healed_bytes import Healed
 from selectrie.tasks.healed_mass import MOST_GAP
-from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity
+from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.vocabulary import TokenizerKind, Vocabulary, to_bytes
 
 _MOST_ENCODED = 1_000
@@ -107,9 +107,9 @@ class Constrained:
             ended_by=self.ended_by,
         )
 
-    def signature(self, identity: ModelIdentity, tolerance: float | None, rule: str) -> Signature:
+    def signature(self, identity: ModelIdentity, check: SelfCheck | None, rule: str) -> Signature:
         """What the scores depend on."""
-        return Signature.of(identity, tolerance, rule=rule, terminator=self.terminator, boundary=self.boundary)
+        return Signature.of(identity, check, rule=rule, terminator=self.terminator, boundary=self.boundary)
 
     def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
         """With what evaluating the prompt and each given path one by one would have taken."""

@@ -53,7 +53,8 @@ def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
     """Draw the texts. Raises `NothingFoundError` where there is none within `max_tokens`, or the budget was used up: what was
     drawn until then is no sample, for short texts come first."""
     asked, search = lottery.asked, lottery.search
-    signature = asked.signature(errand.owner.scheduler.model.identity, tau, "joint")
+    check = None if tau is None else errand.owner.check
+    signature = asked.signature(errand.owner.scheduler.model.identity, check, "joint")
     if not lottery.exact:
         return _draw_locally(errand, lottery, tau, signature)
     budget = GRAMMAR_NODES + lottery.n * search.max_tokens

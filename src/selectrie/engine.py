@@ -125,11 +125,18 @@ class Engine:
         with errand(self._owner) as begun:
             return self._tolerance(begun)
 
+    @property
+    def self_check(self) -> SelfCheck | None:
+        """How the tolerance was measured: rows compared and their largest move; None in `fast` precision."""
+        with errand(self._owner) as begun:
+            self._tolerance(begun)
+        return self._owner.check
+
     def _tolerance(self, begun: Errand) -> float | None:
         if self._model.identity.precision != Precision.EXACT.value:
             return None
-        check = self._check if self._check is not None else begun.call(self._make_check)
-        return check.tolerance
+        self._owner.check = self._check if self._check is not None else begun.call(self._make_check)
+        return self._owner.check.tolerance
 
     def _make_check(self) -> SelfCheck:
         """The self-check, on the model's thread, where a second caller finds that of the first."""

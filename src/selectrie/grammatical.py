@@ -82,7 +82,7 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
         outcome,
         _certificate(outcome, hunt, tau),
         asked.cost(handle.cost, outcome.found),
-        asked.signature(errand.owner.scheduler.model.identity, tau, hunt.rule),
+        asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, hunt.rule),
     )
 
 

@@ -213,7 +213,7 @@ def _selection(begun: Errand, question: Question, searched: _Searched, tau: floa
     scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
     if not search.is_apart(k):  # what is open may be as near
         finding = replace(finding, certificate=replace(finding.certificate, settled=False))
-    signature = selecting.signature(question, begun.owner.scheduler.model.identity, tau)
+    signature = selecting.signature(question, begun.owner.scheduler.model.identity, begun.owner.check)
     selection = selecting.selection(question, evaluation, scored, finding, signature)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset

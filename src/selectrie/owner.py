@@ -28,7 +28,7 @@ from selectrie.model import Model
 from selectrie.options import at_least
 from selectrie.scheduler import Load, Scheduler
 from selectrie.tasks import Task
-from selectrie.types import Cost
+from selectrie.types import Cost, SelfCheck
 
 R = TypeVar("R")
 
@@ -128,6 +128,7 @@ class Owner:
         self._places = [True] * (max_waiting or 0)  # one for each task that may still come to wait
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
+        self.check: SelfCheck | None = None  # of the model, once it was made; set by the engine
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
         self._users: dict[int, int] = {}

@@ -24,7 +24,7 @@ from selectrie.options import (
 from selectrie.prompts import Prompt, read_prompt, truncate_left
 from selectrie.results import Certificate, ChoiceScore, ChoiceTable, Selection, Signature, TokenScore
 from selectrie.trie import TokenTrie
-from selectrie.types import NO_PATH, Cost, FloatArray, IntArray, Limits, ModelIdentity
+from selectrie.types import NO_PATH, Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.vocabulary import Vocabulary, to_bytes
 
 CustomRule = Callable[[ChoiceScore], float]
@@ -403,11 +403,11 @@ def rule_name(question: Question) -> str:
     return str(getattr(question.custom, "__qualname__", type(question.custom).__qualname__))
 
 
-def signature(question: Question, identity: ModelIdentity, tau: float | None) -> Signature:
+def signature(question: Question, identity: ModelIdentity, check: SelfCheck | None) -> Signature:
     """What the scores depend on."""
     return Signature.of(
         identity,
-        tau,
+        check,
         rule=rule_name(question),
         premise="" if not question.premises else _digest(question.premises),
         terminator=question.terminator,

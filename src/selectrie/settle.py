@@ -28,6 +28,9 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
+ALWAYS = 16
+"""Near ties that are settled whatever it costs beside the request."""
+
 MOST_ROWS = 2048
 """Rows below the prompt that one finalist may take; an end that half the trie continues is left as it is."""
 
@@ -48,10 +51,12 @@ def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | 
     if tau is None or not can_settle(question):
         return scored, finding
     k = len(question.texts) if question.search.stop == "all" else question.search.k
-    finalists, settled = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
+    contexts = (question.encoded.context, *question.premises)
+    finalists = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
+    # Both evaluate every context once, and below each of them these rows.
+    settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= finding.certificate.nodes_evaluated
     if not len(finalists) or not settled:
         return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
-    contexts = (question.encoded.context, *question.premises)
     model = errand.owner.scheduler.model
     try:
         answers = errand.call(lambda: [settle(model, question, context, finalists) for context in contexts])
@@ -66,6 +71,11 @@ def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | 
         return scored, finding
     certificate = replace(finding.certificate, settled=True, n_settled=len(finalists))
     return _rescored(found, scored, finalists, values), replace(finding, certificate=certificate)
+
+
+def _rows(question: Question, finalists: IntArray) -> int:
+    """Rows below one context that scoring each finalist by itself takes."""
+    return int(scoring.rows_alone(question.trie, question.terminator)[question.trie.path_of[finalists]].sum())
 
 
 def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[FloatArray]) -> Scored:
@@ -97,7 +107,8 @@ def settle(model: Model, question: Question, context: IntArray, choices: IntArra
 
     choices: int32[n], indices. None where a choice's terminator needs more than `MOST_ROWS` rows.
     """
-    subs = [_alone(question, int(path)) for path in question.trie.path_of[choices]]
+    owner = scoring.owners(question.trie) if question.terminator == "unless-continued" else None
+    subs = [_alone(question, int(path), owner) for path in question.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
         return None, Cost()
     room = max(len(sub.token) for sub, _ in subs) + len(question.healing.nodes)
@@ -118,14 +129,17 @@ def settle(model: Model, question: Question, context: IntArray, choices: IntArra
         solo.close()
 
 
-def _alone(question: Question, path: int) -> tuple[TokenTrie, int]:
-    """The trie of one path and of what its terminator looks at below its end; and its end in that trie."""
+def _alone(question: Question, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
+    """The trie of one path and of what its terminator looks at below its end; and its end in that trie.
+
+    owner: `scoring.owners` of the trie, None where the terminator does not look below.
+    """
     trie = question.trie
     end = int(trie.path_node[path])
     marked: BoolArray = np.zeros(len(trie.token), dtype=np.bool_)
     marked[end] = True
-    if question.terminator == "unless-continued":
-        owned = scoring.owners(trie) == end
+    if owner is not None:
+        owned = owner == end
         marked |= owned
         marked[1:] |= owned[trie.parent[1:]]
     sub, old = trie.restrict(marked)

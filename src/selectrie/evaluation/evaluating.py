@@ -69,7 +69,7 @@ def measured_by(measure: Measure | None, llm: Engine, units: Sequence[Unit]) -> 
 def signature_of(llm: Engine) -> dict[str, object]:
     """What log-probabilities of an engine depend on, JSON-ready. rows_per_call: where a forking model's calls are cut moves their
     last bits; threads and the size of the context do not."""
-    signature = Signature.of(llm.identity, llm.tolerance, rule="joint", terminator="none", boundary="harness")
+    signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
     own = {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
     return {**own, "rows_per_call": llm.limits.rows_per_call}
 

@@ -33,7 +33,7 @@ RUN_FORMAT = 2
 _READ_FORMATS = (1, RUN_FORMAT)
 """Finished runs of these are shown and compared; those of `RUN_FORMAT` alone go on."""
 
-_OF_THE_MACHINE = ("processor", "build", "tolerance")
+_OF_THE_MACHINE = ("processor", "build", "tolerance", "largest_move", "rows_compared", "support")
 """Parts of a signature by which a log-probability moves within the tolerance only."""
 
 _PARTS = {"configuration": dict, "model": dict, "tasks": list, "plan": dict, "signature": dict}

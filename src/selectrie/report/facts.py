@@ -115,10 +115,11 @@ def cost_sentence(cost: Cost) -> str:
 
 
 def signature_words(signature: Signature) -> str:
-    """Precision and how far layout can move a number."""
+    """Precision, how far layout can move a number, and by how many rows that was measured."""
     if signature.tolerance is None:
         return f"{signature.precision} (tolerance not measured)"
-    return f"{signature.precision} (± {signature.tolerance:.2g} nats a row)"
+    compared = f" by {count(signature.rows_compared, 'row')}" if signature.rows_compared else ""
+    return f"{signature.precision} (± {signature.tolerance:.2g} nats a row{compared})"
 
 
 def _winner(selection: Selection) -> str:
@@ -199,7 +200,7 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
     if certificate.n_settled:
         words += f"; {count(certificate.n_settled, 'near tie')} settled"
     if not certificate.settled:
-        why = "in fast precision" if signature.precision == "fast" else "more than 16 within tolerance"
+        why = "in fast precision" if signature.precision == "fast" else "it would take more rows than the request"
         if certificate.nodes_inner is None:
             why = "a grammar's texts are scored once"
         words += f"; near ties not settled ({why})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectrie.results.plain import bytes_fields, number, plain
-from selectrie.types import Cost, ModelIdentity
+from selectrie.types import Cost, ModelIdentity, SelfCheck
 from selectrie.version import __version__
 from selectrie.vocabulary import Vocabulary
 
@@ -84,7 +84,9 @@ class ChoiceScore:
 class Signature:
     """What a score depends on: equal signatures, equal scores to within the tolerance.
 
-    tolerance: nats a row by which layout can move a log-probability (measured by the self-check); None = not measured.
+    tolerance: nats a row by which layout can move a log-probability; None = not measured. The self-check measures it:
+    largest_move: nats, of the rows compared, a quarter of the tolerance. rows_compared: how many. support: the share of
+    all rows that so many support, at 95 %, to move no further than the largest.
     rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi, calibrated), digests of its texts.
     """
 
@@ -96,6 +98,9 @@ class Signature:
     processor: str
     precision: str
     tolerance: float | None
+    largest_move: float | None
+    rows_compared: int | None
+    support: float | None
     rule: str
     premise: str
     terminator: str
@@ -107,7 +112,7 @@ class Signature:
     def of(
         cls,
         identity: ModelIdentity,
-        tolerance: float | None,
+        check: SelfCheck | None,
         *,
         rule: str,
         terminator: str,
@@ -115,7 +120,7 @@ class Signature:
         premise: str = "",
         following_bytes: int = 0,
     ) -> Signature:
-        """Of scores of this model, by this version."""
+        """Of scores of this model, by this version. check: of the model, None where nothing was measured."""
         return cls(
             model=identity.name,
             model_digest=identity.digest,
@@ -124,7 +129,10 @@ class Signature:
             build=identity.build,
             processor=identity.processor,
             precision=identity.precision,
-            tolerance=tolerance,
+            tolerance=None if check is None else check.tolerance,
+            largest_move=None if check is None else check.moved,
+            rows_compared=None if check is None else check.n_rows,
+            support=None if check is None else check.support,
             rule=rule,
             premise=premise,
             terminator=terminator,
@@ -142,8 +150,8 @@ class Certificate:
     open_mass: upper bound on the probability mass, under the model, of the choices not finished.
     nodes_evaluated of nodes_inner: rows that scored edges, of those exhaustive scoring needs; None where nobody knows how many
     these are (the texts of a grammar).
-    settled: near ties among the first k were decided in the canonical layout (or there were none); False when more
-    than 16 choices are within tolerance, or in `fast` precision. n_settled: choices scored again for it.
+    settled: near ties among the first k were decided in the canonical layout (or there were none); False when scoring
+    them again would take more rows than the request did, or in `fast` precision. n_settled: choices scored again for it.
     method: "exhaustive" or "best_first". reason: why nothing is proved although nothing that could be better was left open; "" for
     no such reason.
     """

@@ -16,7 +16,7 @@ from selectrie.scoring.paths import (
 from selectrie.scoring.posterior import Posterior, coverage_of, duplicates, posterior
 from selectrie.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
 from selectrie.scoring.terminators import auto_terminator, check_choices, levels, owners
-from selectrie.scoring.tolerance import finalists, rows_of_paths, tolerance_of
+from selectrie.scoring.tolerance import finalists, rows_alone, rows_of_paths, tolerance_of
 
 __all__ = [
     "RESOLVED",
@@ -45,6 +45,7 @@ __all__ = [
     "posterior",
     "prefix_logp",
     "row_needs",
+    "rows_alone",
     "rows_of_paths",
     "score_by",
     "score_choices",

@@ -11,9 +11,6 @@ from selectrie.scoring.terminators import levels, owners
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, NO_PATH, BoolArray, FloatArray, IntArray
 
-MOST_FINALISTS = 16
-"""More near ties than this are left as they are and reported as not settled."""
-
 
 def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
     """int32[P]: rows that a path's log-probability is read from: one a token, and those of its terminator.
@@ -48,14 +45,25 @@ def tolerance_of(
     return np.asarray(tau * sides * rows / lengths.for_rule(rule.name), dtype=np.float64)
 
 
-def finalists(
-    scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1, most: int = MOST_FINALISTS
-) -> tuple[IntArray, bool]:
-    """Choices whose order among the first k layout could have changed, best first; and whether all of them are listed.
+def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
+    """int32[P]: rows below the prompt that scoring a path by itself evaluates.
+
+    Those of its tokens, and for "unless-continued" all that decide whether it is continued.
+    """
+    rows = trie.depth[trie.path_node].astype(np.int32)
+    if terminator == "unless-continued":
+        owner = owners(trie)
+        counted = trie.inner & (owner != NO_NODE)
+        rows += np.bincount(owner[counted], minlength=len(trie))[trie.path_node].astype(np.int32)
+    return np.asarray(rows, dtype=np.int32)
+
+
+def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
+    """Choices whose order among the first k layout could have changed, best first.
 
     A choice is a candidate where its score is within the sum of both tolerances of the k-th best; a candidate needs
-    settling where another one is that close to it. One choice stands for each path. Nothing to settle: (empty, True).
-    More than `most`: the best `most` and False. scores, tolerances: float64[C]; NaN and -inf never qualify.
+    settling where another one is that close to it. One choice stands for each path. scores, tolerances: float64[C];
+    NaN and -inf never qualify.
     """
     best = best_of_paths(scores, path_of)
     usable = np.flatnonzero(scores > -np.inf)
@@ -63,12 +71,12 @@ def finalists(
     usable = usable[np.sort(np.unique(path_of[usable], return_index=True)[1])]
     order = usable[np.argsort(-scores[usable], kind="stable")]
     if len(order) < 2:
-        return order[:0].astype(np.int32), True
+        return np.empty(0, dtype=np.int32)
     kth = order[min(k, len(order)) - 1]
     candidates = order[scores[order] + tolerances[order] >= scores[kth] - tolerances[kth]]
     close = _has_close_neighbour(scores[candidates], tolerances[candidates])
-    result = candidates[close].astype(np.int32)
-    return result[:most], len(result) <= most
+    result: IntArray = candidates[close].astype(np.int32)
+    return result
 
 
 def _has_close_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
