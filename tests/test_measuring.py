@@ -21,7 +21,7 @@ from selectrie.measuring import Sequences, _Pace, measure
 from selectrie.numerics import logsumexp
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE, hashed_logits
-from selectrie.types import ModelKind
+from selectrie.types import ModelKind, SelfCheck
 
 SIZE = len(HashModel(0).vocabulary.pieces)
 one_sequence = st.lists(st.integers(0, 3), min_size=1, max_size=7).flatmap(
@@ -189,10 +189,13 @@ class Told(HashModel):
         return made
 
 
-def test_others_have_their_turn_within_a_unit():
+def test_others_have_their_turn_within_a_unit(monkeypatch):
     """Between two calls of a unit a question of somebody else is answered, and the unit has the same bits."""
     model, turns, thread = Told(3, limits=replace(WIDE, rows_per_call=16)), [], []
-    with Engine(model) as llm, llm.measurer(64) as measurer:
+    queued = threading.Event()
+    with Engine(model, check=SelfCheck(1, 0.0, 0.0)) as llm, llm.measurer(64) as measurer:
+        queue = llm._owner.queue
+        monkeypatch.setattr(llm._owner, "queue", lambda job: (queue(job), queued.set()))
         alone = measurer.measure(unit())
         n_calls = model.solos[0].calls
 
@@ -201,6 +204,7 @@ def test_others_have_their_turn_within_a_unit():
             if len(turns) == 2:
                 thread.append(threading.Thread(target=lambda: turns.append(llm.select("a", ["b", "c"]))))
                 thread[0].start()
+                assert queued.wait(20)  # the unit goes on once the question is there
 
         model.tell = ask
         again = measurer.measure(unit())
