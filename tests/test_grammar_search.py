@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import pairwise
 from math import exp, inf
@@ -79,6 +80,33 @@ def test_the_best_are_those_of_an_enumeration(automaton, seed, k, width, rule):
     assert outcome.proved
     everything = {path: joint(model, path) for path in accepted(automaton, 3)}
     assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
+
+
+def random_automaton(rng: random.Random) -> TableAutomaton:
+    """As `automata`, drawn without a record of how."""
+    n = rng.randrange(1, 5)
+    edges = [{rng.randrange(2, 8): rng.randrange(n) for _ in range(rng.randrange(4))} for _ in range(n)]
+    return TableAutomaton(edges, set(rng.sample(range(n), rng.randrange(1, n + 1))), flags=rng.random() < 0.5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20))
+def test_exact_search_is_enumeration(part, record_property):
+    """100 000 automata in parts: the k best, proved, and every path that a tokenizer refuses left out."""
+    rng, n = random.Random(part), 5_000
+    for _ in range(n):
+        automaton, model = random_automaton(rng), HashModel(rng.randrange(10**6), sharpness=rng.choice((0.5, 2.0)))
+        k, modulus = rng.randrange(1, 6), rng.randrange(1, 4)
+
+        def is_own(path, modulus=modulus):
+            return modulus == 1 or sum(path) % modulus != 0
+
+        rule, width = rng.choice(("joint", "token_mean")), rng.choice((1, 3, 16))
+        spec = spec_of(k=k, width=width, rule=rule, canonical=is_own)
+        outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+        assert_same(outcome, best_of(model, automaton, k, rule=rule, accepts=is_own), k)
+        assert outcome.proved
+    record_property("searches", n)
 
 
 @settings(max_examples=20)
