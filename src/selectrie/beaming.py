@@ -220,7 +220,6 @@ def _text_bytes(asked: Constrained, data: bytes) -> bytes:
 def _nothing(asked: Constrained, outcome: BeamOutcome) -> NothingFoundError:
     """No text, and not even the beginning of one that was broken off."""
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
-    reasons += [asked.doubt] if asked.doubt else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
     reasons += [asked.doubt] if asked.doubt else []
     if outcome.lost > -math.inf:
