@@ -97,6 +97,11 @@ def is_run_of_a_text(model, parents):
     return len(parents) > 24 and parents[0] == 0 and (parents[1:] == ~np.arange(len(parents) - 1)).all()
 
 
+def is_unit(model, parents):
+    """A tree that begins in an empty memory."""
+    return parents[0] == 0 and not (parents[1:] == ~np.arange(len(parents) - 1)).all()
+
+
 def has_foreign_cells(model, parents):
     """Two runs below the root are held, and the call is not one of theirs."""
     return len(parents) > 24 and sum(len(path) == 1 for path in model.contexts.values()) > 1
@@ -106,17 +111,20 @@ FAULTS = {
     "a row alone": lambda model, parents: len(parents) == 1,
     "rows side by side": is_step_of_many,
     "a run of a whole text": is_run_of_a_text,
+    "a unit": is_unit,
     "foreign cells": has_foreign_cells,
     "no padding": lambda model, parents: model.granule == 1,
 }
+NOT_FORKED = {("no padding", "recurrent"), ("a unit", "recurrent")}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kind", ["attention", "recurrent"])
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    # A forking model is never padded, and takes a unit in rounds.
+    [(fault, kind) for kind in ("attention", "recurrent") for fault in FAULTS if (fault, kind) not in NOT_FORKED],
+)
 def test_a_fault_of_one_layout_alone_is_seen(fault, kind):
     """Whatever the layout is whose rows are off by a hundredth, the figure is far above the least."""
-    if (fault, kind) == ("no padding", "recurrent"):
-        pytest.skip("a forking model is never padded")
     roomy = replace(limits(kind, 512), nodes=1000, branches=64)
     model = Faulty(1, limits=roomy)
     model.is_hit = FAULTS[fault]
