@@ -1,22 +1,31 @@
 """How much of JSON Schema do grammars carry over, and is every text of theirs valid?
 
     python tools/json_schemas.py --suite FOLDER --schemas FILE.jsonl
+    python tools/json_schemas.py --verdicts [FOLDER]
 
 FOLDER holds JSON-Schema-Test-Suite's files of draft 2020-12; FILE one `{"id": ..., "schema": ...}` a line. For both routes:
 the share of schemas that become a grammar, reasons for the rest, texts drawn by random walks and by twisting valid ones,
 how many of them `jsonschema` calls invalid (0, or the exit status is 1), and how many valid instances the grammar refuses.
+
+--verdicts compares verdicts on instances with those that are given, by llguidance alone, too: `wild_schemas.jsonl` and
+`json_schema_test_suite` of the FOLDER (without it, those of SELECTRIE_TEST_DATA). A verdict is about
+`json.dumps(instance, ensure_ascii=False)` with the keys in the schema's order. The exit status is 1 where an invalid
+instance is accepted, or a valid one refused that llguidance alone accepts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +33,7 @@ import jsonschema
 import numpy as np
 
 from selectrie.errors import GrammarError
+from selectrie.grammar.guidance import check_guidance
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
 from selectrie.grammar.tokens.allowed import GrammarAutomaton
@@ -126,10 +136,18 @@ def accepts(automaton: Any, text: bytes) -> bool:
     return state >= 0 and bool(automaton.can_end(state))
 
 
+def _multiple_of(_validator: Any, step: Any, number: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    """By decimals, as they are written: in doubles 0.07 is no multiple of 0.01."""
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        exact = Fraction(Decimal(repr(number))) / Fraction(Decimal(repr(step)))
+        if exact.denominator != 1:
+            yield jsonschema.ValidationError(f"{number!r} is not a multiple of {step!r}")
+
+
 def validator_of(schema: Any) -> Any:
-    """The validator of the schema's own draft, 2020-12 where it names none; formats are checked."""
+    """The validator of the schema's own draft, 2020-12 where it names none; formats are checked, multiples by decimals."""
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    return kind(schema, format_checker=kind.FORMAT_CHECKER)
+    return jsonschema.validators.extend(kind, {"multipleOf": _multiple_of})(schema, format_checker=kind.FORMAT_CHECKER)
 
 
 def is_valid(validator: Any, text: bytes) -> bool:
@@ -278,6 +296,143 @@ def report(title: str, tally: Tally) -> Iterator[str]:
     yield from (f"  INVALID {name}: {text}" for name, text in tally.invalid)
 
 
+@dataclass(slots=True)
+class Verdicts:
+    """What was found on instances. reasons: of schemas refused. wide, narrow: names of schemas with instances that are
+    accepted though invalid, refused though valid; lost: valid ones that llguidance alone accepts where it refuses the invalid ones."""
+
+    schemas: int = 0
+    refused: int = 0
+    instances: int = 0
+    decided: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    wide: list[tuple[str, str]] = field(default_factory=list)
+    narrow: list[tuple[str, str]] = field(default_factory=list)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def ordered(value: Any, names: dict[str, int]) -> Any:
+    """A value with the keys of its objects in an order, and those that it does not have behind them."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: names.get(key, len(names)))
+        return {key: ordered(value[key], names) for key in keys}
+    return [ordered(one, names) for one in value] if isinstance(value, list) else value
+
+
+def names_in_order(schema: Any) -> dict[str, int]:
+    """The names of properties of a schema in the order in which they are first named, references followed in place."""
+    return {name: i for i, name in enumerate(dict.fromkeys(names_of(schema, schema, set())))}
+
+
+def names_of(part: Any, root: Any, followed: set[str]) -> Iterator[str]:
+    """The names of properties that a part of a schema names."""
+    for one in part if isinstance(part, list) else ():
+        yield from names_of(one, root, followed)
+    for key, one in part.items() if isinstance(part, dict) else ():
+        if key == "properties" and isinstance(one, dict):
+            yield from one
+        elif key == "required" and isinstance(one, list) and "properties" not in part:
+            yield from (name for name in one if isinstance(name, str))
+        elif key in ("const", "enum"):
+            yield from (name for value in objects_in(one) for name in value)
+        elif key == "$ref" and isinstance(one, str) and one not in followed:
+            followed.add(one)
+            yield from names_of(target_of(one, root), root, followed)
+        if key not in ("const", "enum", "$defs", "definitions", "default", "examples"):
+            yield from names_of(one, root, followed)
+
+
+def target_of(reference: str, root: Any) -> Any:
+    """What a reference to a place of the schema points to, or None."""
+    for step in reference.split("/")[1:]:
+        root = root.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(root, dict) else None
+    return root if reference.startswith("#") else None
+
+
+def objects_in(value: object) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects_in(one)
+
+
+def spellings(schema: Any, value: Any) -> list[bytes]:
+    """The instance as it stands, and with its keys in the schema's order."""
+    texts = [json.dumps(one, ensure_ascii=False) for one in (value, ordered(value, names_in_order(schema)))]
+    return [text.encode("utf-8", "surrogatepass") for text in dict.fromkeys(texts)]
+
+
+def examine_verdicts(case: Case, found: Verdicts) -> None:
+    """Adds what one schema says about its instances."""
+    found.schemas += 1
+    found.instances += len(case.instances)
+    vocabulary = piece_vocabulary()
+    try:
+        automaton = automaton_of(case.schema, "llguidance", vocabulary)
+    except GrammarError as error:
+        found.refused += 1
+        found.reasons[reason_of(error)] += 1
+        found.left.append(f"{case.name}: {error.reason[:200]}")
+        return
+    alone: Any = None
+    for value, valid in case.instances:
+        texts = spellings(case.schema, value)
+        taken = any(accepts(automaton, text) for text in texts)
+        found.decided += taken == valid
+        shown = texts[-1].decode("utf-8", "replace")[:200]
+        if taken and not valid:
+            found.wide.append((case.name, shown))
+        elif valid and not taken:
+            found.narrow.append((case.name, shown))
+            alone = alone or alone_on(case, vocabulary)
+            if any(alone(text) for text in texts):
+                found.lost.append((case.name, shown))
+
+
+def alone_on(case: Case, vocabulary: Vocabulary) -> Any:
+    """Whether llguidance alone accepts a text; nothing where it does not read the schema."""
+    options = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+    try:
+        schema = case.schema if isinstance(case.schema, dict) else {"allOf": [case.schema]}
+        grammar = check_guidance([{"json_schema": {**schema, "x-guidance": options}}], "alone")
+        automaton = grammar.automaton(vocabulary)
+    except GrammarError:
+        return lambda _text: False
+    return lambda text: accepts(automaton, text)
+
+
+def verdicts_on(folder: Path) -> int:
+    """Prints what the schemas of a folder say about their instances; 1 where that is wrong."""
+    wrong = 0
+    wild = [json.loads(line) for line in (folder / "wild_schemas.jsonl").read_text().splitlines()]
+    cases = {
+        "wild_schemas": [
+            Case(one["id"], one["schema"], (*((v, True) for v in one["valid"]), *((v, False) for v in one["invalid"])))
+            for one in wild
+        ],
+        "json_schema_test_suite": suite_cases(folder / "json_schema_test_suite"),
+    }
+    for name, some in cases.items():
+        found = Verdicts()
+        for case in some:
+            examine_verdicts(case, found)
+        print(f"{name}: {found.refused} of {found.schemas} schemas refused ({found.refused / found.schemas:.1%})")
+        print(
+            f"  {found.decided} of {found.instances} verdicts right; too wide {len(found.wide)}, too narrow {len(found.narrow)}, of these {len(found.lost)} that llguidance alone accepts"
+        )
+        print("  refused: " + _counts(found.reasons))
+        for kind in ("wide", "narrow"):
+            for schema, text in getattr(found, kind):
+                lost = " (llguidance alone accepts it)" if (schema, text) in found.lost else ""
+                print(f"  too {kind} {schema}: {text}{lost}")
+        if os.environ.get("LEFT"):
+            print(*found.left, sep="\n")
+        wrong += len(found.wide) + len(found.lost)
+    return int(wrong > 0)
+
+
 def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counter.most_common())
 
@@ -287,9 +442,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", type=Path, help="folder of JSON-Schema-Test-Suite's files")
     parser.add_argument("--schemas", type=Path, help="schemas, one a line")
+    parser.add_argument("--verdicts", nargs="?", const=None, default=False, help="folder of schemas with instances")
     parser.add_argument("--walks", type=int, default=20, help="texts to draw for each schema")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    if given.verdicts is not False:
+        return verdicts_on(Path(given.verdicts or os.environ["SELECTRIE_TEST_DATA"]) / "grammar")
     cases = {
         "suite": suite_cases(given.suite) if given.suite else [],
         "schemas": real_cases(given.schemas) if given.schemas else [],

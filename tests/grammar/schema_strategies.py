@@ -15,7 +15,11 @@ VALUES = st.recursive(
 PATTERNS = st.sampled_from(
     ["^a", "a$", "^a$", "^[ab]+$", "b", "^x-", r"^\w*$", r"\d", "^.$", "a|b", "(^a|b)c?$", r"^\S+$", ".*"]
 )
-FORMATS = st.sampled_from(["date", "ipv4", "uuid", "email", "json-pointer"])
+FORMATS = st.sampled_from(["date", "ipv4", "uuid", "email", "json-pointer", "uri", "date-time", "own"])
+NAMED = st.booleans() | st.fixed_dictionaries({"pattern": PATTERNS})
+NAMED |= st.fixed_dictionaries({"enum": st.lists(NAMES, max_size=2)}) | st.fixed_dictionaries(
+    {"maxLength": st.integers(0, 3)}
+)
 TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
 COUNTS = st.integers(0, 3)
 
@@ -32,7 +36,7 @@ def keywords(inner):
             "maximum": NUMBERS,
             "exclusiveMinimum": NUMBERS,
             "exclusiveMaximum": NUMBERS,
-            "multipleOf": st.sampled_from([1, 2, 3, 10]),
+            "multipleOf": st.sampled_from([1, 2, 3, 10, 0.1, 0.25, 1.5, 0.01]),
             "minLength": COUNTS,
             "maxLength": COUNTS,
             "pattern": PATTERNS,
@@ -49,7 +53,14 @@ def keywords(inner):
             "maxProperties": COUNTS,
             "allOf": st.lists(inner, min_size=1, max_size=2),
             "anyOf": st.lists(inner, min_size=1, max_size=3),
-            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=3),
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "else": inner,
+            "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, max_size=2, unique=True), max_size=2),
+            "dependentSchemas": st.dictionaries(NAMES, inner, max_size=2),
+            "propertyNames": NAMED,
             "$ref": st.sampled_from(["#/$defs/one", "#/$defs/two", "#"]),
         },
     )

@@ -63,7 +63,6 @@ HOLES = [
     ({"type": "string", "format": "date"}, '"2023-02-29"'),
     ({"type": "number", "minimum": -0.9999999999999999}, "-1"),
     ({"type": "number", "exclusiveMaximum": 10}, "9.99999999999999999999"),
-    ({"type": "number", "multipleOf": 0.01}, "0.07"),
     ({"type": "string", "pattern": "^.$"}, '"\u2028"'),
     (
         {
@@ -188,20 +187,19 @@ def test_depth_is_bounded():
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [
-        ("not", {"type": "string"}),
-        ("if", {"type": "string"}),
+        ("not", {"pattern": "a"}),
+        ("if", {"type": "integer"}),
         ("contains", {}),
         ("uniqueItems", True),
-        ("dependentRequired", {"a": ["b"]}),
-        ("dependentSchemas", {"a": {"required": ["b"]}}),
-        ("dependencies", {"a": ["b"]}),
-        ("propertyNames", {"maxLength": 3}),
+        ("dependentRequired", {name: ["x"] for name in "abcdefg"}),
+        ("dependentSchemas", {name: {"required": ["b"]} for name in "abcdefg"}),
+        ("propertyNames", {"pattern": "a", "minLength": 2}),
         ("$dynamicRef", "#a"),
         ("divisibleBy", 3),
-        ("multipleOf", 0.1),
+        ("multipleOf", 0.123456789),
         ("minProperties", 2),
         ("format", "regex"),
-        ("format", "unknown"),
+        ("format", "uri-template"),
         ("pattern", "a(?=b)"),
         ("pattern", "(a)\\1"),
         ("x-guidance", {"lenient": True}),
@@ -239,8 +237,103 @@ def test_one_of_that_may_overlap_is_refused_with_its_place():
         none = {"anyOf": [True], "oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {"enum": ["x", 1]}}}
         if route == "llguidance":
             assert verdicts(none, ["1", '"x"', "null", "2"], route) == ["1", '"x"', "null"]
-    with pytest.raises(GrammarError, match="oneOf at #/properties/a: llguidance cannot tell"):
-        read_schema({"properties": {"a": {"oneOf": [{"minimum": 1}, {"maximum": 3}]}}})
+    with pytest.raises(
+        GrammarError, match="oneOf at #/properties/a: it is not proved that no text is valid against two"
+    ):
+        read_schema({"properties": {"a": {"oneOf": [{"pattern": "a"}, {"pattern": "b"}]}}})
+
+
+DISCRIMINATED = {
+    "$defs": {
+        kind: {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, "n": {"type": "integer"}},
+            "required": ["kind"],
+        }
+        for kind in ("cat", "dog")
+    },
+    "oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema_", "valid", "invalid"),
+    [
+        (DISCRIMINATED, ['{"kind":"cat"}', '{"kind":"dog","n":1}'], ['{"kind":"cow"}', "{}"]),
+        ({"oneOf": [{"type": "integer", "maximum": 4}, {"type": "integer", "minimum": 5}]}, ["4", "5"], ["4.5"]),
+        ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, ['{"a":1}', '{"b":1}'], ['{"a":1,"b":1}', "{}", "1"]),
+        ({"oneOf": [{"type": "number"}, {"enum": [1, "a"]}]}, ["2", '"a"', "0.5"], ["1", "1.0", '"b"']),
+        (
+            {"patternProperties": {"f.*o": {"type": "integer"}}},
+            ['{"foo":1}', '{"x":"y"}'],
+            ['{"foo":"x"}', '{"xfoy":"z"}'],
+        ),
+        (
+            {"patternProperties": {"^[^/]+$": {"type": "integer"}}},
+            ['{"a":1}', '{"a/b":"x"}', '{"":"x"}'],
+            ['{"a":"x"}', '{"a\\n":"x"}', '{"a\\n":1}'],
+        ),
+        (
+            {"patternProperties": {"^[a-z_-]{1,255}$": {"type": "integer"}}, "additionalProperties": False},
+            ['{"a":1}'],
+            ['{"a\\n":1}', '{"A":1}'],
+        ),
+        ({"type": "string", "format": "topic"}, ['"a"', '""'], ["1"]),
+        (
+            {"propertyNames": {"pattern": "^[a-z]+$"}, "properties": {"a": {"type": "integer"}, "B": True}},
+            ['{"a":1}', '{"x":"y"}', "{}", "1"],
+            ['{"B":1}', '{"X":1}', '{"a":"x"}', '{"a1":1}'],
+        ),
+        ({"propertyNames": {"enum": ["a", "b"]}}, ['{"a":1}', '{"a":1,"b":2}'], ['{"c":1}']),
+        ({"propertyNames": {"maxLength": 2}}, ['{"ab":1}', '{"é€":1}'], ['{"abc":1}']),
+        ({"propertyNames": False}, ["{}", "[]"], ['{"a":1}']),
+        (
+            {"dependentRequired": {"b": ["a"]}, "properties": {"a": True, "b": True, "c": True}},
+            ["{}", '{"a":1}', '{"a":1,"b":1}', '{"c":1}', "3"],
+            ['{"b":1}', '{"b":1,"c":1}'],
+        ),
+        (
+            {
+                "dependentSchemas": {"a": {"properties": {"b": {"type": "integer"}}}},
+                "properties": {"a": True, "b": True},
+            },
+            ['{"b":"x"}', '{"a":1,"b":1}', '{"a":1}'],
+            ['{"a":1,"b":"x"}'],
+        ),
+        ({"not": {"enum": ["a", "bc", 1, None]}}, ['"b"', '"abc"', '""', "2", "true"], ['"a"', '"bc"', "1", "null"]),
+        ({"not": {"required": ["a"]}, "properties": {"b": True}}, ['{"b":1}', "{}"], ['{"a":1}', '{"b":1,"a":1}']),
+        ({"type": "integer", "not": {"const": 3}}, ["2", "33"], ["3"]),
+        (
+            {
+                "properties": {"a": True, "b": True},
+                "if": {"properties": {"a": {"const": 1}}, "required": ["a"]},
+                "then": {"required": ["b"]},
+                "else": {"not": {"required": ["b"]}},
+            },
+            ['{"a":1,"b":2}', '{"a":2}', "{}", "5"],
+            ['{"a":1}', '{"a":2,"b":1}', '{"b":1}'],
+        ),
+        ({"type": "number", "multipleOf": 0.01}, ["0.07", "3", "0.1", "3.00", "-1.25"], ["0.001", "1e-2"]),
+        ({"type": "number", "multipleOf": 0.25, "minimum": 0}, ["0.5", "0.50", "0.25", "3"], ["0.1", "-0.25"]),
+        ({"type": "integer", "multipleOf": 1.5}, ["3", "0"], ["1", "4"]),
+    ],
+)
+def test_what_once_was_refused(schema_, valid, invalid):
+    """Said by other keywords; with the spelling of `json.dumps` where it has spaces."""
+    assert verdicts(schema_, valid + invalid, "llguidance") == valid
+
+
+def test_a_format_that_is_not_known_is_noted():
+    """As the standard has it, it decides nothing."""
+    grammar = Grammar.from_json_schema({"properties": {"a": {"format": "topic"}, "b": {"format": "date"}}})
+    assert grammar.notes == ("format at #/properties/a: 'topic' is not known, and decides nothing",)
+    assert Grammar.from_regex("a").notes == ()
+
+
+def test_properties_come_in_the_order_of_the_schema():
+    """Those of `allOf` behind those that stand before it."""
+    schema_ = {"properties": {"a": True}, "required": ["a"], "allOf": [{"properties": {"b": True}, "required": ["b"]}]}
+    assert verdicts(schema_, ['{"a":1,"b":2}', '{"b":2,"a":1}'], "llguidance") == ['{"a":1,"b":2}']
 
 
 @pytest.mark.parametrize(("schema_", "text"), HOLES)
@@ -578,8 +671,11 @@ def _named(name, schema):
         ({"const": 10**400}, "beyond 2"),
         ({"minimum": 10**400}, "beyond 2"),
         ({"pattern": "a" * 20_001}, "20001 characters; at most 20000"),
-        ({"oneOf": [{"$ref": "#/$defs/e"}] * 5_000, "$defs": {"e": {"enum": [*range(5_000)]}}, "not": {}}, "not"),
-        (_named("k" * 100_000, {"anyOf": [{"oneOf": [True, True]}] * 2_000}), "…/anyOf/0 or #/properties/k"),
+        (
+            {"oneOf": [{"$ref": "#/$defs/e"}] * 5_000, "$defs": {"e": {"enum": [*range(5_000)]}}, "contains": {}},
+            "contains",
+        ),
+        (_named("k" * 100_000, {"anyOf": [{"oneOf": [{"pattern": "a"}] * 2}] * 2_000}), "…/anyOf/0 or #/properties/k"),
     ],
     ids=["names", "constant", "bound", "pattern", "kinds", "pointers"],
 )

@@ -204,6 +204,11 @@ class Grammar:
         rules = self._rule_set("digest")
         return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of its source decides nothing though one may expect it: formats of a JSON Schema that are not known."""
+        return () if isinstance(self._source, RuleSet) else self._source.notes
+
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
         """The automaton over a vocabulary's tokens, from the cache; any thread may use it.
 

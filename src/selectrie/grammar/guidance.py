@@ -70,11 +70,12 @@ class GuidanceGrammar:
     """A grammar that llguidance reads, checked.
 
     serialised: JSON `{"grammars": [...]}`. route: what made it, with the version. digest: blake2b of both: another version may
-    read the same grammar otherwise.
+    read the same grammar otherwise. notes: what of its source decides nothing though somebody may expect it.
     """
 
     serialised: str
     route: str
+    notes: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

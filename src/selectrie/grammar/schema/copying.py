@@ -11,16 +11,20 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import combinations
 from typing import Any
 from urllib.parse import unquote
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.schema.patterns import class_of
+from selectrie.grammar.expressions import Characters
+from selectrie.grammar.schema.logic import InexpressibleError, Logic, is_base
+from selectrie.grammar.schema.patterns import class_of, rewrite_name
 from selectrie.grammar.schema.ranges import MOST_PLACES
+from selectrie.grammar.schema.rewriting import REWRITTEN, rewritten
 from selectrie.grammar.schema.values import (
     constant,
     count_of,
-    kind_of,
     numeric,
     pattern_of,
     refuse,
@@ -42,9 +46,10 @@ MOST_NAMED = 3
 """Places of `oneOf` that a message names."""
 MOST_STEP = 100
 """Characters of one step of a pointer in messages."""
-MOST_STEPS = 16
-"""References followed to find the type of a schema."""
-KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
+MOST_WAYS = 128
+"""Schemas of `oneOf` that are compared one by one."""
+MOST_EXCLUDED = 8
+"""Schemas of `oneOf` that are written without each other."""
 
 APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
 NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -53,7 +58,7 @@ LISTED = ("items", "additionalItems", "prefixItems", "minItems", "maxItems")
 NAMED = ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties")
 SIMPLE = frozenset(("type", *NUMERIC, *TEXTUAL, *LISTED, *NAMED))
 REFUSED = (
-    *("not", "if", "contains", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "uniqueItems"),
+    *("contains", "uniqueItems"),
     *(
         "unevaluatedItems",
         "unevaluatedProperties",
@@ -72,12 +77,14 @@ _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|20
 @dataclass(frozen=True, slots=True)
 class SchemaCopy:
     """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
-    stands in the schema that was copied. one_of: where the first `oneOf` stand there, one more than `MOST_NAMED`."""
+    stands in the schema that was copied. one_of: where the first `oneOf` stand there, one more than `MOST_NAMED`.
+    notes: keywords that decide nothing though somebody may expect it."""
 
     root: Schema
     definitions: Mapping[str, Schema]
     pointers: Mapping[str, str]
     one_of: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def schema(self) -> dict[str, Any]:
         """All of it as one schema."""
@@ -117,19 +124,27 @@ class _Copier:
     names: dict[str, str] = field(init=False, default_factory=dict)
     waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
     one_of: list[str] = field(init=False, default_factory=list)
-    kinds_of: dict[tuple[int, int], frozenset[str]] = field(init=False, default_factory=dict)
+    notes: list[str] = field(init=False, default_factory=list)
+    logic: Logic = field(init=False)
     places: int = field(init=False, default=MOST_PLACES)
 
     def copied(self) -> SchemaCopy:
         self.places = _places_beside(self.schema)
         if isinstance(self.schema, dict) and "$schema" in self.schema:
             self.draft = _draft_of(self.schema["$schema"])
+        self.logic = Logic(self._target, self.draft)
         root = self.sub(self.schema, _Place("#"))
         definitions: dict[str, Schema] = {}
         while self.waiting:
             name, schema, place = self.waiting.popleft()
             definitions[name] = self.sub(schema, place)
-        return SchemaCopy(root, definitions, {name: at for at, name in self.names.items()}, tuple(self.one_of))
+        return SchemaCopy(
+            root,
+            definitions,
+            {name: at for at, name in self.names.items()},
+            tuple(self.one_of),
+            tuple(dict.fromkeys(self.notes)),
+        )
 
     def sub(self, schema: object, place: _Place) -> Schema:
         """The copy of one schema. Keywords that are no applicators stand together, at the place of the first: llguidance
@@ -138,24 +153,23 @@ class _Copier:
             return schema
         schema, place = self._opened(schema, place)
         copy: dict[str, Any] = {}
-        both: list[dict[str, Any]] = []
+        both: list[Schema] = []
         is_simple = False
         for key in schema:
             if key in APPLICATORS:
-                applied = self._applicator(key, schema[key], place)
-                if key == "oneOf" and self._are_apart(schema[key], place):
-                    both.append({"anyOf": applied})  # no text is of two of them, so it is the same
+                if key == "oneOf":
+                    both.append(self._one_of(schema[key], place))
                 else:
-                    copy[key] = applied
+                    copy[key] = self._applicator(key, schema[key], place)
             elif key in SIMPLE and not is_simple:
                 is_simple = True
                 simple = self._simple(schema, place)
                 both += simple.pop("allOf", [])
                 copy |= simple
-        if "oneOf" in copy and len(self.one_of) <= MOST_NAMED:
-            self.one_of.append(place.pointer)
-        if len(both) == 1 and not copy.keys() & both[0].keys():
-            copy |= both[0]
+        both += [self.sub(part, at) for part, at in self._rewritten(schema, place)]
+        first = both[0] if len(both) == 1 else None
+        if isinstance(first, dict) and first.keys() <= {"anyOf", "oneOf"} and not copy.keys() & first.keys():
+            copy |= first  # what other keywords mean does not depend on these
         elif both:
             copy["allOf"] = [*copy.get("allOf", []), *both]
         return copy
@@ -166,7 +180,7 @@ class _Copier:
             raise GrammarError(f"{place.pointer}: a schema is an object or a bool, not {shown(schema)}")
         if place.depth > MOST_DEPTH:
             raise GrammarError(f"{place.pointer}: schemas inside schemas, more than {MOST_DEPTH} deep")
-        if place.depth and any(_is_base(schema.get(key)) for key in ("$id", "id")):
+        if place.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
             place = _Place(place.pointer, place.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
             schema = {"$ref": schema["$ref"]}  # up to draft 7 the keywords beside it mean nothing
@@ -180,15 +194,41 @@ class _Copier:
                 old in kept
                 and self.draft >= 2019
                 and new not in kept
-                and not any(key in kept for key in APPLICATORS[2:])
+                and not any(key in kept for key in (*APPLICATORS[2:], "if", "dependentSchemas"))
             ):
                 kept[new] = kept.pop(old)  # nothing else evaluates any
         for key in [key for key in REFUSED if key in kept]:
             value = kept.pop(key)
-            nothing = {"uniqueItems": value is False, "not": value is False, "if": not {"then", "else"} & kept.keys()}
-            if not nothing.get(key, value in (True, {}, None) and key not in ("uniqueItems", "not", "contains", "if")):
+            nothing = {"uniqueItems": value is False}
+            if not nothing.get(key, value in (True, {}, None) and key not in ("uniqueItems", "contains")):
                 raise refuse(place.pointer, key, "a grammar cannot hold it")
         return kept
+
+    def _one_of(self, schemas: object, place: _Place) -> dict[str, Any]:
+        """`oneOf` as `anyOf`: of the schemas where they are proved apart, else of each without the others where that can be
+        said. What is left to llguidance is noted for its message."""
+        copies = self._applicator("oneOf", schemas, place)
+        logic = self._logic_at(place)
+        if not isinstance(schemas, list) or self._are_apart(schemas, logic):
+            return {"anyOf": copies}
+        try:
+            ways = self._only_one(schemas, logic)
+        except InexpressibleError:
+            if len(self.one_of) <= MOST_NAMED:
+                self.one_of.append(place.pointer)
+            return {"oneOf": copies}
+        return {"anyOf": [self.sub(way, place.at("oneOf", i)) for i, way in enumerate(ways)]}
+
+    def _rewritten(self, schema: dict[str, Any], place: _Place) -> list[tuple[object, _Place]]:
+        """What keywords that are not carried over come to in those that are, with the places of the former."""
+        parts: list[tuple[object, _Place]] = []
+        for key in (key for key in REWRITTEN if key in schema):
+            try:
+                found = rewritten(key, schema, self._logic_at(place))
+            except InexpressibleError as error:
+                raise refuse(place.pointer, key, str(error)) from error
+            parts += [(part, place.at(key)) for part in found if part is not True]
+        return parts
 
     def _applicator(self, key: str, value: object, place: _Place) -> object:
         if key == "const":
@@ -201,33 +241,40 @@ class _Copier:
             return [constant(one, key, place.pointer) for one in value]
         return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
 
-    def _are_apart(self, schemas: list[object], place: _Place) -> bool:
-        """Is each schema of types that none of the others allows?"""
-        kinds = [self._kinds(one, place, MOST_STEPS) for one in schemas]
-        return sum(map(len, kinds)) == len(frozenset().union(*kinds))
+    def _target(self, reference: str) -> object:
+        """What a reference of the root's own base points to."""
+        if reference != "#" and not reference.startswith("#/"):
+            raise InexpressibleError(f"{shown(reference)} is no place of the same schema")
+        target, rebased = self._resolved(reference, _Place("#"))
+        if rebased:
+            raise InexpressibleError(f"{shown(reference)} is below an $id of its own")
+        return target
 
-    def _kinds(self, schema: object, place: _Place, steps: int) -> frozenset[str]:
-        """Types that a schema may allow, whole numbers being numbers; followed for at most so many references."""
-        if not isinstance(schema, dict) or not steps:
-            return KINDS if schema is not False else frozenset()
-        known = self.kinds_of.get((id(schema), steps))  # the schema lives as long as this copier
-        if known is None:
-            known = self.kinds_of[id(schema), steps] = self._kinds_followed(schema, place, steps)
-        return known
+    def _logic_at(self, place: _Place) -> Logic:
+        """The logic of a place: below an `$id` nothing is known of what is referred to."""
+        logic = Logic(_unknown, self.draft) if place.rebased else self.logic
+        logic.looks = 0
+        return logic
 
-    def _kinds_followed(self, schema: dict[str, Any], place: _Place, steps: int) -> frozenset[str]:
-        kinds = KINDS
-        if "$ref" in schema:
-            target, _ = self._resolved(schema["$ref"], place)
-            kinds = self._kinds(target, place, steps - 1)
-            if self.draft <= 7:
-                return kinds
-        if "type" in schema:
-            kinds &= {"number" if name == "integer" else name for name in types_of(schema, place.pointer)}
-        for key in ("const", "enum"):
-            if key in schema:
-                kinds &= {kind_of(value) for value in (schema[key] if key == "enum" else [schema[key]])}
-        return kinds
+    @staticmethod
+    def _are_apart(schemas: list[object], logic: Logic) -> bool:
+        """Is it proved that no value is valid against two of the schemas?"""
+        kinds = [logic.kinds(one) for one in schemas]
+        if sum(map(len, kinds)) == len(frozenset().union(*kinds)):
+            return True
+        return len(schemas) <= MOST_WAYS and all(logic.apart(*pair) for pair in combinations(schemas, 2))
+
+    @staticmethod
+    def _only_one(schemas: list[object], logic: Logic) -> list[object]:
+        """Ways that are apart: each of the schemas, and none of the others. Raises `InexpressibleError`."""
+        if len(schemas) > MOST_EXCLUDED:
+            raise InexpressibleError(f"{len(schemas)} schemas that may overlap")
+        opposites = [logic.opposite(one) for one in schemas]
+        ways = []
+        for i, one in enumerate(schemas):
+            others = [opposites[j] for j, other in enumerate(schemas) if j != i and not logic.apart(one, other)]
+            ways.append({"allOf": [one, *others]} if others else one)
+        return ways
 
     def _definition(self, reference: object, place: _Place) -> str:
         """The name under which what is referred to is defined."""
@@ -251,7 +298,7 @@ class _Copier:
                 value = value[int(key)]
             else:
                 raise refuse(place.pointer, "$ref", f"{shown(reference)} is not there: no {shown(key)}")
-            rebased |= isinstance(value, dict) and any(_is_base(value.get(name)) for name in ("$id", "id"))
+            rebased |= isinstance(value, dict) and any(is_base(value.get(name)) for name in ("$id", "id"))
         return value, rebased
 
     def _simple(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
@@ -264,7 +311,7 @@ class _Copier:
             both += bounds.pop("allOf", [])
             copy |= bounds
         if "string" in types:
-            texts = textual(schema, place.pointer)
+            texts = textual(schema, place.pointer, self.notes)
             both += texts.pop("allOf", [])
             copy |= texts
         if "array" in types:
@@ -305,13 +352,15 @@ class _Copier:
             copy["properties"] = self._each(schema, "properties", place)
         if "patternProperties" in schema:
             named = self._each(schema, "patternProperties", place)
-            rewritten = {name: pattern_of(name, "patternProperties", place.pointer) for name in named}
-            copy["patternProperties"] = {rewritten[name].pattern: named[name] for name in named}
-            doubtful = [class_of(one.doubtful) for one in rewritten.values() if one.doubtful]
-            if any(one.line_end for one in rewritten.values()):
-                doubtful.append(r"\x{a}$")
+            spelled = {name: pattern_of(name, "patternProperties", place.pointer) for name in named}
+            doubtful = Characters.of([part for one in spelled.values() for part in one.nobodys()]).ranges
+            if schema.get("additionalProperties") is False:
+                doubtful = ()  # what none of the patterns matches is nobody's anyway
+            copy["patternProperties"] = {
+                spelled[name].pattern if not doubtful else rewrite_name(name, doubtful): named[name] for name in named
+            }
             if doubtful:  # names that some readers match and others not: nobody gets them
-                copy["patternProperties"]["|".join(doubtful)] = False
+                copy["patternProperties"][class_of(doubtful)] = False
         if "additionalProperties" in schema:
             copy["additionalProperties"] = self.sub(schema["additionalProperties"], place.at("additionalProperties"))
         required = schema.get("required", [])
@@ -360,7 +409,7 @@ def _places_beside(schema: object) -> int:
             joins |= not part.keys().isdisjoint(APPLICATORS[2:])
             value = part.get("multipleOf")
             if isinstance(value, int | float) and value > 0 and math.isfinite(value):
-                found.add(math.ceil(value))
+                found.add(_scale(value))
             waiting += part.values()
         elif isinstance(part, list):
             waiting += part
@@ -374,9 +423,14 @@ def _places_beside(schema: object) -> int:
     return places
 
 
-def _is_base(identifier: object) -> bool:
-    """Does it give what is below it another base? An anchor alone (`#name`) does not."""
-    return isinstance(identifier, str) and not identifier.startswith("#")
+def _scale(number: float) -> int:
+    """What llguidance multiplies for a step: its digits, and ten for each decimal place."""
+    _, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    return int("".join(map(str, digits))) * int(10 ** min(abs(int(exponent)), 400))
+
+
+def _unknown(reference: str) -> object:
+    raise InexpressibleError(f"{shown(reference)} stands below an $id of its own")
 
 
 def _draft_of(uri: object) -> int:

@@ -75,6 +75,9 @@ FORMATS = MappingProxyType(
 """By name: a pattern of the whole text. Dates begin with the year 0001, times know no leap seconds; hosts of a URI are names
 or IPv4 addresses."""
 
+UNHELD = frozenset(("regex", "uri-template"))
+"""Formats of the standard that no pattern here says."""
+
 
 def format_pattern(name: str) -> str | None:
     """An anchored pattern of the format, or None where it is not known."""

@@ -62,12 +62,36 @@ class Rewritten:
     doubtful: Ranges
     line_end: bool
 
+    def nobodys(self) -> Ranges:
+        """Characters that a name must not hold so that all decide on it alike."""
+        return (*self.doubtful, *([(0x0A, 0x0A)] if self.line_end else []))
+
 
 def rewrite_pattern(pattern: str) -> Rewritten:
     """A pattern of JSON Schema (found anywhere in a text, unless anchored). Raises `PatternError`."""
     if len(pattern) > MOST_CHARACTERS:
         raise PatternError(f"it has {len(pattern)} characters; at most {MOST_CHARACTERS} are read")
     return _Rewriter(pattern).rewritten()
+
+
+def rewrite_name(pattern: str, without: Ranges) -> str:
+    """A pattern that was rewritten once, of names that hold none of some characters; as it was where it cannot say that.
+
+    What stands around a pattern that is found anywhere is written out, so that llguidance can tell it from a pattern of
+    names that hold one of these characters.
+    """
+    try:
+        rewriter = _Rewriter(pattern, without)
+        rewritten = rewriter.rewritten().pattern
+    except PatternError:
+        return rewrite_pattern(pattern).pattern
+    inner = rewriter.inner()
+    if not rewritten or inner is None:
+        return rewrite_pattern(pattern).pattern
+    others = class_of(Characters.of([*UNSPELLED, *without], negated=True).ranges)
+    before = "" if rewritten.startswith("^") else f"{others}*"
+    behind = "" if rewritten.endswith("$") else f"{others}*"
+    return f"^{before}(?:{inner}){behind}$"
 
 
 def is_spelled(text: str) -> bool:
@@ -84,8 +108,8 @@ def class_of(ranges: Iterable[tuple[int, int]]) -> str:
 class _Rewriter:
     """One pass over a pattern, from left to right."""
 
-    def __init__(self, pattern: str) -> None:
-        self._text, self._at = pattern, 0
+    def __init__(self, pattern: str, without: Ranges = ()) -> None:
+        self._text, self._at, self._without = pattern, 0, (*UNSPELLED, *without)
         self._out: list[str] = []
         self._doubtful: list[tuple[int, int]] = []
         self._line_end = self._anchored = False
@@ -100,6 +124,18 @@ class _Rewriter:
         if not self._anchored and _matches_empty(self._text):
             return Rewritten("", (), line_end=False)  # found in every text
         return Rewritten("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
+
+    def inner(self) -> str | None:
+        """The pattern between its anchors; None where one stands elsewhere, or for one of several alternatives."""
+        out = list(self._out)
+        anchored = [out.pop(0)] if out[:1] == ["^"] else []
+        anchored += [out.pop()] if out[-1:] == ["$"] else []
+        depth = 0
+        for part in out:
+            depth += (part == "(?:") - (part == ")")
+            if part in ("^", "$") or (part == "|" and not depth and anchored):
+                return None
+        return "".join(out)
 
     def _one(self) -> None:
         """One character, class, group bracket, anchor or repetition."""
@@ -135,7 +171,7 @@ class _Rewriter:
     def _spelled(self, ranges: Ranges) -> Ranges:
         """Those of the characters that strings may hold."""
         outside = Characters.of([*ranges], negated=True).ranges
-        kept = Characters.of([*outside, *UNSPELLED], negated=True).ranges
+        kept = Characters.of([*outside, *self._without], negated=True).ranges
         if not kept:
             raise PatternError(
                 f"before character {self._at}: no character that all agree on and that a string may hold"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -169,16 +169,18 @@ def _by_llguidance(copy: SchemaCopy, options: Mapping[str, object]) -> GuidanceG
     _check_chains(copy)
     guidance = {**options, "json_allowed_escapes": ESCAPES, "lenient": False, "coerce_one_of": False}
     try:
-        return check_guidance(
-            [{"json_schema": {"x-guidance": guidance, **copy.schema()}}], f"llguidance {guidance_version()} json-schema"
-        )
+        # the options last: llguidance takes them out by putting the last keyword in their place
+        schema = {**copy.schema(), "x-guidance": guidance}
+        found = check_guidance([{"json_schema": schema}], f"llguidance {guidance_version()} json-schema")
+        return replace(found, notes=copy.notes)
     except GrammarError as error:
         reason = error.reason
-    found = _DEFINITION.search(reason)
-    where = copy.pointers[found[1]] if found else "#"
+    definition = _DEFINITION.search(reason)
+    where = copy.pointers[definition[1]] if definition else "#"
     reason = _DEFINITION.sub("", reason)
     if reason.startswith("oneOf"):
-        raise refuse(_listed(copy.one_of), "oneOf", "llguidance cannot tell that no text is of two of its schemas")
+        reason = "it is not proved that no text is valid against two of its schemas; write anyOf where that may be"
+        raise refuse(_listed(copy.one_of), "oneOf", reason)
     if reason.startswith("patternProperty"):
         raise refuse(where, "patternProperties", "two of the patterns may match one name, or read it differently")
     raise GrammarError(f"{where}: {reason}")

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.schema.formats import format_pattern
+from selectrie.grammar.schema.formats import UNHELD, format_pattern
 from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
 from selectrie.grammar.schema.ranges import LEAST_POSITIVE, ranged
 
@@ -20,6 +20,8 @@ MOST_CHARACTERS = 20_000
 """Of `minLength` and `maxLength`: a grammar spells them out."""
 MOST_MULTIPLE = 100_000
 """Of `multipleOf`: llguidance has a state for each remainder, and takes minutes for millions."""
+MOST_STEP_PLACES = 6
+"""Decimal places of `multipleOf`: llguidance multiplies digits in 32 bits."""
 EXACT = 2**53
 """Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
 DIGITS, MOST_PLACES = 15, 22
@@ -77,30 +79,69 @@ def numeric(
     `EXACT` becomes `EXACT`, one of many digits one of `DIGITS`, inwards. Numbers that llguidance loses between the bounds
     are put back where they have at most so many decimal places (see `ranged`).
     """
-    multiple = schema.get("multipleOf")
     copy: dict[str, Any] = {}
-    if multiple is not None:
-        number = _number(schema, "multipleOf", pointer)
-        if number <= 0 or number != number // 1 or number > EXACT:
-            raise refuse(
-                pointer, "multipleOf", f"{shown(multiple)}; only whole numbers, doubles have no exact fractions"
-            )
-        if number > MOST_MULTIPLE:
-            reason = f"{shown(multiple)} is more than a grammar spells out ({MOST_MULTIPLE})"
-            raise refuse(pointer, "multipleOf", reason)
-        copy["multipleOf"] = int(number)
-        types = tuple("integer" if name == "number" else name for name in types)
+    steps: list[dict[str, Any]] = []
+    if "multipleOf" in schema:
+        steps, types = _multiples(schema, types, pointer)
+        if len(steps) == 1:
+            copy["multipleOf"] = steps.pop()["multipleOf"]
     for keyword, exclusive, outward in _BOUNDS:
         bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole="number" not in types)
         if bound is not None:
             copy[keyword] = bound
     low, high = copy.get("minimum"), copy.get("maximum")
-    if "number" in types and copy and (low is None or high is None or low <= high):
+    ways = [steps] if steps else []
+    if "number" in types and not low == high is None and (low is None or high is None or low <= high):
         pieces = ranged(low, high, places)
         if len(pieces) > 1:
-            others = [{"type": name} for name in types if name != "number"]
-            return {"allOf": [{"anyOf": [*pieces, *others]}]}, types
-    return copy, types
+            copy = {key: value for key, value in copy.items() if key == "multipleOf"}
+            ways.append(pieces)
+    others = [{"type": name} for name in types if name != "number"]
+    return copy | ({"allOf": [{"anyOf": [*way, *others]} for way in ways]} if ways else {}), types
+
+
+def _multiples(
+    schema: Mapping[str, Any], types: tuple[str, ...], pointer: str
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Schemas that together are the multiples, and the types: those of a whole number are integers.
+
+    Multiples are those of the decimal that the schema writes, by the digits of a text: 0.07 is one of 0.01, though not in
+    doubles. To llguidance a number with fewer places than the step is none, so that each count of places has a step.
+    """
+    number = Decimal(repr(_number(schema, "multipleOf", pointer))).normalize()
+    n_places = max(0, -int(number.as_tuple().exponent))
+    coefficient = int(number.scaleb(n_places))
+    if number <= 0 or n_places > MOST_STEP_PLACES or (n_places and "number" not in types and "integer" not in types):
+        reason = f"expected a number above 0, of at most {MOST_STEP_PLACES} decimal places"
+        raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])}; {reason}")
+    if coefficient > MOST_MULTIPLE:
+        reason = f"{shown(schema['multipleOf'])} is more than a grammar spells out ({MOST_MULTIPLE})"
+        raise refuse(pointer, "multipleOf", reason)
+    if not n_places or "number" not in types:
+        whole = math.lcm(coefficient, 10**n_places) // 10**n_places
+        return [{"multipleOf": whole}], tuple("integer" if name == "number" else name for name in types)
+    found: dict[Decimal, None] = {}
+    for n in range(n_places + 1):
+        step = Decimal(math.lcm(coefficient, 10 ** (n_places - n))).scaleb(-n_places).normalize()
+        if _scaled(float(step)) != step:
+            raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])} is not exact in llguidance")
+        found[step] = None
+    return [
+        {
+            "type": "integer" if step == int(step) else "number",
+            "multipleOf": int(step) if step == int(step) else float(step),
+        }
+        for step in found
+    ], types
+
+
+def _scaled(number: float) -> Decimal:
+    """The decimal that llguidance takes a double for: it multiplies by ten until no fraction is left."""
+    n_places = 0
+    while number % 1 and n_places <= 2 * MOST_STEP_PLACES:
+        number *= 10
+        n_places += 1
+    return Decimal(number).scaleb(-n_places).normalize()
 
 
 def _bound(
@@ -163,8 +204,11 @@ def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | floa
     return value
 
 
-def textual(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
-    """Lengths, and patterns: a format becomes its pattern; a second pattern goes into `allOf`."""
+def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[str, Any]:
+    """Lengths, and patterns: a format becomes its pattern; a second pattern goes into `allOf`.
+
+    A format that no standard has decides nothing, and is noted.
+    """
     copy: dict[str, Any] = {}
     for keyword in ("minLength", "maxLength"):
         count = count_of(schema, keyword, pointer, MOST_CHARACTERS)
@@ -175,12 +219,15 @@ def textual(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
         patterns.append(pattern_of(schema["pattern"], "pattern", pointer).pattern)
     if "format" in schema:
         name = schema["format"]
-        pattern = format_pattern(name) if isinstance(name, str) else None
-        if pattern is None:
+        if not isinstance(name, str) or name in UNHELD:
             raise refuse(
                 pointer, "format", f"{shown(name)} is not one that a grammar can hold; leave it out, or give a pattern"
             )
-        patterns.append(pattern_of(pattern, "format", pointer).pattern)
+        pattern = format_pattern(name)
+        if pattern is None:
+            notes.append(f"format at {pointer}: {shown(name)} is not known, and decides nothing")
+        else:
+            patterns.append(pattern_of(pattern, "format", pointer).pattern)
     if patterns:
         copy["pattern"] = patterns[0]
     if len(patterns) > 1:

@@ -1,0 +1,436 @@
+"""What two schemas have in common, and the opposite of one, as far as it can be said in keywords that are carried over.
+
+Both look at schemas as they are written, references followed. What they cannot prove they do not claim: two schemas are
+apart only where no value is valid against both, and an opposite is exactly what a schema refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from selectrie.grammar.expressions import Characters
+from selectrie.grammar.schema.patterns import UNSPELLED
+from selectrie.grammar.schema.values import TYPES, kind_of
+
+KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
+MOST_STEPS = 16
+"""References, and schemas inside schemas, that are followed."""
+MOST_LOOKS = 20_000
+"""Pairs of schemas that are compared for one schema."""
+MOST_EXCLUDED = 64
+"""Texts that an opposite excludes: it spells them out."""
+DECIDING = frozenset(
+    [
+        "type",
+        "const",
+        "enum",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "$ref",
+        "$dynamicRef",
+        "$recursiveRef",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "items",
+        "additionalItems",
+        "prefixItems",
+        "contains",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "unevaluatedItems",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "unevaluatedProperties",
+        "divisibleBy",
+        "disallow",
+        "extends",
+        "minContains",
+        "maxContains",
+    ]
+)
+"""Keywords that refuse values, in some draft."""
+_SPANS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_INNER: dict[str, tuple[type, ...]] = {
+    "not": (dict, bool),
+    "$ref": (str,),
+    "properties": (dict,),
+    "allOf": (list,),
+    "anyOf": (list,),
+}
+"""Keywords that hold schemas, and what they are."""
+_BOUNDS = {
+    "minimum": "exclusiveMaximum",
+    "maximum": "exclusiveMinimum",
+    "exclusiveMinimum": "maximum",
+    "exclusiveMaximum": "minimum",
+}
+"""Bounds of numbers, and their opposites."""
+_NEVER = frozenset(least for least, _ in _SPANS.values())
+"""Keywords of a least count; one of 0 refuses nothing."""
+
+Parts = list[dict[str, Any]]
+"""Schemas that must all hold."""
+
+
+class InexpressibleError(ValueError):
+    """An opposite that keywords cannot say: which of them, and why."""
+
+
+@dataclass(slots=True)
+class Logic:
+    """resolve: what a reference points to; it raises where that is not known. draft: as the schema is read."""
+
+    resolve: Callable[[str], object]
+    draft: int
+    looks: int = 0
+    kinds_of: dict[tuple[int, int], tuple[object, frozenset[str]]] = field(default_factory=dict)
+
+    def kinds(self, schema: object, steps: int = MOST_STEPS) -> frozenset[str]:
+        """Types that a schema may allow, whole numbers being numbers."""
+        if not isinstance(schema, dict) or not steps:
+            return KINDS if schema is not False else frozenset()
+        known = self.kinds_of.get((id(schema), steps))
+        if known is None:
+            known = self.kinds_of[id(schema), steps] = schema, self._kinds(schema, steps)
+        return known[1]
+
+    def _kinds(self, schema: dict[str, Any], steps: int) -> frozenset[str]:
+        kinds = KINDS
+        if "$ref" in schema:
+            kinds = self.kinds(self._known_target(schema), steps - 1)
+            if self.draft <= 7:
+                return kinds
+        if "type" in schema:
+            value = schema["type"]
+            names = [value] if isinstance(value, str) else value
+            if isinstance(names, list) and all(isinstance(name, str) and name in TYPES for name in names):
+                kinds &= {"number" if name == "integer" else name for name in names}
+        if "const" in schema and self.draft > 4:
+            kinds &= {kind_of(schema["const"])}
+        if isinstance(schema.get("enum"), list):
+            kinds &= {kind_of(value) for value in schema["enum"]}
+        return kinds
+
+    def apart(self, one: object, other: object, steps: int = MOST_STEPS) -> bool:
+        """Is it proved that no value is valid against both?"""
+        self.looks += 1
+        if one is False or other is False:
+            return True
+        if not steps or self.looks > MOST_LOOKS or not isinstance(one, dict) or not isinstance(other, dict):
+            return False
+        ones, others = self.parts(one, steps), self.parts(other, steps)
+        if any(is_base(part.get(key)) for part in (*ones, *others) for key in ("$id", "id")):
+            return False  # what is inside refers to something else
+        common = KINDS
+        for part in (*ones, *others):
+            common = common & self.kinds(part)
+        return (
+            self._each_way_apart(ones, other, steps)
+            or self._each_way_apart(others, one, steps)
+            or any(_apart_values(a, b, self.draft) for a in ones for b in others)
+            or all(self._apart_as(kind, ones, others, steps) for kind in common)
+        )
+
+    def _each_way_apart(self, parts: Parts, other: object, steps: int) -> bool:
+        """Is one of the parts a choice between schemas each of which is apart from the other one?"""
+        choices = [part[key] for part in parts for key in ("anyOf", "oneOf") if isinstance(part.get(key), list)]
+        return any(ways and all(self.apart(way, other, steps - 1) for way in ways) for ways in choices)
+
+    def parts(self, schema: object, steps: int) -> Parts:
+        """What must hold together: the schema without what it refers to, that, and each of `allOf`."""
+        if not isinstance(schema, dict):
+            return [] if schema is not False else [{"enum": []}]
+        found: Parts = [schema]
+        if "$ref" in schema and steps:
+            followed = self.parts(self._known_target(schema), steps - 1)
+            if self.draft <= 7:
+                return followed
+            found += followed
+        if steps and isinstance(schema.get("allOf"), list):
+            for part in schema["allOf"]:
+                found += self.parts(part, steps - 1)
+        return found
+
+    def _known_target(self, schema: Mapping[str, Any]) -> object:
+        """What a schema refers to; one that allows anything where that is not known."""
+        try:
+            return self._target(schema)
+        except InexpressibleError:
+            return True
+
+    def _target(self, schema: Mapping[str, Any]) -> object:
+        reference = schema["$ref"]
+        if not isinstance(reference, str) or is_base(schema.get("$id")) or is_base(schema.get("id")):
+            raise InexpressibleError(f"what {reference!r} refers to is not known")
+        return self.resolve(reference)
+
+    def _apart_as(self, kind: str, ones: Parts, others: Parts, steps: int) -> bool:
+        """Is it proved that no value of one type is valid against both?"""
+        if kind == "number":
+            return self._bounds_cross(ones, others)
+        if kind in _SPANS and _spans_cross(_SPANS[kind], [*ones, *others]):
+            return True
+        if kind == "object":
+            return self._names_apart(ones, others, steps) or self._names_apart(others, ones, steps)
+        return False
+
+    def _bounds_cross(self, ones: Parts, others: Parts) -> bool:
+        """Is the least number that the bounds allow more than the most?"""
+        lows, highs, opens = [-math.inf], [math.inf], set[float]()
+        for part in (*ones, *others):
+            for key, exclusive, found in (
+                ("minimum", "exclusiveMinimum", lows),
+                ("maximum", "exclusiveMaximum", highs),
+            ):
+                excluded = part.get(exclusive)
+                if excluded is True and self.draft == 4:
+                    excluded = part.get(key)
+                if (limit := _number(part.get(key))) is not None:
+                    found.append(limit)
+                if (limit := _number(excluded)) is not None:
+                    found.append(limit)
+                    opens.add(limit)
+        return max(lows) > min(highs) or (max(lows) == min(highs) and max(lows) in opens)
+
+    def _names_apart(self, ones: Parts, others: Parts, steps: int) -> bool:
+        """Does one require a property whose values there are none that the others allow?"""
+        required = {
+            name
+            for part in ones
+            if isinstance(part.get("required"), list)
+            for name in part["required"]
+            if isinstance(name, str)
+        }
+        for name in required:
+            mine = [found for part in ones if (found := _of_name(part, name)) is not None]
+            theirs = [found for part in others if (found := _of_name(part, name)) is not None]
+            if False in theirs or any(self.apart(a, b, steps - 1) for a in mine for b in theirs):
+                return True
+        return False
+
+    def opposite(self, schema: object, steps: int = MOST_STEPS) -> object:
+        """A schema of exactly the values that a schema refuses. Raises `InexpressibleError`."""
+        if isinstance(schema, bool):
+            return not schema
+        self.looks += 1
+        if not isinstance(schema, dict) or not steps or self.looks > MOST_LOOKS:
+            raise InexpressibleError("schemas inside schemas, or references, go too deep")
+        if is_base(schema.get("$id")) or is_base(schema.get("id")):
+            raise InexpressibleError("a schema with an $id of its own, which may refer to others")
+        if "$ref" in schema and self.draft <= 7:
+            return self.opposite(self._target(schema), steps - 1)
+        ways: list[object] = []
+        for key, value in schema.items():
+            if key in DECIDING:
+                ways += self._opposites(key, value, schema, steps)
+        if not ways:
+            return False
+        return ways[0] if len(ways) == 1 else {"anyOf": ways}
+
+    def _opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
+        """Schemas that together are the opposite of one keyword."""
+        if isinstance(value, _INNER.get(key, ())):
+            return self._inner_opposites(key, value, schema, steps)
+        if key == "type":
+            return _other_types(value)
+        if key == "enum" or (key == "const" and self.draft > 4):
+            return _other_values([value] if key == "const" else value)
+        if key == "required" and isinstance(value, list):
+            return [{"type": "object", "properties": {name: False}} for name in value]
+        found = _other_span(key, value) if self.draft != 4 or key not in _BOUNDS else None
+        if found is not None or (key in _NEVER and value == 0):
+            return [found] if found else []
+        raise InexpressibleError(f"a grammar cannot hold the opposite of {key}")
+
+    def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
+        """As `_opposites`, of a keyword that holds schemas."""
+        if key == "not":
+            return [value]
+        if key == "$ref":
+            return [self.opposite(self._target(schema), steps - 1)]
+        if key == "properties":
+            return [
+                {"type": "object", "properties": {name: opposite}, "required": [name]}
+                for name, one in value.items()
+                if (opposite := self.opposite(one, steps - 1)) is not False
+            ]
+        opposites = [self.opposite(one, steps - 1) for one in value]
+        return opposites if key == "allOf" else [{"allOf": opposites}]
+
+
+def is_base(identifier: object) -> bool:
+    """Does it give what is below it another base? An anchor alone (`#name`) does not."""
+    return isinstance(identifier, str) and not identifier.startswith("#")
+
+
+def _number(value: object) -> float | None:
+    """A number that bounds can be compared by."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    return value if is_number else None  # type: ignore[return-value]
+
+
+def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) -> bool:
+    """Do both name their values, and none that the other names?"""
+    values: list[list[object]] = []
+    for part in (one, other):
+        if "const" in part and draft > 4:
+            values.append([part["const"]])
+        elif isinstance(part.get("enum"), list):
+            values.append(part["enum"])
+        else:
+            return False
+    return not {_spelled(value) for value in values[0]} & {_spelled(value) for value in values[1]}
+
+
+def _spelled(value: object) -> str:
+    """Equal for equal values of JSON: 1 and 1.0 are, 1 and true are not, and the order of keys says nothing."""
+    if isinstance(value, dict):
+        return "{" + ",".join(sorted(f"{json.dumps(key)}:{_spelled(one)}" for key, one in value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    return json.dumps(value)
+
+
+def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
+    """Is the least of the counts more than the most of them?"""
+    counts: tuple[list[float], list[float]] = ([0], [math.inf])
+    for part in parts:
+        for found, key in zip(counts, keys, strict=True):
+            value = part.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found.append(value)
+    return max(counts[0]) > min(counts[1])
+
+
+def _of_name(schema: Mapping[str, Any], name: str) -> object:
+    """What a schema says of a property in `properties`, or where it allows no others; None where that is not known."""
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and name in properties:
+        found: object = properties[name]
+        return found
+    return False if schema.get("additionalProperties") is False and not schema.get("patternProperties") else None
+
+
+def _other_types(value: object) -> list[object]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in TYPES for name in names):
+        raise InexpressibleError("a type that is none")
+    if "integer" in names and "number" not in names:
+        raise InexpressibleError("a grammar cannot hold the numbers that are not whole")
+    others = [name for name in TYPES if name != "integer" and name not in names]
+    return [{"type": others}] if others else []
+
+
+def _other_span(key: str, value: object) -> dict[str, Any] | None:
+    """The opposite of a bound or a count; None where the keyword is another, or its value none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if key in _BOUNDS:
+        return {"type": "number", _BOUNDS[key]: value}
+    for kind, (least, most) in _SPANS.items():
+        if key == least and value == int(value):
+            return {"type": kind, most: int(value) - 1} if value > 0 else None
+        if key == most and value == int(value):
+            return {"type": kind, least: int(value) + 1}
+    return None
+
+
+def _other_values(values: object) -> list[object]:
+    """The opposite of a list of values."""
+    if not isinstance(values, list):
+        raise InexpressibleError("an enum that is no list")
+    others: list[object] = []
+    of_kind: dict[str, list[Any]] = {}
+    for value in values:
+        of_kind.setdefault(kind_of(value), []).append(value)
+    left = [kind for kind in sorted(KINDS) if kind not in of_kind]
+    if left:
+        others.append({"type": left})
+    for kind, some in of_kind.items():
+        if kind == "boolean":
+            others += [{"enum": [one]} for one in (True, False) if one not in some]
+        elif kind == "string":
+            others.append({"type": "string", "pattern": other_strings(some)})
+        elif kind == "number":
+            others += _between(sorted(set(some)))
+        elif kind in ("array", "object"):
+            if any(some_value for some_value in some):
+                raise InexpressibleError(f"a grammar cannot hold every {kind} but one that is not empty")
+            others.append({"type": kind, _SPANS[kind][0]: 1})
+    return others
+
+
+def _between(numbers: list[float]) -> list[object]:
+    """The numbers that are none of these, which ascend."""
+    limits: list[float | None] = [None, *numbers, None]
+    return [
+        {"type": "number"}
+        | ({} if low is None else {"exclusiveMinimum": low})
+        | ({} if high is None else {"exclusiveMaximum": high})
+        for low, high in pairwise(limits)
+    ]
+
+
+def other_strings(texts: list[str]) -> str:
+    """A pattern of every text but these."""
+    if len(texts) > MOST_EXCLUDED:
+        raise InexpressibleError(f"{len(texts)} texts; an opposite excludes at most {MOST_EXCLUDED}")
+    return f"^{_others(sorted(set(texts)))}$"
+
+
+def _others(texts: list[str]) -> str:
+    """A pattern of every text but these, which are sorted and begin at the same place."""
+    firsts = sorted({text[0] for text in texts if text})
+    unlike = Characters.of([(ord(first), ord(first)) for first in firsts], negated=True).ranges
+    kept = Characters.of([*Characters.of([*unlike], negated=True).ranges, *UNSPELLED], negated=True).ranges
+    ways = [f"{_class(kept)}{_class(ANY)}*"]
+    ways += [
+        f"{_class([(ord(first), ord(first))])}{_others([text[1:] for text in texts if text.startswith(first)])}"
+        for first in firsts
+        if not any(a <= ord(first) <= b for a, b in UNSPELLED)
+    ]
+    return f"(?:{'|'.join(ways)}){'' if '' in texts else '?'}"
+
+
+ANY = Characters.of([*UNSPELLED], negated=True).ranges
+
+
+def _class(ranges: Iterable[tuple[int, int]]) -> str:
+    """A bracket expression of these characters, as patterns of JSON Schema write it."""
+    return f"[{''.join(f'{_escape(first)}-{_escape(last)}' for first, last in ranges)}]"
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code <= 0xFFFF else chr(code)
