@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import pickle
 import random
 import re
 from datetime import date, datetime, time
@@ -327,6 +328,9 @@ def test_a_format_that_is_not_known_is_noted():
     """As the standard has it, it decides nothing."""
     grammar = Grammar.from_json_schema({"properties": {"a": {"format": "topic"}, "b": {"format": "date"}}})
     assert grammar.notes == ("format at #/properties/a: 'topic' is not known, and decides nothing",)
+    listed = Grammar.from_json_schema({"enum": ["x", "y"], "format": "topic"})
+    assert listed.notes == ("format at #: 'topic' is not known, and decides nothing",)
+    assert pickle.loads(pickle.dumps(listed)).notes == listed.followed_by(".").notes == listed.notes  # noqa: S301 - ours
     assert Grammar.from_regex("a").notes == ()
 
 

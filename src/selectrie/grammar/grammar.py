@@ -50,12 +50,16 @@ class Grammar:
     >>> bool(moves.accepts("left 2")), list(moves.expand(2))
     (True, ['left 1', 'left 2'])
 
-    name: what results and errors call it. Nothing is compiled before it is needed; what was compiled is kept, and shared
+    name: what results and errors call it. notes: what of its source decides nothing though one may expect it, such as
+    formats of a JSON Schema that are not known. Nothing is compiled before it is needed; what was compiled is kept, and shared
     by all engines under one lock (see `SharedAutomaton`).
     """
 
-    def __init__(self, source: RuleSet | TextList | GuidanceGrammar, *, name: str = "grammar") -> None:
+    def __init__(
+        self, source: RuleSet | TextList | GuidanceGrammar, *, name: str = "grammar", notes: tuple[str, ...] = ()
+    ) -> None:
         self.name = name
+        self.notes = notes
         self._source = source
         self._lock = RLock()
         is_ours = isinstance(source, RuleSet | TextList)
@@ -78,8 +82,8 @@ class Grammar:
         """Pickled, it is what it was read as; it is compiled again where it is needed."""
         source = self._source
         if not isinstance(source, RuleSet):
-            return _restored, (source, self.name)
-        return _restored, ((dict(source.rules), source.root, source.text, dict(source.spans)), self.name)
+            return _restored, (source, self.name, self.notes)
+        return _restored, ((dict(source.rules), source.root, source.text, dict(source.spans)), self.name, self.notes)
 
     @classmethod
     def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
@@ -140,14 +144,15 @@ class Grammar:
 
         The texts of a schema of few values are listed, as those of `from_choices` are.
         """
+        from selectrie.grammar.readers.types import list_of_choices
         from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
 
         if isinstance(schema, str):
             _check_source(schema, ".json")
         found = read_schema(schema, route=route, spacing=spacing)
         if isinstance(found, ListedSchema):
-            return cls.from_choices(found.texts, name=name)
-        return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name)
+            return cls(list_of_choices(found.texts), name=name, notes=found.notes)
+        return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name, notes=found.notes)
 
     @classmethod
     def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:
@@ -204,11 +209,6 @@ class Grammar:
         rules = self._rule_set("digest")
         return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What of its source decides nothing though one may expect it: formats of a JSON Schema that are not known."""
-        return () if isinstance(self._source, RuleSet) else self._source.notes
-
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
         """The automaton over a vocabulary's tokens, from the cache; any thread may use it.
 
@@ -244,7 +244,7 @@ class Grammar:
             found = self._followed.get(text)
             if found is None:
                 longer = source.followed_by(text) if isinstance(source, TextList) else rules_with(source, data)
-                found = self._followed[text] = Grammar(longer, name=self.name)
+                found = self._followed[text] = Grammar(longer, name=self.name, notes=self.notes)
                 if len(self._followed) > MOST_FOLLOWED:
                     self._followed.popitem(last=False)
             self._followed.move_to_end(text)
@@ -432,9 +432,9 @@ def _read(path: Path) -> str:
         raise InputFileError(str(path), found, line=line) from error
 
 
-def _restored(source: Any, name: str) -> Grammar:
+def _restored(source: Any, name: str, notes: tuple[str, ...]) -> Grammar:
     """A pickled grammar."""
     if isinstance(source, tuple):
         rules, root, text, spans = source
         source = RuleSet(MappingProxyType(rules), root, text, MappingProxyType(spans))
-    return Grammar(source, name=name)
+    return Grammar(source, name=name, notes=notes)

@@ -51,18 +51,20 @@ SEPARATORS: Mapping[str, tuple[str, str]] = MappingProxyType({"json": (", ", ": 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedSchema:
-    """A schema as rules of ours. route: what made them, with its version."""
+    """A schema as rules of ours. route: what made them, with its version. notes: as of `SchemaCopy`."""
 
     rules: RuleSet
     gbnf: str
     route: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSchema:
-    """All texts of a schema that has few values, in the order in which it names them."""
+    """All texts of a schema that has few values, in the order in which it names them. notes: as of `SchemaCopy`."""
 
     texts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def read_schema(
@@ -90,7 +92,7 @@ def read_schema(
     if route == "auto" and spacing in SEPARATORS:
         texts = finite_texts(copy, SEPARATORS[spacing])
         if texts is not None:
-            return ListedSchema(texts)
+            return ListedSchema(texts, copy.notes)
     if route == "llguidance" or (route == "auto" and find_spec("llguidance") is not None):
         return _by_llguidance(copy, SPACINGS[spacing])
     if spacing == "any":
@@ -193,4 +195,5 @@ def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
 
 def _by_converter(copy: SchemaCopy, spacing: Spacing) -> ConvertedSchema:
     gbnf = schema_to_gbnf(copy, spacing=spacing)
-    return ConvertedSchema(read_gbnf(gbnf), gbnf, f"llama-cpp-python {version('llama-cpp-python')} json-schema")
+    route = f"llama-cpp-python {version('llama-cpp-python')} json-schema"
+    return ConvertedSchema(read_gbnf(gbnf), gbnf, route, copy.notes)
