@@ -458,7 +458,18 @@ def test_what_a_format_allows_is_of_that_format(name):
             ["1", "1:2:3:4:5:6:7:8:9", "1::2::3", ":::"],
         ),
         ("email", ["a.b@example.org"], ["a@", "@b", ".a@b", "a..b@c"]),
-        ("uri", ["https://a.b/c?d#e", "mailto:a@b", "urn:x:y"], ["a b", "//a", "http://a b"]),
+        (
+            "uri",
+            [
+                "https://a.b/c?d#e",
+                "mailto:a@b",
+                "urn:x:y",
+                "mongodb://localhost:27017/x",
+                "http://[::1]:80/",
+                "file:///etc/x",
+            ],
+            ["a b", "//a", "http://a b", "http://a:65536/", "http://[::1/", "http://[1]/"],
+        ),
         ("duration", ["P1Y2M", "PT5S", "P3W"], ["P", "PT", "P1Y2D", "1Y"]),
     ],
 )

@@ -42,7 +42,11 @@ def _ipv6() -> str:
 
 _PATH_CHARACTER = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
 _PATH = f"(?:/{_PATH_CHARACTER}*)*"
-_AUTHORITY = rf"//(?:(?:[A-Za-z0-9\-._~!$&'()*+,;=:]|%[0-9A-Fa-f]{{2}})*@)?(?:{_HOST}|{_IPV4})(?::[0-9]{{1,4}})?{_PATH}"
+_PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
+_USER = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:]|%[0-9A-Fa-f]{2})*@"
+_AUTHORITY = (
+    rf"//(?:(?:{_USER})?(?:{_HOST}|{_IPV4}|\[(?:{_ipv6()})\])(?::{_PORT})?{_PATH}|/(?:{_PATH_CHARACTER}+{_PATH})?)"
+)
 _ABSOLUTE = f"/(?:{_PATH_CHARACTER}+{_PATH})?"
 _TAIL = rf"(?:\?(?:{_PATH_CHARACTER}|[/?])*)?(?:#(?:{_PATH_CHARACTER}|[/?])*)?"
 _SEGMENT = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+"
@@ -72,8 +76,8 @@ FORMATS = MappingProxyType(
         "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})",
     }
 )
-"""By name: a pattern of the whole text. Dates begin with the year 0001, times know no leap seconds; hosts of a URI are names
-or IPv4 addresses."""
+"""By name: a pattern of the whole text. Dates begin with the year 0001, times know no leap seconds; the host of a URI is a name,
+an address or nothing (`file:///`), and a port is at most 65535."""
 
 UNHELD = frozenset(("regex", "uri-template"))
 """Formats of the standard that no pattern here says."""

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from selectrie.grammar.expressions import Characters
@@ -264,7 +263,7 @@ class Logic:
         if key == "type":
             return _other_types(value)
         if key == "enum" or (key == "const" and self.draft > 4):
-            return _other_values([value] if key == "const" else value)
+            return _other_values([value] if key == "const" else value, self.draft)
         if key == "required" and isinstance(value, list):
             return [{"type": "object", "properties": {name: False}} for name in value]
         found = _other_span(key, value) if self.draft != 4 or key not in _BOUNDS else None
@@ -367,7 +366,7 @@ def _other_span(key: str, value: object) -> dict[str, Any] | None:
     return None
 
 
-def _other_values(values: object) -> list[object]:
+def _other_values(values: object, draft: int) -> list[object]:
     """The opposite of a list of values."""
     if not isinstance(values, list):
         raise InexpressibleError("an enum that is no list")
@@ -384,7 +383,7 @@ def _other_values(values: object) -> list[object]:
         elif kind == "string":
             others.append({"type": "string", "pattern": other_strings(some)})
         elif kind == "number":
-            others += _between(sorted(set(some)))
+            others += _between(sorted(set(some)), draft)
         elif kind in ("array", "object"):
             if any(some_value for some_value in some):
                 raise InexpressibleError(f"a grammar cannot hold every {kind} but one that is not empty")
@@ -392,15 +391,11 @@ def _other_values(values: object) -> list[object]:
     return others
 
 
-def _between(numbers: list[float]) -> list[object]:
+def _between(numbers: list[float], draft: int) -> list[object]:
     """The numbers that are none of these, which ascend."""
-    limits: list[float | None] = [None, *numbers, None]
-    return [
-        {"type": "number"}
-        | ({} if low is None else {"exclusiveMinimum": low})
-        | ({} if high is None else {"exclusiveMaximum": high})
-        for low, high in pairwise(limits)
-    ]
+    above = [{"minimum": one, "exclusiveMinimum": True} if draft == 4 else {"exclusiveMinimum": one} for one in numbers]
+    below = [{"maximum": one, "exclusiveMaximum": True} if draft == 4 else {"exclusiveMaximum": one} for one in numbers]
+    return [{"type": "number", **low, **high} for low, high in zip([{}, *above], [*below, {}], strict=True)]
 
 
 def other_strings(texts: list[str]) -> str:
