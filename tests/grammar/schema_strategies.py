@@ -55,6 +55,7 @@ def keywords(inner):
             "anyOf": st.lists(inner, min_size=1, max_size=3),
             "oneOf": st.lists(inner, min_size=1, max_size=3),
             "not": inner,
+            "uniqueItems": st.booleans(),
             "if": inner,
             "then": inner,
             "else": inner,

@@ -317,6 +317,12 @@ DISCRIMINATED = {
         ({"type": "number", "multipleOf": 0.01}, ["0.07", "3", "0.1", "3.00", "-1.25"], ["0.001", "1e-2"]),
         ({"type": "number", "multipleOf": 0.25, "minimum": 0}, ["0.5", "0.50", "0.25", "3"], ["0.1", "-0.25"]),
         ({"type": "integer", "multipleOf": 1.5}, ["3", "0"], ["1", "4"]),
+        (
+            {"$defs": {"c": {"enum": ["a", 1]}}, "items": {"$ref": "#/$defs/c"}, "uniqueItems": True},
+            ["[]", '["a"]', '[1,"a"]', '["a",1]', '"x"'],
+            ['["a","a"]', '["b"]', "[1,1]"],
+        ),
+        ({"items": {"type": "string"}, "maxItems": 1, "uniqueItems": True}, ["[]", '["a"]'], ["[1]", '["a","b"]']),
     ],
 )
 def test_what_once_was_refused(schema_, valid, invalid):

@@ -58,7 +58,7 @@ LISTED = ("items", "additionalItems", "prefixItems", "minItems", "maxItems")
 NAMED = ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties")
 SIMPLE = frozenset(("type", *NUMERIC, *TEXTUAL, *LISTED, *NAMED))
 REFUSED = (
-    *("contains", "uniqueItems"),
+    "contains",
     *(
         "unevaluatedItems",
         "unevaluatedProperties",
@@ -199,8 +199,7 @@ class _Copier:
                 kept[new] = kept.pop(old)  # nothing else evaluates any
         for key in [key for key in REFUSED if key in kept]:
             value = kept.pop(key)
-            nothing = {"uniqueItems": value is False}
-            if not nothing.get(key, value in (True, {}, None) and key not in ("uniqueItems", "contains")):
+            if key == "contains" or value not in (True, {}, None):
                 raise refuse(place.pointer, key, "a grammar cannot hold it")
         return kept
 

@@ -308,15 +308,15 @@ def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) 
             values.append(part["enum"])
         else:
             return False
-    return not {_spelled(value) for value in values[0]} & {_spelled(value) for value in values[1]}
+    return not {spelled(value) for value in values[0]} & {spelled(value) for value in values[1]}
 
 
-def _spelled(value: object) -> str:
+def spelled(value: object) -> str:
     """Equal for equal values of JSON: 1 and 1.0 are, 1 and true are not, and the order of keys says nothing."""
     if isinstance(value, dict):
-        return "{" + ",".join(sorted(f"{json.dumps(key)}:{_spelled(one)}" for key, one in value.items())) + "}"
+        return "{" + ",".join(sorted(f"{json.dumps(key)}:{spelled(one)}" for key, one in value.items())) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_spelled, value)) + "]"
+        return "[" + ",".join(map(spelled, value)) + "]"
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         value = int(value)
     return json.dumps(value)

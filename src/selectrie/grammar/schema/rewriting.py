@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import permutations
 from typing import Any
 
-from selectrie.grammar.schema.logic import InexpressibleError, Logic
+from selectrie.grammar.schema.logic import KINDS, MOST_STEPS, InexpressibleError, Logic, spelled
 
-REWRITTEN = ("not", "if", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames")
+REWRITTEN = ("not", "if", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "uniqueItems")
+MOST_SEQUENCES = 400
+"""Sequences of different items: a grammar spells them out."""
 MOST_DEPENDING = 6
 """Names that others depend on: each of them doubles the ways."""
 
@@ -20,6 +24,8 @@ def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
         return _conditional(schema, logic)
     if key == "propertyNames":
         return [_named(value)]
+    if key == "uniqueItems":
+        return _different(schema, logic) if value is not False else []
     return _depending(key, value, logic)
 
 
@@ -77,6 +83,26 @@ def _named(value: object) -> object:
             pattern = "^[\\s\\S]{" + ",".join("" if count == "" else str(int(count)) for count in counts) + "}$"
             return {"patternProperties": {pattern: True}, "additionalProperties": False}
     raise InexpressibleError("a grammar holds a pattern of names, a list of them, or lengths")
+
+
+def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
+    """Items no two of which are equal, of a short list of values: every sequence of them."""
+    least, most = schema.get("minItems", 0), schema.get("maxItems", MOST_SEQUENCES)
+    if not _is_count(least) or not _is_count(most):
+        raise InexpressibleError("beside counts that are none")
+    if most < 2:
+        return []
+    items = [] if "prefixItems" in schema else logic.parts(schema.get("items"), MOST_STEPS)
+    listed = next((part["enum"] for part in items if isinstance(part.get("enum"), list)), None)
+    if listed is None:
+        raise InexpressibleError("a grammar cannot hold it")
+    values = list({spelled(value): value for value in listed}.values())
+    lengths = range(int(least), min(int(most), len(values)) + 1)
+    if sum(math.perm(len(values), n) for n in lengths) > MOST_SEQUENCES:
+        raise InexpressibleError(f"more than {MOST_SEQUENCES} sequences of {len(values)} values")
+    sequences = [list(one) for n in lengths for one in permutations(values, n)]
+    others = {"type": [kind for kind in sorted(KINDS) if kind != "array"]}
+    return [{"anyOf": [{"enum": sequences}, others]} if sequences else others]
 
 
 def _is_count(value: object) -> bool:
