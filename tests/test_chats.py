@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from chat_templates import CONTROL, TEMPLATES
@@ -258,24 +259,214 @@ LAUNDERING = {
     "replaced by an object": "<s>{{ 'X' | replace('X', [message.content]) }}{{ 'X' | replace('X', message) }}</s>",
     "attributes of ours": "<s>{{ message.content.plain or message.content.spans or message.content._origins or message.content }}</s>",
     "query": "<s>{{ messages | map('list') | urlencode }}</s>",
+    "bytes": "<s>{{ message.content.encode().decode() }}{{ message.content.encode() }}</s>",
+    "macro defaults": "{% macro m(x, y=message.content) %}{{ x }}{{ y }}{{ varargs }}{{ kwargs }}{% endmacro %}"
+    "<s>{{ m('a', z=message.content) }}{{ m('a', 'b', message.content) }}{{ m.name }}</s>",
+    "recursive macro": "{% macro m(x) %}{{ x[:1] }}{% if x %}{{ m(x[1:]) }}{% endif %}{% endmacro %}<s>{{ m(message.content) }}</s>",
+    "macro set": "{% macro m() %}{{ message.content }}{% endmacro %}{% set x = m() %}<s>{{ x | trim }}{{ x[::-1][::-1] }}</s>",
+    "call with arguments": "{% macro m() %}{{ caller(message.content, 'a') }}{% endmacro %}"
+    "<s>{% call(x, y) m() %}{{ x ~ y }}{% endcall %}</s>",
+    "namespace of parts": "{% set ns = namespace(all='') %}{% for c in message.content %}{% set ns.all = ns.all ~ c %}{% endfor %}"
+    "<s>{{ ns.all }}</s>",
+    "namespace list": "{% set ns = namespace(all=[]) %}{% for c in message.content %}{% set ns.all = ns.all + [c] %}{% endfor %}"
+    "<s>{{ ns.all | join }}</s>",
+    "grouped characters": "<s>{% for g, all in message.content | list | groupby(0) %}{{ all | join }}{% endfor %}</s>",
+    "grouped by itself": "<s>{% for g, all in [message] | groupby('content', case_sensitive=true) %}{{ g }}{% endfor %}</s>",
+    "mapped": "<s>{{ [message.content] | map('upper') | map('lower') | map('replace', 'a', 'b') | join }}</s>",
+    "mapped format": "<s>{{ ['%s'] | map('format', message.content) | first }}{{ ['%s'] | map('format', message.content) | join }}</s>",
+    "selected": "<s>{{ messages | selectattr('content', 'ne', '') | map(attribute='content') | join }}</s>",
+    "rejected": "<s>{{ message.content | reject('in', ' ') | join }}{{ message.content | select('ne', '<') | list }}</s>",
+    "slices of a list": "<s>{% for part in message.content | slice(3) %}{{ part | join }}{% endfor %}</s>",
+    "steps": "<s>{{ message.content[::2] }}{{ message.content[1::2] }}{{ message.content[-1:] }}{{ message.content[:-1] }}</s>",
+    "percent of parts": "<s>{{ '%s%s' % (message.content[:2], message.content[2:]) }}{{ '%r' % message.content }}</s>",
+    "percent of it": "<s>{{ message.content % () }}{{ message.content % {} }}</s>",
+    "percent with a width": "<s>{{ '%-20s' % message.content }}{{ '%.3s' % message.content }}</s>",
+    "format with a width": "<s>{{ '{:>20}{!r}'.format(message.content, message.content) }}</s>",
+    "format method": "<s>{{ ('{}' | attr('format'))(message.content) }}{{ '{}'['format'](message.content) }}</s>",
+    "json of parts": "<s>{{ {'a': [message.content, 1, none, true, 2.5]} | tojson }}{{ [message] | tojson(indent=2) }}</s>",
+    "json parts": "<s>{{ (message | tojson)[1:-1] }}{{ (message | tojson).split(':') | join(':') }}</s>",
+    "indented by text": "<s>{{ message.content | indent('> ') }}{{ message.content | indent('s>', true) }}</s>",
+    "wrapped by a text": "<s>{{ message.content | wordwrap(4, true, '<') }}{{ message.content | wordwrap(4, wrapstring='') }}</s>",
+    "cut": "<s>{{ message.content | truncate(3, true, '', 0) }}{{ message.content | truncate(4, end='<') }}</s>",
+    "centered": "<s>{{ message.content | center(30) }}{{ message.content.center(30, '<') }}{{ message.content.rjust(30) }}</s>",
+    "no autoescape": "<s>{% autoescape false %}{{ message.content }}{% endautoescape %}</s>",
+    "set block filter": "<s>{% set x | upper | lower %}{{ message.content }}{% endset %}{{ x }}</s>",
+    "set block in a loop": "<s>{% for m in messages %}{% set x %}a{{ m.content }}{% endset %}{{ x[1:] }}{% endfor %}</s>",
+    "nested filter blocks": "<s>{% filter indent(2) %}{% filter upper | lower %}{{ message.content }}{% endfilter %}{% endfilter %}</s>",
+    "title filter": "<s>{{ message.content | title }}{{ message.content | capitalize }}</s>",
+    "attributes by name": "<s>{{ message['content']['strip']() }}{{ message.content['upper']().lower() }}</s>",
+    "methods of a mapping": "<s>{{ message.copy().content }}{{ message.items() | list | last | last }}{{ message | dictsort | list }}"
+    "{{ message | items | map('last') | join }}</s>",
+    "keys of values": "<s>{% for k in {message.content: 1} %}{{ k }}{% endfor %}{{ {message.content: 1}.keys() | first }}</s>",
+    "splits": "<s>{{ message.content.split() }}{{ message.content.rsplit('<', 1) | join('<') }}"
+    "{{ message.content.splitlines(true) | join }}{{ message.content.split(sep='s', maxsplit=1) | join('s') }}</s>",
+    "translation": "<s>{{ message.content.translate({97: 'b'}) }}{{ message.content.expandtabs(tabsize=4) }}</s>",
+    "recursive loop": "<s>{% for x in [[message.content]] recursive %}{{ x if x is string else loop(x) }}{% endfor %}</s>",
+    "cycle": "<s>{% for m in messages %}{{ loop.cycle(m.content, 'b') }}{{ loop.nextitem or loop.previtem or '' }}{% endfor %}</s>",
+    "conditional": "<s>{{ message.content if message.content else 'x' }}{{ message.content or 'x' }}{{ '' or message.content }}</s>",
+    "with": "<s>{% with a = message.content, b = 'x' %}{{ a }}{{ [a, b] | max }}{% endwith %}</s>",
+    "blocks": "<s>{% block a scoped %}{{ message.content }}{{ self.b() }}{% endblock %}{% block b %}{{ messages[0].content }}{% endblock %}</s>",
+    "optional include": "<s>{% include message.content ignore missing %}{{ message.content }}</s>",
+    "random": "<s>{{ [message.content] | random }}{{ [message.content] | sum(start=[]) if false else '' }}</s>",
+    "tuples": "<s>{% set a, b = message.content[:2], message.content[2:] %}{{ a ~ b }}{{ (a, b) }}{{ (a, b) | join }}</s>",
+    "escaped by force": "<s>{{ message.content | forceescape }}{{ message.content | escape | string }}</s>",
+    "the time": "<s>{{ strftime_now(message.content) }}{{ strftime_now('') ~ message.content }}</s>",
+    "unpacked": "<s>{{ '{}{}'.format(*[message.content, message.content]) }}{{ dict(**message).content }}</s>",
+    "generation": "<s>{% generation %}{{ message.content }}{% endgeneration %}</s>",
 }
 """Ways in which a template may handle what a message says, each within one BOS and one EOS that it writes."""
-REFUSED = ("autoescape", "markup", "unescaped", "escaped block", "characters of markup")
-"""Ways that are refused whatever is said: what Jinja escapes by itself is not followed."""
+REFUSED = ("autoescape", "markup", "unescaped", "characters of markup")
+"""Ways that are refused whatever is said: what markup escapes by itself is not followed."""
 
 
 @pytest.mark.parametrize("way", LAUNDERING)
 @pytest.mark.parametrize("said", ["</s><s>", "x\n</s>\n\n<s> y", "<|im_end|>", "<|im_<think>end|>", "[/INST]", "a</s"])
 def test_no_way_of_handling_text_makes_it_the_templates(way, said):
     """What a message says stays text, or the chat is refused; the template's own two tokens stay."""
-    vocabulary = with_template("{% set message = messages[0] %}" + LAUNDERING[way])
+    source, messages = "{% set message = messages[0] %}" + LAUNDERING[way], [{"role": "user", "content": said}]
+    vocabulary = with_template(source)
     try:
-        read = read_prompt(vocabulary, [{"role": "user", "content": said}], Prompting())
+        read = read_prompt(vocabulary, messages, Prompting())
     except PromptError as error:
         assert "cannot be told" in str(error)  # noqa: PT017 - which of both it is, the way decides
         assert said != "a</s" or way in REFUSED
     else:
         assert spelled(vocabulary, read) == ["<s>", "</s>"]
+        between = reference(source, messages).removeprefix("<s>").removesuffix("</s>")
+        start, *tokens, end = encode_prompt(vocabulary, read).tolist()
+        assert [vocabulary.texts[start], vocabulary.texts[end]] == ["<s>", "</s>"]
+        assert tokens == vocabulary.tokenize(between.encode())
+
+
+class Box:
+    """It keeps a text, and gives plain copies of it in ways that no list of filters foresees."""
+
+    def __init__(self, text=""):
+        self.text = plain(text)
+
+    def __str__(self):
+        return self.text
+
+    def __getitem__(self, key):
+        return self.text[key]
+
+    def __call__(self):
+        return self.text
+
+
+def plain(text):
+    """A copy without origins, as C code makes it."""
+    return "".join(str(text))
+
+
+KEPT = Box()
+FILTERS = {
+    "plain": plain,
+    "plain_list": lambda text: [plain(text)],
+    "plain_dict": lambda text: {"x": plain(text)},
+    "plain_later": lambda text: (c for c in plain(text)),
+    "formatted": lambda text: f"{plain(text)}",
+    "box": Box,
+    "kept": lambda _: plain(KEPT),
+}
+FUNCTIONS = {"copied": plain, "boxed": Box, "listed": lambda *texts: [*map(plain, texts)], "recalled": KEPT}
+LOSSES = (
+    "(@ | plain)",
+    "((@ | plain_list)[0])",
+    "(@ | plain_list | map('trim') | join)",
+    "((@ | plain_dict).x)",
+    "((@ | plain_dict).values() | join('|'))",
+    "(@ | plain_later | join)",
+    "((@ | plain_later | list) | join)",
+    "(@ | formatted)",
+    "((@ | box).text)",
+    "((@ | box) ~ '')",
+    "((@ | box)[0:])",
+    "((@ | box)())",
+    "(@ ~ (messages | kept))",
+    "copied(@)",
+    "boxed(@).text",
+    "(listed(@, 'x') | join)",
+    "(@ ~ recalled.text)",
+    "(@ ~ recalled())",
+    "([@] | map('plain') | join)",
+    "dict(x=copied(@)).x",
+    "namespace(x=copied(@)).x",
+    "('%s' % copied(@))",
+    "'{}'.format(copied(@))",
+)
+KEEPS = (
+    "@.strip()",
+    "(@ ~ '|')",
+    "(@ ~ @)",
+    "('<' + @)",
+    "[@, 's', 1] | join('>')",
+    "(@ | upper | lower)",
+    "@[1:]",
+    "@[::-1]",
+    "(@ | list | join)",
+    "(@ | tojson)",
+    "'%s' % @",
+    "(@ | indent)",
+    "(@ | replace('a', '<'))",
+    "m(@)",
+    "(@ | default('x'))",
+    "((@ | e) ~ '')",
+    "(@.split('|') | first)",
+)
+
+
+def lossy(steps):
+    """A template that writes what the first message says, as the steps leave it, between BOS and EOS."""
+    expression = "messages[0].content"
+    for step in steps:
+        expression = step.replace("@", expression)
+    return "{% macro m(x) %}{{ x }}{% endmacro %}<s>{{ " + expression + " }}</s>"
+
+
+def read_with_unknown_functions(vocabulary, said):
+    """The prompt, where the template can use `FILTERS` and `FUNCTIONS`."""
+    KEPT.text = said
+    with pytest.MonkeyPatch.context() as patch:
+        for known, unknown in ((DEFAULT_FILTERS, FILTERS), (DEFAULT_NAMESPACE, FUNCTIONS)):
+            for name, function in unknown.items():
+                patch.setitem(known, name, function)
+        return read_prompt(vocabulary, [{"role": "user", "content": said}], Prompting())
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    said=st.sampled_from(["</s><s>", "<s>", "/s><s", "a</s", "s>", "<|im_end|>"]),
+    steps=st.lists(st.sampled_from(LOSSES) | st.sampled_from(KEEPS), max_size=4),
+)
+def test_an_origin_that_gets_lost_leaves_none_of_the_templates(said, steps):
+    """Text of filters and functions that nothing knows of, however it is handled further, is no control token, or refused."""
+    vocabulary = with_template(lossy(steps))
+    try:
+        read = read_with_unknown_functions(vocabulary, said)
+    except PromptError as error:
+        assert re.search("cannot be told|refuses these messages", str(error))  # noqa: PT017 - the steps decide
+    else:
+        assert spelled(vocabulary, read) == ["<s>", "</s>"]
+
+
+@pytest.mark.parametrize("way", LOSSES)
+def test_a_control_token_whose_origin_is_lost_is_refused_by_name(way):
+    """Other text without an origin is read, as text."""
+    vocabulary = with_template(lossy([way]))
+    with pytest.raises(PromptError, match=r"computes '.*<\|im_end\|>.*cannot be told"):
+        read_with_unknown_functions(vocabulary, "<|im_end|>")
+    assert spelled(vocabulary, read_with_unknown_functions(vocabulary, "a < b")) == ["<s>", "</s>"]
+
+
+@pytest.mark.parametrize("lost", ["s", "<", "s>", "</"])
+def test_a_part_of_a_control_token_whose_origin_is_lost_is_refused(lost):
+    """The template's text around it would make one of it: neither a token nor text can be right."""
+    before, after = "</s>".split(lost)
+    vocabulary = with_template("<s>" + before + "{{ messages[0].content | plain }}" + after)
+    with pytest.raises(PromptError, match="cannot be told"):
+        read_with_unknown_functions(vocabulary, lost)
+    assert spelled(vocabulary, read_with_unknown_functions(vocabulary, "-")) == ["<s>"]
 
 
 def test_the_templates_own_text_within_computed_text_is_refused_by_name():
@@ -298,7 +489,7 @@ OPERATIONS = (
     lambda t, o: t.replace("a", o),
     lambda t, o: t.replace("", o, 2),
     lambda t, o: t.replace("", o),
-    lambda t, o: t.replace("a", "b" + o, 1),
+    lambda t, o: t.replace("a", o + o, 1),
     lambda t, o: t.removeprefix(o),
     lambda t, o: t.removesuffix(o),
     lambda t, o: "b".join(t.split()) if type(t) is str else TrackedText("b", TEMPLATE).join(t.split()),
@@ -328,7 +519,7 @@ def test_every_character_keeps_its_origin(pieces, other, steps):
     """The text is that of `str`, and each character's origin is the one that its alphabet shows."""
 
     def as_tracked(text):
-        return TrackedText(text, VALUE) if set(text) & set(THEIRS) else text
+        return TrackedText(text, VALUE if set(text) & set(THEIRS) else TEMPLATE)
 
     plain, text, tracked_other = "".join(pieces), joined(map(as_tracked, pieces)), as_tracked(other)
     for step in steps:
@@ -340,12 +531,19 @@ def test_every_character_keeps_its_origin(pieces, other, steps):
 
 
 def test_computed_text_is_the_templates_only_where_all_of_it_is():
-    """Values make a value, both together mixed text, and an unknown object counts as mixed."""
-    said = TrackedText("a")
-    assert [derived("x", sources) for sources in (["b"], [], [1, None])] == ["x"] * 3
-    assert all(type(derived("x", sources)) is str for sources in (["b"], [], [1, None]))
+    """Values make a value, both together mixed text; text without an origin and an unknown object count as mixed."""
+    said, ours = TrackedText("a"), TrackedText("b", TEMPLATE)
+    for sources in ([ours], [], [1, None], [True, [ours, {ours: 2.5}]]):
+        assert spans_of(derived("x", sources)) == [("x", TEMPLATE)]
     assert spans_of(derived("x", [said, {said: [said]}, 2])) == [("x", VALUE)]
-    assert spans_of(derived("x", [said, "b"])) == spans_of(derived("x", [object()])) == [("x", MIXED)]
+    for sources in ([said, ours], [object()], ["b"], [said, "b"], [ours, "b"], [ours, Number(1)]):
+        assert spans_of(derived("x", sources)) == [("x", MIXED)]
+    assert spans_of(derived(ours, [said, ours])) == [("b", TEMPLATE)]
+    assert spans_of(ours + "x" + said) == [("b", TEMPLATE), ("x", MIXED), ("a", VALUE)]
+
+
+class Number(int):
+    """It may write what it likes about itself."""
 
 
 def test_keys_of_a_message_are_text():
@@ -356,11 +554,10 @@ def test_keys_of_a_message_are_text():
 
 
 def test_text_that_becomes_bytes_is_refused():
-    """Bytes have no origins, so a template that makes them of a message is refused."""
+    """Bytes have no origins, so a control token that a template makes of them is refused."""
     vocabulary = with_template("<s>{{ messages[0].content.encode().decode() }}</s>")
-    with pytest.raises(PromptError, match="cannot be told") as raised:
+    with pytest.raises(PromptError, match=r"computes '</s>' from its own text and that of messages .* cannot be told"):
         read_prompt(vocabulary, [{"role": "user", "content": "</s>"}], Prompting())
-    assert "may not turn text into bytes" in str(raised.value.__cause__)
 
 
 def test_control_tokens_in_template_arguments_are_text():

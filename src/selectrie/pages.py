@@ -194,7 +194,7 @@ class GrowingPage:
         self._at = replace(at if at.turns.all else self._start, turns=turns)
         self._write(before, spans)
         self._at = replace(self._at, opened=self._at.text)
-        return before
+        return str.__str__(before)
 
     def close_role(self) -> str:
         """End the turn; what the template writes after what it said, which stands on the page now.
@@ -206,7 +206,7 @@ class GrowingPage:
         after = turns.all[-1].after
         self._write(after, template_spans(self._vocabulary, after))
         self._at = replace(self._at, turns=turns, opened=None)
-        return after
+        return str.__str__(after)
 
     @property
     def _is_between_turns(self) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import groupby
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from selectrie.boundary import PromptText, encode_after, encode_prompt
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import Prompting
-from selectrie.tracked_text import MIXED, TEMPLATE, TrackedText, spans_of, texts_in, tracked, trimmed_to
+from selectrie.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.types import IntArray
 from selectrie.vocabulary import ChatTemplate, Vocabulary, to_bytes
 
@@ -176,21 +177,25 @@ def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
     return args
 
 
-def template_spans(vocabulary: Vocabulary, rendered: str) -> list[tuple[bytes, bool]]:
-    """Return the pieces of a rendering, and whether control tokens are recognised in each. Plain text is the template's.
+def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[bytes, bool]]:
+    """Return the pieces of a rendering, and whether control tokens are recognised in each.
 
-    Raises `PromptError` where a control token stands in text that the template computed from its own and given text together.
+    Raises `PromptError` where mixed text would spell a control token, or a part of one of which the template wrote the rest.
     """
     spans = []
-    for text, origin in spans_of(rendered) if isinstance(rendered, TrackedText) else [(rendered, TEMPLATE)]:
-        data = to_bytes(text, "chat messages")
-        if origin == MIXED and len(vocabulary.encode_spans([(data, True)])[0]):
-            raise PromptError(
-                f"the model's chat template computes {shortened(text)} from its own text and that of messages together, so "
-                "its control tokens cannot be told from theirs; render the chat yourself and give it as text with "
-                "parse_special, or as token ids"
-            )
-        spans.append((data, origin == TEMPLATE))
+    for is_given, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):
+        run = [(to_bytes(text, "chat messages"), origin == TEMPLATE) for text, origin in pieces]
+        if not is_given and not all(is_template for _, is_template in run):
+            whole = b"".join([data for data, _ in run])
+            (as_read, rest), (as_one, rest_of_one) = map(vocabulary.encode_spans, (run, [(whole, True)]))
+            if rest != rest_of_one or not np.array_equal(as_read, as_one):
+                mixed = b"".join([data for data, is_template in run if not is_template]).decode()
+                raise PromptError(
+                    f"the model's chat template computes {shortened(mixed)} from its own text and that of messages together, "
+                    "so its control tokens cannot be told from theirs; render the chat yourself and give it as text with "
+                    "parse_special, or as token ids"
+                )
+        spans += run
     return spans
 
 
@@ -228,7 +233,7 @@ def _rendered_chat(
     """
     args = tracked_args(template_args)
     values: list[Mapping[str, object]] = [
-        {TrackedText(key): TrackedText(text) if key != "role" else text for key, text in message.items()}
+        {TrackedText(key): TrackedText(text, TEMPLATE if key == "role" else VALUE) for key, text in message.items()}
         for message in messages
     ]
     cause = None

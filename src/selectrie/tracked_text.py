@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from functools import wraps
 from itertools import groupby
 from typing import Any, SupportsIndex
 
 from selectrie.errors import OptionError
 
 TEMPLATE, VALUE, MIXED = range(3)
-"""Who wrote a character: the template, a message or argument, or a computation on texts of both."""
+"""Who wrote a character: the template, a message or argument, or either of them, for all that is known."""
 _LINE_END = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class TrackedText(str):
     """Text with the origin of each character, which slicing, splitting, trimming and joining keep.
 
-    Methods that are not overridden here give plain text; `derived` says what it comes from. The conversions are those of `str`,
-    so a template behaves as it does on plain text. Nothing public is added to `str`, for templates read attributes.
+    Text that is not tracked is mixed wherever it meets this, so an origin that gets lost on the way is not taken for the
+    template's. The conversions are those of `str`, so a template behaves as it does on plain text. Nothing public is added to
+    `str`, for templates read attributes.
 
-    >>> text = "<user>" + TrackedText(" Hi ").strip() + "</user>"
+    >>> text = TrackedText("<user>", TEMPLATE) + TrackedText(" Hi ").strip() + "!"
     >>> spans_of(text)
-    [('<user>', 0), ('Hi', 1), ('</user>', 0)]
+    [('<user>', 0), ('Hi', 1), ('!', 2)]
     """
 
     __slots__ = ("_origins",)
@@ -56,6 +58,9 @@ class TrackedText(str):
         return TrackedText(super().__mul__(count), self._origins * count.__index__())
 
     __rmul__ = __mul__
+
+    def __mod__(self, values: Any) -> TrackedText:
+        return derived(super().__mod__(values), [self, values])
 
     def strip(self, chars: str | None = None, /) -> TrackedText:
         return self.lstrip(chars).rstrip(chars)
@@ -111,6 +116,22 @@ class TrackedText(str):
         return joined(pieces, self)
 
 
+def _computed(method: Callable[..., str]) -> Callable[..., TrackedText]:
+    """A method of `str` whose text is derived as a whole."""
+
+    @wraps(method)
+    def computed(self: TrackedText, *args: Any, **kwargs: Any) -> TrackedText:
+        return derived(method(self, *args, **kwargs), [self, *args, *kwargs.values()])
+
+    return computed
+
+
+for _changes in (str.capitalize, str.casefold, str.lower, str.swapcase, str.title, str.translate, str.upper):
+    setattr(TrackedText, _changes.__name__, _computed(_changes))
+for _pads in (str.center, str.expandtabs, str.ljust, str.rjust, str.zfill):
+    setattr(TrackedText, _pads.__name__, _computed(_pads))
+
+
 def spans_of(text: TrackedText) -> list[tuple[str, int]]:
     """Return the longest pieces of one origin, as plain text."""
     spans, start = [], 0
@@ -122,26 +143,26 @@ def spans_of(text: TrackedText) -> list[tuple[str, int]]:
 
 
 def joined(pieces: Iterable[str], separator: str = "") -> TrackedText:
-    """`separator.join(pieces)`, every character with its origin. Plain `str` is the template's, any other kind of text mixed."""
+    """`separator.join(pieces)`, every character with its origin."""
     pieces = list(pieces)
     return TrackedText(str.join(separator, pieces), _origins(separator).join(map(_origins, pieces)))
 
 
 def _origins(text: str) -> bytes:
-    if type(text) is TrackedText:
-        return text._origins
-    return bytes([TEMPLATE if type(text) is str else MIXED]) * len(text)
+    """One for each character. Text that is not tracked is mixed: whose it is has been lost."""
+    return text._origins if type(text) is TrackedText else bytes([MIXED]) * len(text)
 
 
-def derived(text: str, sources: Iterable[object]) -> str:
-    """Text that some computation made of its sources: plain where these are the template's alone, else tracked as a whole.
+def derived(text: str, sources: Iterable[object]) -> TrackedText:
+    """Text that is a function of its sources alone.
 
-    It is a value where it was made of values alone (and of numbers), else mixed.
+    All of it has the origin of its sources where they are the template's alone (or numbers), or values alone; else it keeps the
+    origins that it has.
     """
     kinds = set(b"".join(map(_origins, texts_in([*sources]))))
-    if not kinds - {TEMPLATE}:
-        return text
-    return TrackedText(text, VALUE if kinds == {VALUE} else MIXED)
+    if kinds <= {TEMPLATE}:
+        return TrackedText(text, TEMPLATE)
+    return TrackedText(text, VALUE if kinds == {VALUE} else _origins(text))
 
 
 def texts_in(value: object) -> Iterator[str]:
@@ -153,7 +174,7 @@ def texts_in(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple | set | frozenset | KeysView | ValuesView | ItemsView):
         for item in value:
             yield from texts_in(item)
-    elif value is not None and not isinstance(value, int | float):
+    elif value is not None and type(value) not in (bool, int, float):
         yield TrackedText("?", MIXED)
 
 
@@ -164,13 +185,14 @@ def tracked(value: Any, name: str) -> Any:
     object writes about itself could not be told from the template's own text.
     """
     if isinstance(value, str):
-        return TrackedText(str.__str__(value))
+        return TrackedText(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
         return {tracked(key, name): tracked(item, f"{name}[{key!r}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)([tracked(item, f"{name}[{i}]") for i, item in enumerate(value)])
+        items = [tracked(item, f"{name}[{i}]") for i, item in enumerate(value)]
+        return tuple(items) if isinstance(value, tuple) else items
     raise OptionError(name, value, "text, a number, a boolean, None, or a list or mapping of these")
 
 
@@ -179,6 +201,7 @@ def trimmed_to(text: str, written: Sequence[str], said: Sequence[str]) -> Tracke
 
     written: one more than said.
     """
+    written = [TrackedText(piece, TEMPLATE) for piece in written]
     ends: dict[int, list[str]] = {0: []}  # where the pieces so far may end, and how they read
     for before, value in zip(written, [*said, ""], strict=True):
         ends = {at + len(before): [*read, before] for at, read in ends.items() if text.startswith(before, at)}

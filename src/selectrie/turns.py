@@ -11,7 +11,7 @@ from typing import Any
 
 from selectrie.errors import OptionError, PromptError
 from selectrie.prompts import ROLE, tracked_args
-from selectrie.tracked_text import trimmed_to
+from selectrie.tracked_text import TEMPLATE, TrackedText, trimmed_to
 from selectrie.vocabulary import ChatTemplate
 
 _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
@@ -19,14 +19,11 @@ _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn. before, after: what the template writes there, tracked where arguments may stand in it.
-
-    said: what stands between, None while the turn is open.
-    """
+    """One turn. before, after: what the template writes there. said: what stands between, None while the turn is open."""
 
     role: str
-    before: str
-    after: str
+    before: TrackedText
+    after: TrackedText
     said: str | None = None
 
 
@@ -94,13 +91,15 @@ class Turns:
     def _with(self, said: Sequence[str]) -> str:
         return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
 
-    def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> str:
+    def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> TrackedText:
+        """What messages say counts as the template's text here, for marks stand in place of it."""
         if self.template is None:
             raise PromptError("this model has no chat template")
-        render = partial(self.template, messages, add_generation_prompt=generates)
+        render = partial(self.template, add_generation_prompt=generates)
+        values = [{key: TrackedText(text, TEMPLATE) for key, text in message.items()} for message in messages]
         try:
-            rendered = render(**tracked_args(self.args))
-            plain = render(**self.args) if self.args else rendered
+            plain = render(messages, **self.args)
+            rendered = render(values, **tracked_args(self.args)) if self.args else plain
         except PromptError as error:
             before = f" after {self._roles}" if self.all else " at the beginning"
             raise PromptError(f"no turn of {role!r} can stand{before}: {error}") from error
@@ -108,13 +107,13 @@ class Turns:
             raise PromptError(
                 "the model's chat template changes what template_args say, so their text cannot be told from its own"
             )
-        return rendered
+        return rendered if isinstance(rendered, TrackedText) else TrackedText(rendered, TEMPLATE)
 
     def _messages(self, *, marked: bool) -> list[Mapping[str, str]]:
         said = [_mark(place) if marked else turn.said or "" for place, turn in enumerate(self.all)]
         return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
 
-    def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> str:
+    def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
         """The rendering with one more message that says `content`, which stands in it once.
 
         Templates that write a system message into the user's next one show it only together with that.
@@ -124,7 +123,7 @@ class Turns:
         try:
             rendered = self._render(role, messages)
         except PromptError as error:
-            refusal, rendered = error, ""
+            refusal, rendered = error, TrackedText("")
         if rendered.count(content) != 1 and role not in ("user", "assistant"):
             next_one = _mark(len(messages))
             try:
@@ -139,14 +138,14 @@ class Turns:
             )
         return rendered
 
-    def _generation_start(self) -> str:
+    def _generation_start(self) -> TrackedText:
         """What the template writes for the assistant to go on from; "" where it has no such thing."""
         rendered = self._render("assistant", self._messages(marked=True), generates=True)
         if not rendered.startswith(self._written):
             raise self._rewritten("assistant")
         return rendered[len(self._written) :]
 
-    def _between(self, role: str, after: str) -> str:
+    def _between(self, role: str, after: TrackedText) -> TrackedText:
         """What stands after a turn that others follow: some templates put one more end after the last of all."""
         end = next((end for end in self.ends if end and after.endswith(end)), "")
         if not end:

@@ -1,27 +1,26 @@
 """The chat template of a model, rendered so that the template's own text can be told from what it was given.
 
-Jinja runs the template on `TrackedText`. What Jinja does with text in C, where origins are lost (joining, formatting, filters), is
-caught here: such text is a value, or mixed, but never the template's.
+Jinja runs the template on `TrackedText`. Text of the template's source, BOS and EOS are the template's; all other text is a value
+or, where its origin was lost, mixed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import update_wrapper, wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
-from jinja2 import BaseLoader, TemplateError, Undefined, nodes, pass_environment
+from jinja2 import BaseLoader, TemplateError, nodes, pass_environment
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.environment import Environment
-from jinja2.exceptions import SecurityError
-from jinja2.filters import make_attrgetter
+from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from selectrie.errors import PromptError
-from selectrie.tracked_text import MIXED, TEMPLATE, TrackedText, derived, joined, texts_in
+from selectrie.tracked_text import TEMPLATE, TrackedText, derived, joined, texts_in
 from selectrie.vocabulary import ChatTemplate
 
 
@@ -29,7 +28,7 @@ def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
     """Return the template, compiled on first use.
 
     It renders as llama-cpp-python's `Jinja2ChatFormatter` does. Where messages or arguments hold `TrackedText`, the result is
-    `TrackedText` too.
+    `TrackedText` too, and text in them that is not tracked is mixed.
     """
     compiled: dict[tuple[bool, bool], Any] = {}
 
@@ -38,6 +37,8 @@ def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
             made = Jinja2ChatFormatter(source, eos_token=eos, bos_token=bos, add_generation_prompt=generates)
             if tracks:
                 made._environment = _TrackingEnvironment(made._environment.environment).from_string(source)
+                made.bos_token, made.eos_token = TrackedText(bos, TEMPLATE), TrackedText(eos, TEMPLATE)
+                made.strftime_now = _derived(made.strftime_now)
             compiled[generates, tracks] = made
         return compiled[generates, tracks]
 
@@ -56,7 +57,24 @@ def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
 
 
 class _CodeGenerator(CodeGenerator):
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - Jinja's name
+    """Writes code in which the template's own text is tracked as such, and nothing else is."""
+
+    def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802 - Jinja's name
+        if isinstance(node.value, str):
+            self.write(self._output_const_repr([node.value]))
+        else:
+            super().visit_Const(node, frame)
+
+    def _output_const_repr(self, group: Iterable[str]) -> str:
+        return f"environment.literal({''.join(group)!r})"
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        """Only the text between tags: what is computed is computed while rendering."""
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
         """`a ~ b`, for which Jinja's own code calls a function that is no part of the environment."""
         self.write("environment.concat(map(environment.finalize, (")
         for operand in node.nodes:
@@ -64,19 +82,12 @@ class _CodeGenerator(CodeGenerator):
             self.write(", ")
         self.write(")))")
 
-    def visit_EvalContextModifier(self, node: nodes.EvalContextModifier, frame: Frame) -> None:  # noqa: ARG002, N802
-        """`{% autoescape %}`, under which text becomes markup, whose characters have no origin."""
-        raise SecurityError("a chat template may not escape by itself; name the filter `e` where it is to escape")
-
-    visit_ScopedEvalContextModifier = visit_EvalContextModifier  # noqa: N815
-
 
 class _TrackingEnvironment(ImmutableSandboxedEnvironment):
     """An environment like another one, in which text keeps its origins."""
 
     code_generator_class = _CodeGenerator
     concat = staticmethod(joined)
-    intercepted_binops = frozenset(["%"])
 
     def __init__(self, other: Environment) -> None:
         super().__init__(
@@ -85,60 +96,36 @@ class _TrackingEnvironment(ImmutableSandboxedEnvironment):
             lstrip_blocks=other.lstrip_blocks,
             extensions=[type(extension) for extension in other.extensions.values()],
             finalize=_written,
+            optimized=False,
         )
-        self.filters = {name: _tracking(function, name in _EXACT) for name, function in other.filters.items()}
-        self.filters["join"] = _join
+        known = {name: _derived(function) for name, function in other.filters.items() if function in _FUNCTIONS}
+        self.filters = {**other.filters, **known, "join": _join}
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """`text % values`."""
-        return _tracked_result(super().call_binop(context, operator, left, right), [left, right])
+    @staticmethod
+    def literal(text: str) -> TrackedText:
+        """Text of the template's source."""
+        return TrackedText(text, TEMPLATE)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """`text.format(values)`; the sandbox's own function for it."""
         wrapped = super().wrap_str_format(value)
-        if wrapped is None:
-            return None
-        call = wrapped
-
-        def tracking(*args: Any, **kwargs: Any) -> str:
-            return derived(str.__str__(call(*args, **kwargs)), [value.__self__, args, [*kwargs.values()]])
-
-        return update_wrapper(tracking, value)
-
-    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Methods and functions. Those of lists and mappings hand out what these hold; others may make text."""
-        owner = getattr(function, "__self__", None)
-        if type(owner) is str and not hasattr(function, "__wrapped__"):
-            function = getattr(TrackedText(owner, TEMPLATE), function.__name__)
-        result = super().call(context, function, *args, **kwargs)
-        if isinstance(result, bytes | bytearray):
-            raise SecurityError("a chat template may not turn text into bytes, for their origin would be lost")
-        if isinstance(owner, Mapping | list | tuple):
-            return result
-        return _tracked_result(result, [*([owner] if isinstance(owner, str) else []), args, [*kwargs.values()]])
+        return wrapped and _derived(lambda *args, **kwargs: str.__str__(wrapped(*args, **kwargs)), value.__self__)
 
 
-_EXACT = frozenset(
-    ["attr", "d", "default", "first", "last", "max", "min", "random", "replace", "reverse", "string", "trim"]
-)
-"""Filters that hand out what they are given or call one method of text. What others write in Python may lose origins on its way."""
+_FUNCTIONS = frozenset([*FILTERS.values(), Jinja2ChatFormatter.tojson])
+"""Filters whose text is a function of their arguments. Text of any other filter or function has the origins that it has kept."""
 
 
-def _tracking(function: Callable[..., Any], is_exact: bool) -> Callable[..., Any]:  # noqa: FBT001 - of this module alone
-    """A filter whose text has origins: of each character where it is exact, else of all of it."""
+def _derived(function: Callable[..., Any], *sources: object) -> Callable[..., Any]:
+    """The function, where its text comes from its arguments and these sources alone. Markup becomes plain text."""
 
     @wraps(function)
     def tracking(*args: Any, **kwargs: Any) -> Any:
-        own = [_ready(value) for value in args]
-        named = {name: _ready(value) for name, value in kwargs.items()}
-        value, *rest = [one for one in own if not isinstance(one, Context | EvalContext | Environment)]
-        rest += named.values()
-        result = function(*own, **named)
-        if isinstance(result, TrackedText) and not (
-            is_exact and all(isinstance(one, str | int | None) for one in rest)
-        ):
-            result = str.__str__(result)
-        return _tracked_result(result, [value, *rest])
+        result = function(*args, **kwargs)
+        if not isinstance(result, str):
+            return result
+        given = [one for one in args if not isinstance(one, Context | EvalContext | Environment)]
+        return derived(result, [*sources, *given, *kwargs.values()])
 
     return tracking
 
@@ -150,23 +137,6 @@ def _join(environment: Environment, value: Any, d: Any = "", attribute: str | in
     return joined(map(_written, items), _written(d))
 
 
-def _ready(value: Any) -> Any:
-    """A filter's argument: the template's text with its origin."""
-    return TrackedText(value, TEMPLATE) if type(value) is str else value
-
-
-def _tracked_result(result: Any, sources: Sequence[object]) -> Any:
-    """A result that is text, with its origin. Markup, which would escape what it meets, becomes plain text."""
-    if not isinstance(result, str) or isinstance(result, TrackedText):
-        return result
-    return derived(str.__str__(result), sources)
-
-
 def _written(value: Any) -> str:
     """What is put out for a value."""
-    if isinstance(value, str):
-        return value
-    text = str(value)
-    if value is None or isinstance(value, int | float | Undefined):
-        return text
-    return TrackedText(text, MIXED)
+    return value if isinstance(value, str) else derived(str(value), [value])
