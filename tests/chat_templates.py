@@ -139,6 +139,53 @@ CONTROL = (
     "<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>",
     "<end_of_turn>", "[INST]", "[/INST]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>",
     "<|end|>", "<|User|>", "<|Assistant|>", "<|end_of_sentence|>", "<|tool_begin|>", "<|tool_end|>", "<|START_OF_TURN|>",
-    "<|END_OF_TURN|>", "<|SYSTEM|>", "<|USER|>", "<|CHATBOT|>",
+    "<|END_OF_TURN|>", "<|SYSTEM|>", "<|USER|>", "<|CHATBOT|>", "<|image_1|>",
 )  # fmt: skip
-"""Every control token that the templates spell; `<s>` and `</s>` are BOS and EOS."""
+"""Every control token that the templates spell; `<s>` and `</s>` are BOS and EOS. `<|image_1|>` holds a number."""
+
+OWN = {
+    "literal": "{{ '<s>' }}{{ content }}{{ \"</s>\" }}",
+    "bos": "{{ bos_token }}{{ content ~ eos_token }}",
+    "adjoining": "{{ '<' '|im_start|>' }}{{ '<' + 's>' }}{{ '<' ~ 's>' }}<{{ 's' }}>{{ content }}",
+    "macro default": "{% macro m(x='<s>', y='</s>') %}{{ x }}{{ content }}{{ y }}{% endmacro %}{{ m() }}{{ m(y='<s>') }}"
+    "{{ m('</s>') }}",
+    "macro varargs": "{% macro m() %}{{ varargs[0] }}{{ kwargs.k }}{{ varargs | join }}{% endmacro %}"
+    "{{ m('<s>', k='</s>') }}",
+    "dict": "{% set d = {'user': '<s>', '<|im_end|>': '</s>'} %}{{ d.user }}{{ d[role] }}"
+    "{% for k, v in d.items() %}{{ k ~ v }}{% endfor %}",
+    "dict function": "{% set d = dict(user='<s>') %}{{ d.user }}{{ d.get('x', '</s>') }}{{ d[role] }}",
+    "namespace": "{% set ns = namespace(a='<s>') %}{{ ns.a }}{% set ns.b = '</s>' %}{{ ns.b ~ content }}",
+    "lists": "{{ ['<s>', '</s>'] | join }}{{ ['<s>', '</s>'] | first }}{{ ['<s>', '</s>'][-1] }}"
+    "{{ ('<s>', 'b') | last }}{{ ['<s>'] | map('trim') | join }}",
+    "joiner": "{% set j = joiner('</s>') %}{{ j() }}{{ content }}{{ j() }}{% set c = cycler('<s>', '</s>') %}"
+    "{{ c.next() }}{{ c.next() }}{{ loop_x or '<s>' }}",
+    "cycle": "{% for x in [1, 2] %}{{ loop.cycle('<s>', '</s>') }}{{ loop.index }}{% endfor %}",
+    "percent": "{{ '<%s>' % 's' }}{{ '%s%s' % ('<s>', '</s>') }}{{ '<|%s|>' % role }}",
+    "format": "{{ '<{}>'.format('s') }}{{ '<|{r}|>'.format(r=role) }}{{ '<|%s|>' | format(role) }}",
+    "numbers": "{{ '<|image_' ~ 1 ~ '|>' }}{{ '<|image_' + (1 | string) + '|>' }}{{ '<|image_%d|>' % 1 }}"
+    "{{ '<|image_{}|>'.format(loop_x | length + 1) }}<|image_{{ 1 }}|>{{ ['<|image_', 1, '|>'] | join }}",
+    "filters": "{{ '<S>' | lower }}{{ '<S>'.lower() }}{{ ' <s> ' | trim }}{{ '<x>' | replace('x', 's') }}"
+    "{{ '<|USER|>' | lower | upper }}{{ '<s>' | indent }}{{ '<s>' | center(9) }}"
+    "{{ '<s>' | string | safe }}{{ '<s> <s>' | wordwrap(4) }}{{ '<s>' | default('x') }}"
+    "{{ nothing | default('<s>') }}{{ '<s>' | reverse | reverse }}{{ '<s>' | list | join }}",
+    "roles": "{{ '<|' + (role | upper) + '|>' }}{{ '<|' + role.capitalize() + '|>' }}"
+    "{{ '<|' + role | title + '|>' }}{{ '<|' ~ role | upper | lower ~ '|>' }}",
+    "set block": "{% set x %}<s>{{ content }}</s>{% endset %}{{ x | trim }}{% set y | upper | lower %}<s>{% endset %}"
+    "{{ y }}",
+    "filter block": "{% filter trim %} <s>{{ content }} </s>{% endfilter %}{% filter lower %}<S>{% endfilter %}",
+    "call block": "{% macro m(x) %}{{ x }}{{ caller('</s>') }}{% endmacro %}{% call(e) m('<s>') %}{{ content ~ e }}"
+    "{% endcall %}",
+    "blocks": "{% block a %}<s>{{ messages[0].content }}{{ self.b() }}{% endblock %}{% block b %}</s>{% endblock %}",
+    "ternary": "{{ '<s>' if content else '</s>' }}{{ '' or '<s>' }}{{ '<s>' and '</s>' }}"
+    "{{ ('<s>' if true) ~ content }}",
+    "split": "{{ '<s>,</s>'.split(',') | join }}{% for x in '<s>,</s>'.split(',') %}{{ x }}{% endfor %}"
+    "{{ '<s>\n</s>'.splitlines() | last }}{{ 'a<s>'[1:] }}{{ '<s>' * 2 }}{{ 'a<s>b'.partition('<s>')[1] }}",
+    "json": "{{ ['<s>'] | tojson }}{{ {'a': '</s>'} | tojson }}{{ {'a': '</s>'} }}{{ ['<s>', 1, none] }}",
+    "with": "{% with a = '<s>' %}{{ a }}{{ content }}{% endwith %}{% generation %}</s>{% endgeneration %}",
+    "raw": "{% raw %}<s>{% endraw %}{{ content }}{%- raw -%} </s> {%- endraw %}",
+    "recursive": "{% for x in [['<s>', ['</s>']]] recursive %}{{ x if x is string else loop(x) }}{% endfor %}",
+    "time": "{{ strftime_now('<s>') }}{{ '<s>%s</s>' % strftime_now('%Y') }}{{ '<s>' ~ strftime_now('%Y') ~ '</s>' }}",
+    "args": "{{ '<s>' if flag else '</s>' }}{{ ('<s>', '</s>')[n] }}",
+    "comment": "<{# x #}s>{{ content }}<{{ '' }}/s>",
+}
+"""Ways in which a template may write control tokens of its own, with `content`, `role`, `flag` and `n` at hand."""

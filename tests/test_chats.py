@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
-from chat_templates import CONTROL, TEMPLATES
+from chat_templates import CONTROL, OWN, TEMPLATES
 from selectrie.backends.llama_cpp.chat import chat_template
 from selectrie.boundary import encode_prompt
 from selectrie.errors import OptionError, PromptError, TextError
@@ -336,6 +336,18 @@ def test_no_way_of_handling_text_makes_it_the_templates(way, said):
         start, *tokens, end = encode_prompt(vocabulary, read).tolist()
         assert [vocabulary.texts[start], vocabulary.texts[end]] == ["<s>", "</s>"]
         assert tokens == vocabulary.tokenize(between.encode())
+
+
+@pytest.mark.parametrize("way", OWN)
+def test_the_templates_own_control_tokens_stay_its_own(way):
+    """However it computes them from its own text, roles and numbers, each is read where plain text would show it."""
+    source = "{% set content, role = messages[0].content, messages[0].role %}" + OWN[way]
+    messages, args = [{"role": "user", "content": "Hi"}], {"flag": True, "n": 1}
+    vocabulary = with_template(source)
+    read = read_prompt(vocabulary, messages, Prompting(template_args=args))
+    shown = read_prompt(vocabulary, reference(source, messages, **args), Prompting(parse_special=True))
+    assert encode_prompt(vocabulary, read).tolist() == encode_prompt(vocabulary, shown).tolist()
+    assert spelled(vocabulary, read)
 
 
 class Box:

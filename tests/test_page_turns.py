@@ -431,6 +431,17 @@ def test_an_argument_before_a_control_token_may_spell_it():
     assert [token for token in tokens if token < 2] == [BOS, EOS, EOS]
 
 
+def test_a_template_that_formats_what_is_said_writes_its_control_tokens_on_a_page():
+    """Marks stand there in place of what is said, so that what it computes from them is its own, with arguments too."""
+    source = "{% for m in messages %}{{ '<bos>%s:{}<eos>'.format(m.content) % m.role }}{% endfor %}{{ note }}"
+    vocabulary = with_template(chat_template(source, bos="<bos>", eos="<eos>"), replace(BYTES, bos=None))
+    for args in ({}, {"note": ""}, {"unused": "<eos>"}):
+        page = page_of(vocabulary, ("user", "Hi"), ("assistant", None), template_args=args)
+        tokens = encode_prompt(vocabulary, page.prompt).tolist()
+        assert [token for token in tokens if token < 2] == [BOS, EOS, BOS]
+        assert vocabulary.decode(tokens) == b"user:Hiassistant:"
+
+
 def test_a_template_may_trim_one_turn_and_not_another():
     """Each turn counts as it stands on the page where the template writes it whole or trimmed."""
     turns = [("system", "Be brief.\n"), ("user", " Hi\n"), ("assistant", " Yes\n"), ("user", "Why?\n")]
