@@ -1,6 +1,8 @@
-"""Write `docs/cli.md`: the help of every command of ours as it is, between the words of the page.
+"""Write `docs/cli.md`: the help of every command of ours as it is, between the words of
+the page.
 
-`python tools/cli_docs.py` writes the page; a test compares it with what `page()` gives now.
+`python tools/cli_docs.py` writes the page; a test compares it with what `page()` gives
+now.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ OF_OTHERS = {
     "(https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md); what `--model_args` takes here is described "
     "under [Benchmarks](evaluation.md#lm-evaluation-harness).",
 }
-"""What stands in place of a command's help where another program prints it, which may be of any version, or not be installed."""
+"""What stands in place of a command's help where another program prints it, which may
+be of any version, or not be installed."""
 
 
 def help_of(*command: str) -> str:

@@ -86,7 +86,8 @@ def pieces_for(schema: object) -> set[bytes]:
 
 
 def automaton_of(schema: Any, route: str, vocabulary: Vocabulary) -> Any:
-    """The automaton of a schema by one of the routes, in both layouts of `json.dumps` and any between them.
+    """The automaton of a schema by one of the routes, in both layouts of `json.dumps`
+    and any between them.
 
     `GrammarError` where it is not carried over.
     """

@@ -33,9 +33,11 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, promptin
 
 
 def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) -> BeamResult:
-    """Search, and make the result. tau: nats a row that layout may move, None = not measured.
+    """Search, and make the result. tau: nats a row that layout may move, None = not
+    measured.
 
-    Raises `NothingFoundError` where nothing was found, not even the beginning of a text.
+    Raises `NothingFoundError` where nothing was found, not even the beginning of a
+    text.
     """
     rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
     signature = asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, rule)

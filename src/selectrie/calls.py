@@ -41,7 +41,8 @@ def shares(parts: Sequence[Part], extension: Extension) -> Iterator[tuple[Part, 
 
 
 def _cost(extension: Extension, share: float, n_new: int) -> Cost:
-    """The cost of a part by its share. n_new: rows of it that were never evaluated for its job."""
+    """The cost of a part by its share. n_new: rows of it that were never evaluated for
+    its job."""
     rows = round(extension.rows_evaluated * share)
     n_again = max(0, rows - n_new)  # what stays cached is not evaluated
     return Cost(

@@ -30,9 +30,11 @@ _SIGN = "\u2581"
 class Constrained:
     """A prompt whose continuation a grammar restricts, as tokens.
 
-    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`, the bytes of the prompt's text behind
-    its last settled place, then the delimiter (and before it the space that the tokenizer puts before a text), then a text of the
-    grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none". canonicity: of paths after the prompt.
+    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`,
+    the bytes of the prompt's text behind its last settled place, then the delimiter
+    (and before it the space that the tokenizer puts before a text), then a text of the
+    grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none".
+    canonicity: of paths after the prompt.
     doubt: why texts may be missing (`OpenPrompt.doubt`), or "".
     """
 
@@ -80,7 +82,8 @@ class Constrained:
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def reason(self, heal_gap: float) -> str:
-        """Why a search that found everything there is proves nothing all the same; "" where it does."""
+        """Why a search that found everything there is proves nothing all the same; ""
+        where it does."""
         if self.doubt:
             return self.doubt
         if heal_gap > MOST_GAP:
@@ -160,12 +163,14 @@ class Space:
 def constrain(
     vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: Prompting
 ) -> Constrained:
-    """Check a request and cut it into tokens; everything that can be refused without the model is refused here.
+    """Check a request and cut it into tokens; everything that can be refused without
+    the model is refused here.
 
     terminator: "none", "eog", or "auto".
 
-    Boundary "heal": the tokens of the prompt's text that what follows may change are taken back, and it spells their bytes first;
-    "split" keeps them. "harness" is about choices, and refused.
+    Boundary "heal": the tokens of the prompt's text that what follows may change are
+    taken back, and it spells their bytes first; "split" keeps them. "harness" is about
+    choices, and refused.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
@@ -188,8 +193,9 @@ def constrain(
 
 
 def _unwritten(vocabulary: Vocabulary, grammar: Grammar, paths: OwnPaths, before: bytes) -> str:
-    """Which text of the grammar no path is found of, for the tokenizer changes it; "" for none. SentencePiece alone changes nothing
-    but its own sign for a space, of which a grammar whose texts cannot be listed is believed free."""
+    """Which text of the grammar no path is found of, for the tokenizer changes it; ""
+    for none. SentencePiece alone changes nothing but its own sign for a space, of which
+    a grammar whose texts cannot be listed is believed free."""
     changes = vocabulary.kind is TokenizerKind.UNKNOWN and not writes_all(vocabulary)
     if not changes and vocabulary.kind is not TokenizerKind.SCORES:
         return ""
@@ -207,7 +213,8 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, paths: OwnPaths, before
 
 
 def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:
-    """The prompt opened, cut on the left where that is wanted; `PromptTooLongError` where a longest path does not fit behind it."""
+    """The prompt opened, cut on the left where that is wanted; `PromptTooLongError`
+    where a longest path does not fit behind it."""
     opened = open_prompt(vocabulary, read, prompting.boundary)
     most = space.limits.nodes - space.max_tokens
     n_more = n_room(opened) - len(opened.prompt_tokens)
@@ -224,7 +231,8 @@ def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: 
 
 
 def n_room(opened: OpenPrompt | Reopened) -> int:
-    """Tokens that a prompt and a path's tokens of its healed bytes need at most: of these, one a byte."""
+    """Tokens that a prompt and a path's tokens of its healed bytes need at most: of
+    these, one a byte."""
     return len(opened.context) + len(opened.healed)
 
 

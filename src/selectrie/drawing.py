@@ -50,8 +50,9 @@ def prepare(
 
 
 def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
-    """Draw the texts. Raises `NothingFoundError` where there is none within `max_tokens`, or the budget was used up: what was
-    drawn until then is no sample, for short texts come first."""
+    """Draw the texts. Raises `NothingFoundError` where there is none within
+    `max_tokens`, or the budget was used up: what was drawn until then is no sample, for
+    short texts come first."""
     asked, search = lottery.asked, lottery.search
     check = None if tau is None else errand.owner.check
     signature = asked.signature(errand.owner.scheduler.model.identity, check, "joint")

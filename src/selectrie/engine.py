@@ -127,7 +127,8 @@ class Engine:
 
     @property
     def self_check(self) -> SelfCheck | None:
-        """How the tolerance was measured: rows compared and their largest move; None in `fast` precision."""
+        """How the tolerance was measured: rows compared and their largest move; None in
+        `fast` precision."""
         with errand(self._owner) as begun:
             self._tolerance(begun)
         return self._owner.check
@@ -163,19 +164,24 @@ class Engine:
         search: Search = DEFAULT_SEARCH,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> Selection:
-        """Decide which of the choices, or of the texts of a grammar, the prompt goes on with, by joint log-probability.
+        """Decide which of the choices, or of the texts of a grammar, the prompt goes on
+        with, by joint log-probability.
 
-        prompt: text, token ids, or chat messages. choices: taken as they are (mind leading spaces; `prompting.delimiter`
-        adds one). rule: a name, a `Rule`, or a callable from `ChoiceScore` to a number. terminator: what ends a choice;
-        "auto" decides by `following`, the text after it, and by whether one choice continues another. prior: weight of each
-        choice. search: how, and how many places must be certain. prompting: boundary, delimiter, chat, truncation.
+        prompt: text, token ids, or chat messages. choices: taken as they are (mind
+        leading spaces; `prompting.delimiter` adds one). rule: a name, a `Rule`, or a
+        callable from `ChoiceScore` to a number. terminator: what ends a choice; "auto"
+        decides by `following`, the text after it, and by whether one choice continues
+        another. prior: weight of each choice. search: how, and how many places must be
+        certain. prompting: boundary, delimiter, chat, truncation.
 
-        grammar: instead of choices. A list of texts, however long, and the texts of any other grammar that has at most 100 000
-        of them are the choices (`Grammar.listed`). Of more, the best are searched for, with proof; those found are then the
-        choices, best first, and `Selection.grammar` says more.
+        grammar: instead of choices. A list of texts, however long, and the texts of any
+        other grammar that has at most 100 000 of them are the choices
+        (`Grammar.listed`). Of more, the best are searched for, with proof; those found
+        are then the choices, best first, and `Selection.grammar` says more.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model call, `NothingFoundError` where a search
-        finished no text, and errors of `ModelError`.
+        Raises errors of `RequestError` for what the caller can mend, before any model
+        call, `NothingFoundError` where a search finished no text, and errors of
+        `ModelError`.
         """
         asked = Asked(rule, terminator, following, prior, search, prompting)
         if grammar is None:
@@ -207,13 +213,15 @@ class Engine:
     ) -> Draws:
         """Draw n texts of a grammar by their probability among all its texts.
 
-        seed: text i has seed + i, and is the text that this seed draws alone, but for draws that `Draws.close_steps` names;
-        None = one from the system. exact: false draws token by token among those that may follow,
-        each row renormalised, as `generate` does: cheaper, and another distribution. search: `max_tokens`, `canonical_only`,
-        `budget_nodes`; nothing else of it. terminator, prompting: as in `select`.
+        seed: text i has seed + i, and is the text that this seed draws alone, but for
+        draws that `Draws.close_steps` names; None = one from the system. exact: false
+        draws token by token among those that may follow, each row renormalised, as
+        `generate` does: cheaper, and another distribution. search: `max_tokens`,
+        `canonical_only`, `budget_nodes`; nothing else of it. terminator, prompting: as
+        in `select`.
 
-        Raises errors of `RequestError` for what the caller can mend, and `NothingFoundError` where the texts were not drawn
-        within the limits.
+        Raises errors of `RequestError` for what the caller can mend, and
+        `NothingFoundError` where the texts were not drawn within the limits.
         """
         from selectrie import drawing
 
@@ -387,13 +395,16 @@ class Engine:
         beam: Beam = DEFAULT_BEAM,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> BeamResult:
-        """The most probable texts of a grammar after a prompt, as far as a beam of paths can tell; with `beam.exact` for certain.
+        """The most probable texts of a grammar after a prompt, as far as a beam of
+        paths can tell; with `beam.exact` for certain.
 
-        prompt: text, token ids, or chat messages. grammar: what may follow, exactly (mind leading spaces;
-        `prompting.delimiter` is put before it). beam: width, how many texts, length, penalties, groups, terminator.
+        prompt: text, token ids, or chat messages. grammar: what may follow, exactly
+        (mind leading spaces; `prompting.delimiter` is put before it). beam: width, how
+        many texts, length, penalties, groups, terminator.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model call, `NothingFoundError` where not even
-        the beginning of a text was found, and errors of `ModelError`.
+        Raises errors of `RequestError` for what the caller can mend, before any model
+        call, `NothingFoundError` where not even the beginning of a text was found, and
+        errors of `ModelError`.
         """
         from selectrie import beaming
 

@@ -426,7 +426,8 @@ def _marked(excerpt: str, column: int | None) -> str:
 
 
 def _one_wide(character: str) -> str:
-    """A character as an excerpt shows it: white space as a blank, a lone surrogate, which cannot be printed, as U+FFFD."""
+    """A character as an excerpt shows it: white space as a blank, a lone surrogate,
+    which cannot be printed, as U+FFFD."""
     if character in "\t\r\n\v\f":
         return " "
     return "\ufffd" if "\ud800" <= character <= "\udfff" else character

@@ -45,12 +45,16 @@ Prompts = Prompt | Sequence[Prompt]
 class Generating:
     """How sequences are made, beside how they are drawn and when they stop.
 
-    best_of: so many are drawn of each prompt, and the most probable `n` of them are given, the best first.
-    choices: the only texts that may be generated, chosen token by token among those that are left (`select` decides by the
-    whole text). grammar: its texts are the only ones that may be generated, likewise; one that `max_tokens` breaks off ends
-    with "length". heal: the tokens of the prompt's text that what follows may change are taken back, and the first tokens drawn
-    spell their bytes, so that the text may go on within its last word; they are drawn tokens and no part of the text, and those
-    that spell nothing else do not count for `max_tokens`. n_alternatives: most probable tokens noted at every step. priority: higher goes first.
+    best_of: so many are drawn of each prompt, and the most probable `n` of them are
+    given, the best first.
+    choices: the only texts that may be generated, chosen token by token among those
+    that are left (`select` decides by the whole text). grammar: its texts are the only
+    ones that may be generated, likewise; one that `max_tokens` breaks off ends with
+    "length". heal: the tokens of the prompt's text that what follows may change are
+    taken back, and the first tokens drawn spell their bytes, so that the text may go on
+    within its last word; they are drawn tokens and no part of the text, and those that
+    spell nothing else do not count for `max_tokens`. n_alternatives: most probable
+    tokens noted at every step. priority: higher goes first.
     deadline_s: seconds from now; a sequence that still runs then ends with what it has.
     """
 

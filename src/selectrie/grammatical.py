@@ -24,13 +24,15 @@ from selectrie.trie import TokenTrie
 from selectrie.types import Cost, FloatArray
 
 MOST_LISTED = 100_000
-"""Texts of a finite grammar that are choices; more are searched, unless the grammar is a list of them."""
+"""Texts of a finite grammar that are choices; more are searched, unless the grammar is
+a list of them."""
 RULES = ("joint", "token_mean")
 """That have a bound for texts nobody has seen."""
 
 
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
-    """All texts of a grammar, at most `MOST_LISTED` unless it is a list of them; None where it has to be searched."""
+    """All texts of a grammar, at most `MOST_LISTED` unless it is a list of them; None
+    where it has to be searched."""
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
     return grammar.listed(MOST_LISTED)  # what cannot be compiled at all is refused by `constrain`
@@ -67,7 +69,8 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> H
 def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     """Search the grammar. tau: nats a row that layout may move, None = not measured.
 
-    Raises `NothingFoundError` where no text was found within `max_tokens` or the budget.
+    Raises `NothingFoundError` where no text was found within `max_tokens` or the
+    budget.
     """
     asked, search = hunt.asked, hunt.search
     on_found = None if search.on_found is None else partial(_tell_text, search.on_found)

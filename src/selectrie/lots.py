@@ -33,7 +33,8 @@ def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnCh
 
 
 def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, temperature: float) -> bool | None:
-    """Could scores within their tolerances have drawn another path than that of place `at`?"""
+    """Could scores within their tolerances have drawn another path than that of place
+    `at`?"""
     tau, table = selection.signature.tolerance, selection.choices
     if tau is None:
         return None

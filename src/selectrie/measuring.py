@@ -80,7 +80,8 @@ class Sequences:
 
     @property
     def rows_naive(self) -> int:
-        """Rows of evaluating each sequence alone; its last token is read, not evaluated."""
+        """Rows of evaluating each sequence alone; its last token is read, not
+        evaluated."""
         return int((np.diff(self.offsets) - 1).sum())
 
 

@@ -223,7 +223,8 @@ class GrowingPage:
         return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
 
     def _write(self, text: str, spans: Sequence[tuple[bytes, bool]]) -> None:
-        """Put text at the end of the page. spans: the text in pieces, and whether control tokens are recognised in each."""
+        """Put text at the end of the page. spans: the text in pieces, and whether
+        control tokens are recognised in each."""
         if not text:
             return
         at, vocabulary = self._at, self._vocabulary

@@ -28,17 +28,19 @@ Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
     """Fixed tokens and the plain text after them.
 
-    str: BOS where the model adds one, then the text (control tokens are recognised in it with `parse_special`).
-    Token ids: checked; BOS is put before them where the model adds one and they do not begin with it. The end of
-    them that the tokenizer makes of their bytes becomes text, so that the boundary can be healed.
-    `PromptText`: as it is, where it has a token or text.
-    Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`: rendered by the model's template,
-    with `assistant_prefix` after it. Control tokens are recognised in what the template wrote, never in what messages or
-    `template_args` say.
+    str: BOS where the model adds one, then the text (control tokens are recognised in
+    it with `parse_special`). Token ids: checked; BOS is put before them where the model
+    adds one and they do not begin with it. The end of them that the tokenizer makes of
+    their bytes becomes text, so that the boundary can be healed. `PromptText`: as it
+    is, where it has a token or text. Chat messages (`{"role": ..., "content": ...}`),
+    or a str with `prompting.system`: rendered by the model's template, with
+    `assistant_prefix` after it. Control tokens are recognised in what the template
+    wrote, never in what messages or `template_args` say.
 
-    Raises `PromptError` for a prompt without any token, a chat without a template, malformed messages (with their
-    index) or a template that changes what messages say; `TextError` for a lone surrogate; `TokenRangeError`;
-    `OptionError` for chat options with a prompt that is no chat.
+    Raises `PromptError` for a prompt without any token, a chat without a template,
+    malformed messages (with their index) or a template that changes what messages say;
+    `TextError` for a lone surrogate; `TokenRangeError`; `OptionError` for chat options
+    with a prompt that is no chat.
     """
     if isinstance(prompt, PromptText):
         _refuse_chat_options(prompting)
@@ -168,7 +170,8 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
 def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of a chat template whose texts are told from the template's own.
 
-    Raises `OptionError` for a value of another kind than JSON has, `TextError` for a lone surrogate.
+    Raises `OptionError` for a value of another kind than JSON has, `TextError` for a
+    lone surrogate.
     """
     args = {name: tracked(value, f"template_args[{name!r}]") for name, value in template_args.items()}
     for name, value in args.items():
@@ -228,8 +231,9 @@ def _rendered_chat(
 ) -> TrackedText:
     """Return the rendered chat, in which each character has its origin.
 
-    The template is rendered on `TrackedText`, which shows whose each character is, and the result must be the rendering of the
-    plain values. Roles count as the template's: they are words.
+    The template is rendered on `TrackedText`, which shows whose each character is, and
+    the result must be the rendering of the plain values. Roles count as the template's:
+    they are words.
     """
     args = tracked_args(template_args)
     values: list[Mapping[str, object]] = [
@@ -256,9 +260,11 @@ def _rendered_chat(
 def _tracked_by_marks(
     messages: list[dict[str, str]], plain: str, render: Callable[[list[dict[str, str]]], str]
 ) -> TrackedText | None:
-    """Return the rendering of a template that does not track text itself; None where it does more than to trim messages.
+    """Return the rendering of a template that does not track text itself; None where it
+    does more than to trim messages.
 
-    What messages say is found by rendering once more with a mark in place of each value.
+    What messages say is found by rendering once more with a mark in place of each
+    value.
     """
     key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     values: list[str] = []

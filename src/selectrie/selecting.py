@@ -70,8 +70,10 @@ class Asked:
 class Question:
     """A request ready to be evaluated.
 
-    texts: choices as given. premises: contexts in which the same paths are evaluated for a baseline.
-    method: "exhaustive" or "best_first". custom: a caller's rule, or None. notes: of the answer.
+    texts: choices as given. premises: contexts in which the same paths are evaluated
+    for a baseline.
+    method: "exhaustive" or "best_first". custom: a caller's rule, or None. notes: of
+    the answer.
     """
 
     texts: tuple[str, ...]
@@ -271,13 +273,15 @@ class Scored:
 
 
 def joints(question: Question, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
-    """float64[C]: joint of each choice in the context of this evaluation, less the log-probability of healed bytes."""
+    """float64[C]: joint of each choice in the context of this evaluation, less the
+    log-probability of healed bytes."""
     paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
     return paths.first_scored(question.trie, evaluation, question.encoded.first_scored)[0]
 
 
 def conditional_joints(question: Question, evaluation: scoring.TrieEvaluation) -> FloatArray:
-    """float64[C]: joint of each choice after its prompt, conditional on the healed bytes as in its `ChoiceScore`."""
+    """float64[C]: joint of each choice after its prompt, conditional on the healed
+    bytes as in its `ChoiceScore`."""
     return joints(question, evaluation, question.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 

@@ -77,9 +77,10 @@ class Room:
 class Cost:
     """What an answer took; sums with `+`.
 
-    model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows evaluated before and lost or
-    given up since.
-    rows_padded: rows added to fill calls. rows_naive: what evaluating prompt + choice one by one would have taken.
+    model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows
+    evaluated before and lost or given up since.
+    rows_padded: rows added to fill calls. rows_naive: what evaluating prompt + choice
+    one by one would have taken.
     decode_s: seconds inside the model; no part of equality.
     """
 
@@ -137,7 +138,7 @@ class SelfCheck:
     def support(self) -> float:
         """The share of all rows that move no further than `moved`, at 95 % confidence.
 
-        If a larger share moved further, that many random rows would have shown one with a
-        probability above 95 %.
+        If a larger share moved further, that many random rows would have shown one with
+        a probability above 95 %.
         """
         return 0.05 ** (1 / self.n_rows) if self.n_rows else 0.0

@@ -31,9 +31,11 @@ class Tokenize(Protocol):
 
 
 class ChatTemplate(Protocol):
-    """The model's own chat template: messages -> one text, generation prompt included unless `add_generation_prompt=False`.
+    """The model's own chat template: messages -> one text, generation prompt included
+    unless `add_generation_prompt=False`.
 
-    Where it is given `TrackedText` it may return `TrackedText`: it vouches then for the origin of every character.
+    Where it is given `TrackedText` it may return `TrackedText`: it vouches then for the
+    origin of every character.
     Raises `PromptError` where the template refuses the messages.
     """
 
@@ -42,11 +44,13 @@ class ChatTemplate(Protocol):
 
 @unique
 class TokenizerKind(Enum):
-    """How a tokenizer finds the tokens of a word, as far as that is known. What rests on a law of one kind asks for it by name.
+    """How a tokenizer finds the tokens of a word, as far as that is known. What rests
+    on a law of one kind asks for it by name.
 
-    MERGES: byte pairs by rank and nothing else, inside of words of which a run of letters is one or a part of one.
-    SCORES: SentencePiece's merges by score, of the whole text. LONGEST: the longest match from the left, of the whole text.
-    UNKNOWN: any other, such as words taken whole before any merge, and WordPiece.
+    MERGES: byte pairs by rank and nothing else, inside of words of which a run of
+    letters is one or a part of one. SCORES: SentencePiece's merges by score, of the
+    whole text. LONGEST: the longest match from the left, of the whole text. UNKNOWN:
+    any other, such as words taken whole before any merge, and WordPiece.
     """
 
     MERGES = "merges"
@@ -75,11 +79,16 @@ class Vocabulary:
 
     pieces: bytes of each token as text; b"" for control and unused tokens.
     texts: spelling of each token, control tokens included (`<|im_end|>`).
-    bos: id put before a prompt, or None where the model says that none is added. eos: end-of-sequence id or None.
-    eog: int32[], all end-of-generation ids. control: int32[], ids never made from user text.
-    space_prefix: a space is put before text (SentencePiece); its piece is longer than the text by one byte.
-    strips_left, strips_right: int32[], control ids that swallow the white space before or after them in a template.
-    user_defined: int32[], ids that are looked up in any text before it is cut into words. kind: how words become tokens.
+    bos: id put before a prompt, or None where the model says that none is added. eos:
+    end-of-sequence id or None.
+    eog: int32[], all end-of-generation ids. control: int32[], ids never made from user
+    text.
+    space_prefix: a space is put before text (SentencePiece); its piece is longer than
+    the text by one byte.
+    strips_left, strips_right: int32[], control ids that swallow the white space before
+    or after them in a template.
+    user_defined: int32[], ids that are looked up in any text before it is cut into
+    words. kind: how words become tokens.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)

@@ -18,24 +18,30 @@ from selectrie.vocabulary import TokenizerKind, Vocabulary
 _SPACE = b" "
 _LETTER = b"a"
 _AWKWARD = "A  b\n\u00e9 ".encode()
-"""Text that a tokenizer which changes any would change: capitals, accents, white space."""
+"""Text that a tokenizer which changes any would change: capitals, accents, white space.
+"""
 _WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
-"""A space, or ASCII letters after at most one, that are not the end of a contraction: some tokenizers cut "'re" off whatever
-letters come next, so that its last token ends a word there."""
+"""A space, or ASCII letters after at most one, that are not the end of a contraction:
+some tokenizers cut "'re" off whatever letters come next, so that its last token ends a
+word there."""
 _LETTERS = re.compile(rb"[A-Za-z]+\Z")
 _ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, TokenizerKind.LONGEST})
-"""Kinds for which it is proved that two neighbours within a word are encoded alone as they are there."""
+"""Kinds for which it is proved that two neighbours within a word are encoded alone as
+they are there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenPrompt:
     """A prompt and what texts after it begin with.
 
-    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt that were taken off the context, for the text may change
-    their tokens: every path spells them first, and every log-probability is conditional on them. put: the space that the
-    tokenizer puts before a text that begins here: every path spells it first, without any condition. At most one of the two
-    has bytes. prompt_tokens: int32[], the prompt alone. boundary: "heal" or "split", as used. paths: which paths are the
-    tokenizer's own. doubt: why the encoding of prompt and text may begin with other tokens than the context; "" where it cannot.
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt that were taken
+    off the context, for the text may change their tokens: every path spells them first,
+    and every log-probability is conditional on them. put: the space that the tokenizer
+    puts before a text that begins here: every path spells it first, without any
+    condition. At most one of the two has bytes. prompt_tokens: int32[], the prompt
+    alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's
+    own. doubt: why the encoding of prompt and text may begin with other tokens than the
+    context; "" where it cannot.
     """
 
     context: IntArray
@@ -61,8 +67,10 @@ class OpenPrompt:
 class Reopened:
     """A prompt whose end may become other tokens.
 
-    context: int32[T], T >= 1, tokens kept. healed: bytes of the tokens taken back, b"" where none were.
-    prompt_tokens: int32[], the prompt alone. is_aligned: token bytes are those of the text. doubt: as of `OpenPrompt`.
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the tokens taken back, b""
+    where none were.
+    prompt_tokens: int32[], the prompt alone. is_aligned: token bytes are those of the
+    text. doubt: as of `OpenPrompt`.
     """
 
     context: IntArray
@@ -73,11 +81,14 @@ class Reopened:
 
 
 def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> Reopened:
-    """Take back the tokens of a prompt's text that what follows may change: those behind the last settled place of the text.
+    """Take back the tokens of a prompt's text that what follows may change: those
+    behind the last settled place of the text.
 
-    That place is its beginning where there is no other and tokens stand before it. Where it has none, the last token is taken
-    back unless it is all there is, and `doubt` says so. Nothing is taken back with `heal` false, where the text is empty, where
-    token bytes are not those of the text, and behind a token that ends a generation, which nothing spells again.
+    That place is its beginning where there is no other and tokens stand before it.
+    Where it has none, the last token is taken back unless it is all there is, and
+    `doubt` says so. Nothing is taken back with `heal` false, where the text is empty,
+    where token bytes are not those of the text, and behind a token that ends a
+    generation, which nothing spells again.
     Raises `PromptError` for a prompt without tokens.
     """
     own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
@@ -113,9 +124,9 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
 def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
     """Cut a prompt for texts that are not known yet.
 
-    "heal": what the text may change is taken off (`reopen`). "split": all tokens stay, as where token bytes are not those of
-    the text. Raises `PromptError` for a prompt without tokens, `OptionError` for another boundary ("harness" looks at whole
-    texts).
+    "heal": what the text may change is taken off (`reopen`). "split": all tokens stay,
+    as where token bytes are not those of the text. Raises `PromptError` for a prompt
+    without tokens, `OptionError` for another boundary ("harness" looks at whole texts).
     """
     if boundary not in ("heal", "split"):
         raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
@@ -139,7 +150,8 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
 
 
 def writes_all(vocabulary: Vocabulary) -> bool:
-    """Does the tokenizer write every text as it stands, as far as an awkward one tells? WordPiece and its like do not."""
+    """Does the tokenizer write every text as it stands, as far as an awkward one tells?
+    WordPiece and its like do not."""
     return spells_text(vocabulary, vocabulary.tokenize(_AWKWARD), _AWKWARD)
 
 
@@ -156,8 +168,8 @@ class OwnPaths:
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt: PromptText, context: IntArray, prefix: bytes) -> None:
-        """prompt: tokens that stay, and the text that is encoded together with what follows. prefix: bytes that paths spell
-        before the text."""
+        """prompt: tokens that stay, and the text that is encoded together with what
+        follows. prefix: bytes that paths spell before the text."""
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
         self._kept = context[len(prompt.prefix) :].tolist()
         self._pairs: dict[tuple[int, int], bool] = {}
@@ -177,18 +189,22 @@ class OwnPaths:
         return True
 
     def writes(self, text: bytes) -> bool:
-        """Are the bytes of this text's own path those of the text? Where they are not, no path that spells it is its own."""
+        """Are the bytes of this text's own path those of the text? Where they are not,
+        no path that spells it is its own."""
         whole = self._prefix + text
         encoded = self._encoded(whole)
         return encoded is not None and self._vocabulary.decode(encoded) == whole
 
     def may_join(self, left: int, right: int) -> bool:
-        """May these be neighbours in an own path? False only where that is certain: for two parts of one word of ASCII letters, and
-        kinds of tokenizer that encode such neighbours alone as they do within any text.
+        """May these be neighbours in an own path? False only where that is certain: for
+        two parts of one word of ASCII letters, and kinds of tokenizer that encode such
+        neighbours alone as they do within any text.
 
-        Merges by rank and by score are such kinds, and the longest match from the left, inside of one word (for merges: Berglund
-        and van der Merwe, "Formalizing BPE tokenization", arXiv:2309.08715). Where words are taken whole before any merge, and
-        in WordPiece, a token depends on where its word begins and ends: there nothing is refused.
+        Merges by rank and by score are such kinds, and the longest match from the left,
+        inside of one word (for merges: Berglund and van der Merwe, "Formalizing BPE
+        tokenization", arXiv:2309.08715). Where words are taken whole before any merge,
+        and in WordPiece, a token depends on where its word begins and ends: there
+        nothing is refused.
         """
         known = self._pairs.get((left, right))
         if known is None:

@@ -13,18 +13,23 @@ from selectrie.boundary.tail import encode_after
 from selectrie.vocabulary import Vocabulary
 
 _LEAST_LEFT = 16
-"""Bytes of text that stay behind the place, at least: a slot that opens the end of a page again finds it there."""
+"""Bytes of text that stay behind the place, at least: a slot that opens the end of a
+page again finds it there."""
 _MOST_TRIED = 8
 """Places tried before the text stays as it is."""
 
 
 def keep(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
-    """The same prompt with the beginning of its text as fixed tokens, as much as is settled whatever comes after.
+    """The same prompt with the beginning of its text as fixed tokens, as much as is
+    settled whatever comes after.
 
-    For every text that follows: encoding the prompt's text and that text after its tokens gives the tokens of doing so with
-    what comes back. The place between is a settled one, some way before the end and behind no white space (lm-eval's rule
-    moves all that ends a prompt), where the two sides encoded apart give the tokens of the whole; where there is none, or token bytes are not those of the text, the prompt comes back as it is.
-    One encoding of the text, and of a short tail for each place tried.
+    For every text that follows: encoding the prompt's text and that text after its
+    tokens gives the tokens of doing so with what comes back. The place between is a
+    settled one, some way before the end and behind no white space (lm-eval's rule moves
+    all that ends a prompt), where the two sides encoded apart give the tokens of the
+    whole; where there is none, or token bytes are not those of the text, the prompt
+    comes back as it is. One encoding of the text, and of a short tail for each place
+    tried.
     """
     prefix, text = prompt.prefix, prompt.text
     whole = encode_after(vocabulary, prefix, text)

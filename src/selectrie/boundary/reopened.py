@@ -1,4 +1,5 @@
-"""The healed bytes of a prompt, for what is drawn token by token: they come first, then anything."""
+"""The healed bytes of a prompt, for what is drawn token by token: they come first, then
+anything."""
 
 from __future__ import annotations
 

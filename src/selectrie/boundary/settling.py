@@ -1,7 +1,9 @@
-"""Where a text is settled: the places whose two sides are encoded apart, whatever text follows.
+"""Where a text is settled: the places whose two sides are encoded apart, whatever text
+follows.
 
-At a settled place no token lies on both sides, in this text or in one that goes on after it, and the words that a tokenizer
-cuts before it looks up any token are the same on the left however the text goes on, and on the right without what stands before.
+At a settled place no token lies on both sides, in this text or in one that goes on
+after it, and the words that a tokenizer cuts before it looks up any token are the same
+on the left however the text goes on, and on the right without what stands before.
 """
 
 from __future__ import annotations
@@ -18,21 +20,26 @@ MOST_HEALED = 1024
 """Bytes behind a place, at most: how far back one is looked for."""
 _BLANKS = " \t"
 _WORD_SIGNS = "'’_"
-"""Punctuation that may be part of a word: of contractions, and what patterns count among the letters."""
+"""Punctuation that may be part of a word: of contractions, and what patterns count
+among the letters."""
 _WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
 """Kinds that look for tokens in the whole text."""
 
 
 def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -> Iterator[int]:
-    """Settled places of a text after its beginning, nearest the end first. text: as its tokens spell it, with a space put before.
+    """Settled places of a text after its beginning, nearest the end first. text: as its
+    tokens spell it, with a space put before.
     least_behind: bytes that stay behind a place.
 
-    SentencePiece merges anywhere in a text, and the longest match asks for no words: there every place between characters that no
-    token spans is settled. Others cut the text into words first, with patterns that look to both sides. What all of llama.cpp's
-    patterns agree on is how words are cut at these places, whatever comes behind the text: before a space that follows no white
-    space; between a letter or a digit and a punctuation mark that is no apostrophe; after a line end, before blanks and then an
-    ASCII letter or digit of this text. Where words are runs of letters that merges alone encode, the place between two letters of
-    a script without case is settled too.
+    SentencePiece merges anywhere in a text, and the longest match asks for no words:
+    there every place between characters that no token spans is settled. Others cut the
+    text into words first, with patterns that look to both sides. What all of
+    llama.cpp's patterns agree on is how words are cut at these places, whatever comes
+    behind the text: before a space that follows no white space; between a letter or a
+    digit and a punctuation mark that is no apostrophe; after a line end, before blanks
+    and then an ASCII letter or digit of this text. Where words are runs of letters that
+    merges alone encode, the place between two letters of a script without case is
+    settled too.
     """
     size = len(text)
     first = max(0, size - MOST_HEALED)
@@ -50,8 +57,8 @@ def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -
 
 
 def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> bool:
-    """Is it certain how words are cut here? n_certain: bytes from here on that belong to no token which is looked up before
-    any words are."""
+    """Is it certain how words are cut here? n_certain: bytes from here on that belong
+    to no token which is looked up before any words are."""
     left, right = characters[i - 1], characters[i]
     if _is_broken(left) or _is_broken(right):
         return False
@@ -70,12 +77,14 @@ def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> 
 
 
 def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
-    """Does no token span the line end that `encode_after` puts before what stands behind the place, and its beginning?"""
+    """Does no token span the line end that `encode_after` puts before what stands
+    behind the place, and its beginning?"""
     return not vocabulary.space_prefix or not is_spanned(vocabulary, _LINE_END.encode() + rest, 1)
 
 
 def _begun(vocabulary: Vocabulary, text: bytes) -> int:
-    """The first place from which the rest of the text may be the beginning of a token that is looked up before any words are."""
+    """The first place from which the rest of the text may be the beginning of a token
+    that is looked up before any words are."""
     beginnings = vocabulary.derived(_beginnings)
     longest = max(map(len, beginnings), default=0)
     places = (place for place in range(max(0, len(text) - longest), len(text)) if text[place:] in beginnings)

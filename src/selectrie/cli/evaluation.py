@@ -329,7 +329,8 @@ def _check_html(output: EvalOutput) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a page as a whole; a link stays one, and a FIFO or a device is written into."""
+    """Write a page as a whole; a link stays one, and a FIFO or a device is written
+    into."""
     from selectrie.evaluation.files import write_whole
 
     target = Path(path)

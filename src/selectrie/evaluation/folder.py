@@ -28,7 +28,8 @@ from selectrie.version import __version__
 RUN, LOG, ITEMS, SUMMARY = "run.json", "log.jsonl", "items.jsonl", "summary.json"
 
 RUN_FORMAT = 2
-"""Of `run.json` and `log.jsonl`. Format 1 had records in its log and no digest of the plan."""
+"""Of `run.json` and `log.jsonl`. Format 1 had records in its log and no digest of the
+plan."""
 
 _READ_FORMATS = (1, RUN_FORMAT)
 """Finished runs of these are shown and compared; those of `RUN_FORMAT` alone go on."""

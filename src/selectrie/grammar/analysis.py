@@ -111,7 +111,8 @@ def report_on(rules: RuleSet, *, seed: int) -> Report:
 
 
 def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
-    """Everything about a list of distinct texts: one rule, and nothing that could be wrong with it."""
+    """Everything about a list of distinct texts: one rule, and nothing that could be
+    wrong with it."""
     rng = random.Random(seed)  # noqa: S311 - samples, not secrets
     return Report(
         n_rules=1,

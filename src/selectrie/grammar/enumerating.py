@@ -1,4 +1,5 @@
-"""The texts of a finite grammar put together from those of its parts, without compiling it."""
+"""The texts of a finite grammar put together from those of its parts, without compiling
+it."""
 
 from __future__ import annotations
 
@@ -36,11 +37,13 @@ class UnknownError(Exception):
 def texts_of(rules: RuleSet, most: int) -> tuple[str, ...]:
     """All texts, the shortest first, equally long ones by code points.
 
-    Sets of texts are put together from the leaves on. Every part that is looked at leads to a text of the whole, and
-    different texts of it to different ones, so one part of more than `most` texts says that the whole has more.
+    Sets of texts are put together from the leaves on. Every part that is looked at
+    leads to a text of the whole, and different texts of it to different ones, so one
+    part of more than `most` texts says that the whole has more.
 
-    Raises `TooManyError` for more than `most`; `UnknownError` where a rule leads to itself, where a part has no text, for
-    token terminals and missing rules, and beyond `MOST_MADE` or `MOST_BYTES`.
+    Raises `TooManyError` for more than `most`; `UnknownError` where a rule leads to
+    itself, where a part has no text, for token terminals and missing rules, and beyond
+    `MOST_MADE` or `MOST_BYTES`.
     """
     references = facts(rules.rules, rules.root).references
     uses = {name: [reference.name for reference in own] for name, own in references.items()}
@@ -74,7 +77,8 @@ def _has_texts(expression: Expression) -> bool:
 
 @dataclass(slots=True)
 class _Parts:
-    """The texts of parts. of_rule: of the rules that are done. n_made, n_bytes: so far, of all sets."""
+    """The texts of parts. of_rule: of the rules that are done. n_made, n_bytes: so far,
+    of all sets."""
 
     most: int
     of_rule: dict[str, set[bytes]] = field(default_factory=dict)
@@ -82,7 +86,8 @@ class _Parts:
     n_bytes: int = 0
 
     def texts(self, part: Expression) -> set[bytes]:
-        """All texts of a part. Descends as deep as it is nested: readers bound that depth."""
+        """All texts of a part. Descends as deep as it is nested: readers bound that
+        depth."""
         match part:
             case Text(value):
                 return {value}

@@ -111,7 +111,8 @@ class Grammar:
 
     @classmethod
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
-        """Exactly these texts, as many as there are; what `select` decides among is the list itself."""
+        """Exactly these texts, as many as there are; what `select` decides among is the
+        list itself."""
         from selectrie.grammar.readers.types import list_of_choices
 
         return cls(list_of_choices(texts), name=name)
@@ -136,7 +137,8 @@ class Grammar:
         spacing: Spacing = "json",
         name: str = "json-schema",
     ) -> Grammar:
-        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text. route, spacing: as `read_schema`.
+        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text.
+        route, spacing: as `read_schema`.
 
         >>> from selectrie import Grammar
         >>> list(Grammar.from_json_schema({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}).expand())
@@ -292,10 +294,12 @@ class Grammar:
         return islice(self._texts("expand").listed(), limit)
 
     def listed(self, most: int) -> tuple[str, ...] | None:
-        """All its texts, each once, where they are few enough to be choices; kept for the next caller.
+        """All its texts, each once, where they are few enough to be choices; kept for
+        the next caller.
 
-        A grammar that is a list of texts gives that list, however long it is, in its order; any other one of at most `most`
-        texts gives them as `expand` orders them. None: there are more, or that is not known: token terminals, a grammar that
+        A grammar that is a list of texts gives that list, however long it is, in its
+        order; any other one of at most `most` texts gives them as `expand` orders them.
+        None: there are more, or that is not known: token terminals, a grammar that
         llguidance reads, and one that goes beyond the limits of `count`.
         """
         if isinstance(self._source, TextList):

@@ -16,10 +16,12 @@ MOST_LOOKED = 8
 
 
 class GuidedBytes:
-    """What a `Machine` promises a reader of texts, by an automaton whose vocabulary are the 256 bytes.
+    """What a `Machine` promises a reader of texts, by an automaton whose vocabulary are
+    the 256 bytes.
 
-    Tokens that the grammar asks for by name are none of these, so it refuses to be read where it names one. Each place has
-    its mask worked out first, as in a search: llguidance then renews what its lexer may spend.
+    Tokens that the grammar asks for by name are none of these, so it refuses to be read
+    where it names one. Each place has its mask worked out first, as in a search:
+    llguidance then renews what its lexer may spend.
     """
 
     token_sets: tuple[TokenSet, ...] = ()
@@ -40,8 +42,9 @@ class GuidedBytes:
         return frozenset((np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist())
 
     def expected(self, configuration: int) -> tuple[str, ...]:
-        """What may come next, readable. Each path of bytes is a place apart here, and a character is not looked into beyond
-        `MOST_LOOKED`; a character that would take more is named by its first byte."""
+        """What may come next, readable. Each path of bytes is a place apart here, and a
+        character is not looked into beyond `MOST_LOOKED`; a character that would take
+        more is named by its first byte."""
         bytes_ = self.following(configuration)
         characters: list[tuple[int, int]] = []
         unread: list[int] = []
@@ -59,7 +62,8 @@ class GuidedBytes:
         return cut(shown, self.can_end(configuration))
 
     def _spread(self, configuration: int, byte: int, n_more: int, base: int) -> list[tuple[int, int]] | None:
-        """Characters that go on with a byte, `base` being what is known of them; None where they are too many to look at."""
+        """Characters that go on with a byte, `base` being what is known of them; None
+        where they are too many to look at."""
         if not n_more:
             return [(base, base)]
         waiting, found = [(configuration, byte, n_more, base)], list[tuple[int, int]]()

@@ -13,10 +13,11 @@ from selectrie.vocabulary import to_bytes
 
 @final
 class TextList:
-    """Exactly these texts, each once and at least one, in the order in which they are numbered as choices.
+    """Exactly these texts, each once and at least one, in the order in which they are
+    numbered as choices.
 
-    Everything else is worked out when it is first asked for, and kept. The caller sees to it that no text has a lone
-    surrogate.
+    Everything else is worked out when it is first asked for, and kept. The caller sees
+    to it that no text has a lone surrogate.
     """
 
     def __init__(self, texts: tuple[str, ...]) -> None:
@@ -37,7 +38,8 @@ class TextList:
 
     @cached_property
     def is_prefix_free(self) -> bool:
-        """Is no text the beginning of another? One that is stands right before such a one in the sorted list."""
+        """Is no text the beginning of another? One that is stands right before such a
+        one in the sorted list."""
         return not any(after.startswith(before) for before, after in pairwise(self.encoded))
 
     @cached_property

@@ -39,10 +39,12 @@ class Verdict:
 
     @cached_property
     def expected(self) -> tuple[str, ...]:
-        """What may stand at that place: characters and ranges of them as Python writes them, tokens by name, "the end".
+        """What may stand at that place: characters and ranges of them as Python writes
+        them, tokens by name, "the end".
 
-        It is worked out when it is first read. Characters of more than a byte that would take a grammar of llguidance
-        many steps to find are named by their first bytes.
+        It is worked out when it is first read. Characters of more than a byte that
+        would take a grammar of llguidance many steps to find are named by their first
+        bytes.
         """
         return self.look()
 
@@ -56,7 +58,8 @@ def _known(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple
 
 
 def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> Verdict:
-    """Read the text byte by byte. Raises `TextError` for a lone surrogate, `GrammarError` beyond the machine's limits."""
+    """Read the text byte by byte. Raises `TextError` for a lone surrogate,
+    `GrammarError` beyond the machine's limits."""
     data = to_bytes(text, "text") if isinstance(text, str) else text
     configuration = begun = machine.start
     at_character = 0
@@ -74,7 +77,8 @@ def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> 
 
 
 def expected_of_machine(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
-    """What a machine lets come next: characters, inside a character single bytes, tokens, the end.
+    """What a machine lets come next: characters, inside a character single bytes,
+    tokens, the end.
 
     class_of: as `Characterwise` has it.
     """

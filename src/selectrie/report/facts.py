@@ -115,7 +115,8 @@ def cost_sentence(cost: Cost) -> str:
 
 
 def signature_words(signature: Signature) -> str:
-    """Precision, how far layout can move a number, and by how many rows that was measured."""
+    """Precision, how far layout can move a number, and by how many rows that was
+    measured."""
     if signature.tolerance is None:
         return f"{signature.precision} (tolerance not measured)"
     compared = f" by {count(signature.rows_compared, 'row')}" if signature.rows_compared else ""

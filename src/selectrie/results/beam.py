@@ -64,11 +64,15 @@ class Hypothesis:
 class BeamCertificate:
     """How sure the answer is.
 
-    proved: nothing that is not given scores more than the last one given. about: "strings" where paths are those that the tokenizer
-    makes, so that a text has one; else "token paths": it holds of the paths one by one, whatever the sums of several are.
-    bound_gap: score of the last given path less the best that anything dropped or left could reach; inf where nothing was, -inf
-    where fewer were found than asked for and something was. nodes_evaluated: rows read. method: "beam" or "best_first".
-    reason: why nothing is proved although nothing that could be better was dropped or left; "" for no such reason.
+    proved: nothing that is not given scores more than the last one given. about:
+    "strings" where paths are those that the tokenizer makes, so that a text has one;
+    else "token paths": it holds of the paths one by one, whatever the sums of several
+    are.
+    bound_gap: score of the last given path less the best that anything dropped or left
+    could reach; inf where nothing was, -inf where fewer were found than asked for and
+    something was. nodes_evaluated: rows read. method: "beam" or "best_first".
+    reason: why nothing is proved although nothing that could be better was dropped or
+    left; "" for no such reason.
     """
 
     proved: bool

@@ -10,11 +10,15 @@ from selectrie.types import Cost
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnChoice:
-    """A choice drawn from softmax(score / temperature) over a set of which every choice was scored.
+    """A choice drawn from softmax(score / temperature) over a set of which every choice
+    was scored.
 
-    selection: the whole set; its own `index` is the best, which need not be the one drawn. index: the choice drawn.
-    probability: by which this one was drawn. temperature: 0 draws the best. seed: draws the same one again.
-    close: the layout of the work could have changed which one is drawn; None where the tolerance is not measured.
+    selection: the whole set; its own `index` is the best, which need not be the one
+    drawn. index: the choice drawn.
+    probability: by which this one was drawn. temperature: 0 draws the best. seed: draws
+    the same one again.
+    close: the layout of the work could have changed which one is drawn; None where the
+    tolerance is not measured.
     """
 
     selection: Selection
@@ -40,8 +44,8 @@ class DrawnChoice:
         return self.selection.cost
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: that of the selection, with kind "drawn_choice" and a field "drawn": index, text, probability, temperature, seed,
-        close."""
+        """JSON-ready: that of the selection, with kind "drawn_choice" and a field
+        "drawn": index, text, probability, temperature, seed, close."""
         return {
             **self.selection.to_dict(),
             "kind": "drawn_choice",

@@ -17,16 +17,21 @@ _REPR_ROWS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Draws(Sequence[Hypothesis]):
-    """Texts of a grammar after a prompt, in the order of their seeds. Equality leaves out `cost`.
+    """Texts of a grammar after a prompt, in the order of their seeds. Equality leaves
+    out `cost`.
 
-    exact: each was drawn by its probability among all texts of the grammar; else token by token among those that may
-    follow, which is another distribution. about: "strings" where a text counts with the tokenizer's own encoding alone, else
-    "token paths". seed: of the first; max_tokens: texts of more tokens do not count.
-    mass: estimate of the probability of the grammar's texts together, of which mass_low and mass_high are exact bounds; None
-    where draws are not exact. reason: why draws that were to be exact are not, or ""; texts may be missing then.
-    n_attempts: walks down the tree that the draws took, those that left the grammar included.
-    close_steps: for each text the random numbers of its seed, counted from 0, whose outcome the layout of the work could have
-    changed; a text without any is the one that its seed gives alone. None where the tolerance is not measured.
+    exact: each was drawn by its probability among all texts of the grammar; else token
+    by token among those that may follow, which is another distribution. about:
+    "strings" where a text counts with the tokenizer's own encoding alone, else "token
+    paths". seed: of the first; max_tokens: texts of more tokens do not count.
+    mass: estimate of the probability of the grammar's texts together, of which mass_low
+    and mass_high are exact bounds; None where draws are not exact. reason: why draws
+    that were to be exact are not, or ""; texts may be missing then.
+    n_attempts: walks down the tree that the draws took, those that left the grammar
+    included.
+    close_steps: for each text the random numbers of its seed, counted from 0, whose
+    outcome the layout of the work could have changed; a text without any is the one
+    that its seed gives alone. None where the tolerance is not measured.
     """
 
     texts: tuple[Hypothesis, ...]

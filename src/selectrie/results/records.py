@@ -84,10 +84,12 @@ class ChoiceScore:
 class Signature:
     """What a score depends on: equal signatures, equal scores to within the tolerance.
 
-    tolerance: nats a row by which layout can move a log-probability; None = not measured. The self-check measures it:
-    largest_move: nats, of the rows compared, a quarter of the tolerance. rows_compared: how many. support: the share of
-    all rows that so many support, at 95 %, to move no further than the largest.
-    rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi, calibrated), digests of its texts.
+    tolerance: nats a row by which layout can move a log-probability; None = not
+    measured. The self-check measures it: largest_move: nats, of the rows compared, a
+    quarter of the tolerance. rows_compared: how many. support: the share of all rows
+    that so many support, at 95 %, to move no further than the largest.
+    rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi,
+    calibrated), digests of its texts.
     """
 
     model: str
@@ -120,7 +122,8 @@ class Signature:
         premise: str = "",
         following_bytes: int = 0,
     ) -> Signature:
-        """Of scores of this model, by this version. check: of the model, None where nothing was measured."""
+        """Of scores of this model, by this version. check: of the model, None where
+        nothing was measured."""
         return cls(
             model=identity.name,
             model_digest=identity.digest,
@@ -144,16 +147,20 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How sure the answer is. proved: no unevaluated choice can be among the first k (exhaustive scoring always proves).
+    """How sure the answer is. proved: no unevaluated choice can be among the first k
+    (exhaustive scoring always proves).
 
-    bound_gap: score of the k-th minus the best bound left open; inf when nothing is open.
-    open_mass: upper bound on the probability mass, under the model, of the choices not finished.
-    nodes_evaluated of nodes_inner: rows that scored edges, of those exhaustive scoring needs; None where nobody knows how many
-    these are (the texts of a grammar).
-    settled: near ties among the first k were decided in the canonical layout (or there were none); False when scoring
-    them again would take more rows than the request did, or in `fast` precision. n_settled: choices scored again for it.
-    method: "exhaustive" or "best_first". reason: why nothing is proved although nothing that could be better was left open; "" for
-    no such reason.
+    bound_gap: score of the k-th minus the best bound left open; inf when nothing is
+    open.
+    open_mass: upper bound on the probability mass, under the model, of the choices not
+    finished. nodes_evaluated of nodes_inner: rows that scored edges, of those
+    exhaustive scoring needs; None where nobody knows how many these are (the texts of a
+    grammar).
+    settled: near ties among the first k were decided in the canonical layout (or there
+    were none); False when scoring them again would take more rows than the request did,
+    or in `fast` precision. n_settled: choices scored again for it.
+    method: "exhaustive" or "best_first". reason: why nothing is proved although nothing
+    that could be better was left open; "" for no such reason.
     """
 
     proved: bool

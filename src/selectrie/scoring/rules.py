@@ -121,10 +121,11 @@ def score_choices(
 ) -> FloatArray:
     """float64[C]: the score of each choice by a named rule, prior included.
 
-    logp: float64[C], raw joint, NaN where not finished: NaN stays, whatever the prior. -inf stays -inf, whatever the
-    baseline.
-    baseline: float64[C], for pmi the joint after the premise, for calibrated and batch the mean joint (`mean_joint`);
-    terminator included in both. A baseline of -inf under a finite joint raises `ChoiceError`: the difference is infinite.
+    logp: float64[C], raw joint, NaN where not finished: NaN stays, whatever the prior.
+    -inf stays -inf, whatever the baseline.
+    baseline: float64[C], for pmi the joint after the premise, for calibrated and batch
+    the mean joint (`mean_joint`); terminator included in both. A baseline of -inf under
+    a finite joint raises `ChoiceError`: the difference is infinite.
     log_prior: of `log_priors`; -inf excludes the choice.
     """
     if rule.name in DIFFERENCES:

@@ -48,7 +48,8 @@ def tolerance_of(
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
     """int32[P]: rows below the prompt that scoring a path by itself evaluates.
 
-    Those of its tokens, and for "unless-continued" all that decide whether it is continued.
+    Those of its tokens, and for "unless-continued" all that decide whether it is
+    continued.
     """
     rows = trie.depth[trie.path_node].astype(np.int32)
     if terminator == "unless-continued":
@@ -61,9 +62,10 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
 def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
     """Choices whose order among the first k layout could have changed, best first.
 
-    A choice is a candidate where its score is within the sum of both tolerances of the k-th best; a candidate needs
-    settling where another one is that close to it. One choice stands for each path. scores, tolerances: float64[C];
-    NaN and -inf never qualify.
+    A choice is a candidate where its score is within the sum of both tolerances of the
+    k-th best; a candidate needs settling where another one is that close to it. One
+    choice stands for each path. scores, tolerances: float64[C]; NaN and -inf never
+    qualify.
     """
     best = best_of_paths(scores, path_of)
     usable = np.flatnonzero(scores > -np.inf)

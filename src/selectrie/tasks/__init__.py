@@ -26,12 +26,17 @@ NOTHING: IntArray = np.empty(0, dtype=np.int32)
 class Ask:
     """Nodes to evaluate, after giving some back.
 
-    parents: int32[n], local row of the parent, or `~j` for element j < i of this ask. tokens: int32[n].
-    wanted: bool[n], rows to be told. keep: bool[n], nodes that may be parents in a later ask.
-    release: int32[m], local rows no longer needed, leaves before or together with what they hang from; freed first.
-    again: bool[n], nodes that were evaluated for this task before and given back since; empty: none.
-    spent: int32[m], local rows that no ask after this one will extend, though they carry others: a forking model may drop
-    their state once this ask is evaluated. Row 0 is never among them.
+    parents: int32[n], local row of the parent, or `~j` for element j < i of this ask.
+    tokens: int32[n].
+    wanted: bool[n], rows to be told. keep: bool[n], nodes that may be parents in a
+    later ask.
+    release: int32[m], local rows no longer needed, leaves before or together with what
+    they hang from; freed first.
+    again: bool[n], nodes that were evaluated for this task before and given back since;
+    empty: none.
+    spent: int32[m], local rows that no ask after this one will extend, though they
+    carry others: a forking model may drop their state once this ask is evaluated. Row 0
+    is never among them.
     """
 
     parents: IntArray

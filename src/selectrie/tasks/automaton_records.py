@@ -23,15 +23,20 @@ DEAD = -1
 class AutomatonSpec:
     """What is searched for. Checked when it is made.
 
-    max_tokens: most tokens of a path, those that spell healed bytes alone not counted. terminator: "eog" (the end of generation is part of the event) or "none".
-    rule: "joint", or "token_mean" (joint / tokens of the path that count). search: k, stop, mass, budget_nodes, width; "all" goes on
-    until nothing is open. healed: bytes of the prompt that the automaton spells first, which every score is conditional on;
-    put: bytes that it spells after those without a condition (the space that a tokenizer puts before text, a delimiter).
-    canonical: is this finished path the tokenizer's own encoding? None: every path counts. own: the tokenizer's own path
-    of the text that these tokens spell, empty for none. viable: may these two tokens be
-    neighbours in such an encoding? last: the token before the first, None: not known.
-    merge_equal_text: finished paths of one text are one, and the k best texts are looked for. tolerance: nats below the k-th
-    best score within which all texts are found too. least_score: below which no text is looked for, known from elsewhere.
+    max_tokens: most tokens of a path, those that spell healed bytes alone not counted.
+    terminator: "eog" (the end of generation is part of the event) or "none".
+    rule: "joint", or "token_mean" (joint / tokens of the path that count). search: k,
+    stop, mass, budget_nodes, width; "all" goes on until nothing is open. healed: bytes
+    of the prompt that the automaton spells first, which every score is conditional on;
+    put: bytes that it spells after those without a condition (the space that a
+    tokenizer puts before text, a delimiter).
+    canonical: is this finished path the tokenizer's own encoding? None: every path
+    counts. own: the tokenizer's own path of the text that these tokens spell, empty for
+    none. viable: may these two tokens be neighbours in such an encoding? last: the
+    token before the first, None: not known.
+    merge_equal_text: finished paths of one text are one, and the k best texts are
+    looked for. tolerance: nats below the k-th best score within which all texts are
+    found too. least_score: below which no text is looked for, known from elsewhere.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -129,7 +134,8 @@ def allows(allowed: BoolArray | IntArray, token: int) -> bool:
 
 
 def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[int]]) -> Iterator[list[int]]:
-    """The tokenizer's own paths of the texts that these paths spell, each once: those that the automaton accepts."""
+    """The tokenizer's own paths of the texts that these paths spell, each once: those
+    that the automaton accepts."""
     if spec.canonical is None or spec.own is None:
         return
     seen: set[tuple[int, ...]] = set()

@@ -1,21 +1,26 @@
-"""Beam search on any automaton: the most probable texts, as far as a few paths at a time can tell.
+"""Beam search on any automaton: the most probable texts, as far as a few paths at a
+time can tell.
 
-Definitions. A path's joint is the sum of its tokens' log-probabilities under the full softmax, never renormalised over
-what is allowed, and the terminator's term: "eog" adds the log of the summed probability of the end-of-generation tokens,
-"none" adds 0. Where bytes of the prompt were healed, the log-probability that text goes on with them is taken off.
-score = joint / n_tokens ** length_penalty, n_tokens those of the path, the terminator and tokens that spell healed bytes alone
-not counted.
+Definitions. A path's joint is the sum of its tokens' log-probabilities under the full
+softmax, never renormalised over what is allowed, and the terminator's term: "eog" adds
+the log of the summed probability of the end-of-generation tokens, "none" adds 0. Where
+bytes of the prompt were healed, the log-probability that text goes on with them is
+taken off. score = joint / n_tokens ** length_penalty, n_tokens those of the path, the
+terminator and tokens that spell healed bytes alone not counted.
 
-A step extends every kept path by one token. Of all extensions the `width` best by joint are kept (by group, with diversity
-taken off for this order alone); ties go by the order of tokens. A path that may end there is finished beside that, and
-takes no place. Dead ends, which can neither end nor go on, are dropped and counted.
+A step extends every kept path by one token. Of all extensions the `width` best by joint
+are kept (by group, with diversity taken off for this order alone); ties go by the order
+of tokens. A path that may end there is finished beside that, and takes no place. Dead
+ends, which can neither end nor go on, are dropped and counted.
 
-An unfinished path can still reach at most its joint so far, at the longest allowed length: its bound. Finished and
-unfinished are compared by it: a path whose bound is not above the n-th best finished text is dropped, and the search ends
-where none is left. Where the paths of one text are added up, it ends when not even all that is unfinished together could
-change which texts are the first n.
+An unfinished path can still reach at most its joint so far, at the longest allowed
+length: its bound. Finished and unfinished are compared by it: a path whose bound is not
+above the n-th best finished text is dropped, and the search ends where none is left.
+Where the paths of one text are added up, it ends when not even all that is unfinished
+together could change which texts are the first n.
 
-The path of masked greedy decoding is followed beside the beam and competes with what that found.
+The path of masked greedy decoding is followed beside the beam and competes with what
+that found.
 """
 
 from __future__ import annotations

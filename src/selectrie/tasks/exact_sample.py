@@ -1,25 +1,30 @@
 """Exact draws from the model's joint restricted to what an automaton accepts.
 
-Let A be the accepted paths of at most `max_tokens` tokens, p the model's probability of a path and its end, and left(n) the
-part of a node's probability that a stream has not removed (`remaining_mass`); only what lies outside A is ever removed. A
-stream walks from the root, where it notes its claim c = left(root). At a node n entered with claim c it draws u in [0, 1):
-where u c >= left(n) it is rejected, and starts again at the root; else it goes on to token t with weight p(t | n) left(n t)
-and claims left(n t) there, or ends with weight p(end | n). A node that the stream never stood at claims 1, then its row says
-what of it lies outside A, which is removed.
+Let A be the accepted paths of at most `max_tokens` tokens, p the model's probability of
+a path and its end, and left(n) the part of a node's probability that a stream has not
+removed (`remaining_mass`); only what lies outside A is ever removed. A stream walks
+from the root, where it notes its claim c = left(root). At a node n entered with claim c
+it draws u in [0, 1): where u c >= left(n) it is rejected, and starts again at the root;
+else it goes on to token t with weight p(t | n) left(n t) and claims left(n t) there, or
+ends with weight p(end | n). A node that the stream never stood at claims 1, then its
+row says what of it lies outside A, which is removed.
 
-Each stream's text has the law p(a) / p(A). For the probability of one attempt to take the path of a in A is the product over
-its nodes of [left(n) / c(n)] * [p(t | n) c(n t) / left(n)], where c(n t) is what left(n t) was when it was chosen: it
-telescopes to p(a) / c(root), whatever was removed meanwhile. Streams share rows, and what follows from a row alone, but
-nothing that they removed: a stream's text depends on its seed, the rows and the automaton and on nothing beside it, and
-streams of different seeds are independent.
+Each stream's text has the law p(a) / p(A). For the probability of one attempt to take
+the path of a in A is the product over its nodes of [left(n) / c(n)] * [p(t | n) c(n t)
+/ left(n)], where c(n t) is what left(n t) was when it was chosen: it telescopes to p(a)
+/ c(root), whatever was removed meanwhile. Streams share rows, and what follows from a
+row alone, but nothing that they removed: a stream's text depends on its seed, the rows
+and the automaton and on nothing beside it, and streams of different seeds are
+independent.
 
-A draw is close where rows that are moved by no more than the tolerance could have decided it otherwise. left(n) is a sum of
-products of as many probabilities as rows lie below one another (`height`), so it moves by at most that many tolerances, and
-so do the edges between which a draw lies.
+A draw is close where rows that are moved by no more than the tolerance could have
+decided it otherwise. left(n) is a sum of products of as many probabilities as rows lie
+below one another (`height`), so it moves by at most that many tolerances, and so do the
+edges between which a draw lies.
 
-(A sampler that masks each row and draws from what is left, without going back, has another law. Estimating left(n) and
-drawing by it without rejection, as Park et al., "Grammar-aligned decoding", arXiv:2405.21047, do, has this law in the limit
-only.)
+(A sampler that masks each row and draws from what is left, without going back, has
+another law. Estimating left(n) and drawing by it without rejection, as Park et al.,
+"Grammar-aligned decoding", arXiv:2405.21047, do, has this law in the limit only.)
 """
 
 from __future__ import annotations
@@ -44,16 +49,19 @@ from selectrie.tasks.score import check_room
 from selectrie.types import NO_NODE, ROOT, FloatArray, IntArray, Room
 
 WALKS_A_NODE = 32
-"""Walks of a stream that each node of the budget allows: those that end where no row is needed cost none of it."""
+"""Walks of a stream that each node of the budget allows: those that end where no row is
+needed cost none of it."""
 _SLACK = 1e-9
 """Share of an edge that the rounding of sums may move it by, with room to spare."""
 
 
 @dataclass(slots=True)
 class _Stream:
-    """One text on its way. mass: what it has not removed. claim: what was left of its node when it was chosen, by rows of
-    `claim_height`; start: of the root when it began. n_kept: tokens that the node's row kept when one beyond them was
-    drawn, None where none was. draws: random numbers used; close: those that the tolerance could have decided otherwise.
+    """One text on its way. mass: what it has not removed. claim: what was left of its
+    node when it was chosen, by rows of `claim_height`; start: of the root when it
+    began. n_kept: tokens that the node's row kept when one beyond them was drawn, None
+    where none was. draws: random numbers used; close: those that the tolerance could
+    have decided otherwise.
     n_attempts: walks that ended."""
 
     seed: int
@@ -80,7 +88,8 @@ class _Stream:
         self.claim_height = self.mass.height(ROOT)
 
     def note(self, x: float, low: float, high: float, *, moves: float, doubtful: float = 0.0) -> None:
-        """Note the last number as close where x may lie outside [low, high) for edges moved by so many nats.
+        """Note the last number as close where x may lie outside [low, high) for edges
+        moved by so many nats.
 
         high: inf where nothing comes after.
         """
@@ -93,14 +102,18 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactOutcome:
-    """What was drawn. texts: one per stream, in order of their seeds; None where the budget was used up or nothing is left.
+    """What was drawn. texts: one per stream, in order of their seeds; None where the
+    budget was used up or nothing is left.
 
-    close_steps: of each stream the random numbers, counted from 0, that the tolerance could have decided otherwise.
-    is_complete: all were drawn; if not, those that were are no sample, for the short come first. is_empty: no text of at most
-    `max_tokens` tokens has any probability. mass_low, mass_high: between these lies the probability of all such texts
-    together, given the healed bytes: what was found, and what was not removed. mass: the mean over attempts of what was left
-    where they were accepted, 0 where not, within these bounds. n_attempts, n_accepted: walks from the root, and those that
-    became texts. log_heal, heal_gap: taken off already.
+    close_steps: of each stream the random numbers, counted from 0, that the tolerance
+    could have decided otherwise.
+    is_complete: all were drawn; if not, those that were are no sample, for the short
+    come first. is_empty: no text of at most `max_tokens` tokens has any probability.
+    mass_low, mass_high: between these lies the probability of all such texts together,
+    given the healed bytes: what was found, and what was not removed. mass: the mean
+    over attempts of what was left where they were accepted, 0 where not, within these
+    bounds. n_attempts, n_accepted: walks from the root, and those that became texts.
+    log_heal, heal_gap: taken off already.
     strings: whether each text counts with the tokenizer's own encoding alone.
     """
 
@@ -123,10 +136,13 @@ class ExactOutcome:
 class ExactSampleTask:
     """Draws n texts side by side (the module says how, and why that is exact).
 
-    Stream i has the seed `seed` + i, and its text depends on that and on the rows alone: neither on the other streams nor on
-    the room. All streams go as far as they can without a row, then the rows that they need are asked for together. A text
-    ends with the end of generation, or, with terminator "none", as soon as it may. `spec.search` gives the budget alone.
-    tolerance: nats by which layout may have moved a log-probability; draws that this could change are noted (0 = none is).
+    Stream i has the seed `seed` + i, and its text depends on that and on the rows
+    alone: neither on the other streams nor on the room. All streams go as far as they
+    can without a row, then the rows that they need are asked for together. A text ends
+    with the end of generation, or, with terminator "none", as soon as it may.
+    `spec.search` gives the budget alone.
+    tolerance: nats by which layout may have moved a log-probability; draws that this
+    could change are noted (0 = none is).
     """
 
     def __init__(
@@ -204,7 +220,8 @@ class ExactSampleTask:
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:
-        """Its text is not there, and may come: something is left, and the budget was not walked away without rows."""
+        """Its text is not there, and may come: something is left, and the budget was
+        not walked away without rows."""
         budget = self._spec.search.budget_nodes
         is_spent = budget is not None and stream.n_attempts >= WALKS_A_NODE * budget
         return stream.text is None and stream.mass.left(ROOT) > 0 and not is_spent
@@ -391,7 +408,8 @@ class ExactSampleTask:
             self._reject(stream)
 
     def _child(self, parent: int, token: int, p: float) -> int:
-        """A new node; what neither ends nor goes on, and what no tokenizer writes, is dead."""
+        """A new node; what neither ends nor goes on, and what no tokenizer writes, is
+        dead."""
         spec, nodes, automaton = self._spec, self._nodes, self._automaton
         state = automaton.advance(int(nodes.state[parent]), token)
         node = self._made[parent, token] = nodes.add(parent, token, float(np.log(p)), state)

@@ -42,12 +42,15 @@ LEAST = float(np.finfo(np.float64).min)
 class AutomatonSearch:
     """Finds the k best texts of an automaton below a prompt.
 
-    An open path cannot score more than its own sum of log-probabilities (over `max_tokens`, for means), since each further
-    token only takes off. Open paths are evaluated by that bound, `search.width` a call and more as the search goes on, until
-    nothing open can reach the k-th best. The path of masked greedy decoding is followed beside them, and then the
-    tokenizer's own for its text: the end is a text to compare with early. Of a budget, as much as a path of `max_tokens` may
-    still need is kept for it. Rows that only the healed bytes need come before everything, and on top of a budget. So do at
-    most `max_tokens` rows behind a budget that ended without a text, for the tokenizer's own path of a text met in other tokens.
+    An open path cannot score more than its own sum of log-probabilities (over
+    `max_tokens`, for means), since each further token only takes off. Open paths are
+    evaluated by that bound, `search.width` a call and more as the search goes on, until
+    nothing open can reach the k-th best. The path of masked greedy decoding is followed
+    beside them, and then the tokenizer's own for its text: the end is a text to compare
+    with early. Of a budget, as much as a path of `max_tokens` may still need is kept
+    for it. Rows that only the healed bytes need come before everything, and on top of a
+    budget. So do at most `max_tokens` rows behind a budget that ended without a text,
+    for the tokenizer's own path of a text met in other tokens.
     on_found: called with each finished text that is the best so far.
     """
 
@@ -348,7 +351,8 @@ class AutomatonSearch:
             self._on_found(found)
 
     def _last_needed(self) -> Iterator[int]:
-        """Behind the budget, until there is a text: the nodes that are needed of its own paths, one after the other."""
+        """Behind the budget, until there is a text: the nodes that are needed of its
+        own paths, one after the other."""
         most = self._n_evaluated + self._spec.max_tokens
         for tokens in () if len(self._found) else own_paths(self._spec, self._automaton, self._met_in_other_tokens()):
             path = FirstPath(self._nodes, self._known_logp, self._child, None)

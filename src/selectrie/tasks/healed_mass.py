@@ -18,7 +18,8 @@ ENOUGH = 1e-6
 
 
 MOST_GAP = 2 * ENOUGH
-"""Nats that the log-probability of the healed bytes may be too low by where it counts as known."""
+"""Nats that the log-probability of the healed bytes may be too low by where it counts
+as known."""
 
 
 class HealedMass:

@@ -18,9 +18,10 @@ _ANY = 1 << 62
 class HeldPaths:
     """Local rows of the nodes of a `PathTree` that are held.
 
-    Everything that is waited for is asked for at once where the room takes it. Where it does not, paths that were evaluated
-    and may go on later are given up, those first that take the fewest rows to evaluate again, and of these the least
-    probable ones. n_repeated: nodes asked for again so far.
+    Everything that is waited for is asked for at once where the room takes it. Where it
+    does not, paths that were evaluated and may go on later are given up, those first
+    that take the fewest rows to evaluate again, and of these the least probable ones.
+    n_repeated: nodes asked for again so far.
     """
 
     def __init__(self, tree: PathTree) -> None:
@@ -34,10 +35,12 @@ class HeldPaths:
         self.n_repeated = 0
 
     def plan(self, waiting: list[int], resting: list[int], carries: set[int], room: Room) -> tuple[Ask, list[int]]:
-        """An ask for as many of the waiting nodes as the room takes, and those of them whose rows it wants, in its order.
+        """An ask for as many of the waiting nodes as the room takes, and those of them
+        whose rows it wants, in its order.
 
-        resting: nodes evaluated before that may be parents later. carries: waiting nodes that may be. Nodes on the way to
-        those waited for are asked for without their rows; where the way to the first is longer than the rows there are, its
+        resting: nodes evaluated before that may be parents later. carries: waiting
+        nodes that may be. Nodes on the way to those waited for are asked for without
+        their rows; where the way to the first is longer than the rows there are, its
         beginning is asked for and nothing is wanted.
         """
         needed = self._with_all_above(self._tree.up[node] for node in waiting)
@@ -97,7 +100,8 @@ class HeldPaths:
         return gone
 
     def _alone(self, leaf: int, needed: set[int]) -> list[int]:
-        """A leaf and the nodes above it that carry nothing else and are not needed, from below."""
+        """A leaf and the nodes above it that carry nothing else and are not needed,
+        from below."""
         way = [leaf]
         while (up := self._tree.up[way[-1]]) != ROOT and self._n_children[up] == 1 and up not in needed:
             way.append(up)
@@ -156,7 +160,8 @@ class HeldPaths:
         return found
 
     def _drop_all_but(self, stays: set[int]) -> list[int]:
-        """Forget all other nodes; the local rows to be released. stays: closed under what is above."""
+        """Forget all other nodes; the local rows to be released. stays: closed under
+        what is above."""
         leaving = [node for node in self._local if node not in stays]
         rows = [self._local.pop(node) for node in leaving]
         for node in leaving:

@@ -14,12 +14,14 @@ _NO_STATE = -1
 
 
 class PathTree:
-    """Every path that was taken up, as one tree in flat columns; a node is the path to it. Node 0 is the prompt's end.
+    """Every path that was taken up, as one tree in flat columns; a node is the path to
+    it. Node 0 is the prompt's end.
 
-    up: number of the parent. token. depth: tokens. n_healed: healed bytes still to be spelt; n_text: tokens that spell more than
-    such bytes. edge: log-probability of the token after its parent. logp: float, sum of
-    the edges from the root on. state: of the automaton. rank: place among the paths of its step in the order of their
-    tokens, so that what is compared token by token is compared by (rank of the parent, token).
+    up: number of the parent. token. depth: tokens. n_healed: healed bytes still to be
+    spelt; n_text: tokens that spell more than such bytes. edge: log-probability of the
+    token after its parent. logp: float, sum of the edges from the root on. state: of
+    the automaton. rank: place among the paths of its step in the order of their tokens,
+    so that what is compared token by token is compared by (rank of the parent, token).
     """
 
     def __init__(self, state: int, healed: Healed = NOTHING_HEALED) -> None:

@@ -41,13 +41,18 @@ _NAMES = tuple(field.name for field in fields(_Columns))
 
 
 class PathNodes:
-    """Parallel arrays over nodes, parents before children; node 0 is the empty path, in the automaton's first state.
+    """Parallel arrays over nodes, parents before children; node 0 is the empty path, in
+    the automaton's first state.
 
-    parent, token, depth: int32[N]. n_healed: int32[N], bytes of the prompt that are still to be spelt; n_text: tokens of the path
-    that spell more than such bytes. state: int64[N], of the automaton. logp: float64[N], of the token after its parent;
-    logp_prefix: its sum along the path. evaluated: bool[N], the row was read. can_end: bool[N], the automaton may end there.
-    goes_on: bool[N], it allows another token. Of evaluated nodes: best_token, best_logp: the most probable of these tokens
-    (NO_TOKEN for none); eog_logp: log-probability of the end of generation. Views of what there is now: they are not to be kept.
+    parent, token, depth: int32[N]. n_healed: int32[N], bytes of the prompt that are
+    still to be spelt; n_text: tokens of the path that spell more than such bytes.
+    state: int64[N], of the automaton. logp: float64[N], of the token after its parent;
+    logp_prefix: its sum along the path. evaluated: bool[N], the row was read. can_end:
+    bool[N], the automaton may end there.
+    goes_on: bool[N], it allows another token. Of evaluated nodes: best_token,
+    best_logp: the most probable of these tokens (NO_TOKEN for none); eog_logp:
+    log-probability of the end of generation. Views of what there is now: they are not
+    to be kept.
     """
 
     def __init__(self, state: int, *, can_end: bool, goes_on: bool, healed: Healed | None = None) -> None:

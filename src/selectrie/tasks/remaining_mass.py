@@ -16,10 +16,12 @@ END, REST = -1, -2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRow:
-    """What a row says of the allowed tokens. ids: int32[m], those that are kept, ascending; p: float64[m], above 0.
+    """What a row says of the allowed tokens. ids: int32[m], those that are kept,
+    ascending; p: float64[m], above 0.
 
-    end: probability of ending here, as far as that is allowed; rest: of all allowed tokens that are not kept; doubtful: of
-    the tokens of which a small change of the row could change whether they are kept.
+    end: probability of ending here, as far as that is allowed; rest: of all allowed
+    tokens that are not kept; doubtful: of the tokens of which a small change of the row
+    could change whether they are kept.
     """
 
     ids: IntArray
@@ -32,7 +34,8 @@ class KnownRow:
     def of(
         cls, ids: IntArray, p: FloatArray, end: float, *, most_kept: int | None = None, tolerance: float = 0.0
     ) -> KnownRow:
-        """Allowed tokens, int32[n] ascending, with probabilities, float64[n]. most_kept: None keeps all.
+        """Allowed tokens, int32[n] ascending, with probabilities, float64[n].
+        most_kept: None keeps all.
 
         tolerance: nats by which each log-probability may be off.
         """
@@ -49,7 +52,8 @@ class KnownRow:
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A known row less what was removed. weights: p times what is left below, where that is not p itself, by place."""
+    """A known row less what was removed. weights: p times what is left below, where
+    that is not p itself, by place."""
 
     ids: IntArray
     p: FloatArray
@@ -130,7 +134,8 @@ class RemainingMass:
         self._set(node, self._rows[node].left())
 
     def pick(self, node: int, x: float) -> tuple[int, float, float]:
-        """What x in [0, left(node)) falls on, `END`, the place of a kept token, or `REST`; and from where to where it goes."""
+        """What x in [0, left(node)) falls on, `END`, the place of a kept token, or
+        `REST`; and from where to where it goes."""
         row = self._rows[node]
         if x < row.end:
             return END, 0.0, row.end
@@ -146,10 +151,11 @@ class RemainingMass:
         return place, float(sums[place - 1]) if place else row.end, float(sums[place])
 
     def pick_rest(self, node: int, ids: IntArray, p: FloatArray, n_kept: int, u: float) -> tuple[int, float, float]:
-        """The place of a token among those that were not kept when `n_kept` were; u in [0, 1). And from where to where it
-        goes in [0, 1].
+        """The place of a token among those that were not kept when `n_kept` were; u in
+        [0, 1). And from where to where it goes in [0, 1].
 
-        ids, p: the whole row, as for `KnownRow.of`. A token that is drawn is kept from now on.
+        ids, p: the whole row, as for `KnownRow.of`. A token that is drawn is kept from
+        now on.
         """
         row = self._rows[node]
         beyond = ~np.isin(ids, row.ids[:n_kept])

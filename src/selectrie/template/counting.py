@@ -1,4 +1,5 @@
-"""How many segments a page passes at least, found from its loops before any turn of them is made."""
+"""How many segments a page passes at least, found from its loops before any turn of
+them is made."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ MOST_LOOKED_AT = 50_000
 
 
 def refuse_long(document: Document, documents: Mapping[str, Document], values: Mapping[str, object]) -> None:
-    """Raise `TemplateError` where the loops over these values pass more than `MOST_STEPS` segments."""
+    """Raise `TemplateError` where the loops over these values pass more than
+    `MOST_STEPS` segments."""
     count = _Count(documents, MOST_LOOKED_AT)
     scope, n_left = Scope(values), MOST_STEPS
     for segment in document.body:
@@ -36,7 +38,8 @@ def too_long(document: Document, segment: Segment) -> TemplateError:
 
 @dataclass(slots=True)
 class _Count:
-    """Lower bounds. is_sure: did nothing counted since it was set depend on a value that is unknown?"""
+    """Lower bounds. is_sure: did nothing counted since it was set depend on a value
+    that is unknown?"""
 
     documents: Mapping[str, Document]
     room: int
@@ -47,7 +50,8 @@ class _Count:
         return sum([self.segment(segment, scope, document) for segment in body])
 
     def segment(self, segment: Segment, scope: Scope, document: Document) -> int:
-        """Return the segments passed for this one; what it names is known or undecided behind it."""
+        """Return the segments passed for this one; what it names is known or undecided
+        behind it."""
         self.room -= 1
         if self.room < 0:
             return 0
@@ -93,7 +97,8 @@ class _Count:
         return min(counts)
 
     def each(self, segment: Each, scope: Scope, document: Document) -> int:
-        """Return the segments of all turns: those of one turn, times the turns, where no turn can differ; else turn by turn."""
+        """Return the segments of all turns: those of one turn, times the turns, where
+        no turn can differ; else turn by turn."""
         try:
             items = items_at(segment.items, scope, document)
         except (Undecided, TemplateError):

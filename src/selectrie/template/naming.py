@@ -52,7 +52,8 @@ def logprobs_names(slot: Slot) -> tuple[str, ...]:
 
 
 def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
-    """Raise `TemplateError` where a slot, a block or a list takes the name of a given value; handlebars allows that."""
+    """Raise `TemplateError` where a slot, a block or a list takes the name of a given
+    value; handlebars allows that."""
     if document.dialect == "handlebars":
         return
     own = names_of(segment)

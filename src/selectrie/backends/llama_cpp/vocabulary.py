@@ -38,8 +38,9 @@ MERGING = frozenset(
         *("deepseek-llm", "dbrx", "smaug-bpe", "chatglm-bpe", "jina-v2-code", "roberta-bpe", "modern-bert", "grok-2"),
     }
 )
-"""Names of pre-tokenizers behind which llama.cpp merges and takes no word whole (its `ignore_merges`, which no function of its
-interface tells), and that leave runs of ASCII letters together. A test makes a vocabulary of each and asks llama.cpp."""
+"""Names of pre-tokenizers behind which llama.cpp merges and takes no word whole (its
+`ignore_merges`, which no function of its interface tells), and that leave runs of ASCII
+letters together. A test makes a vocabulary of each and asks llama.cpp."""
 _KINDS = {
     llama_cpp.LLAMA_VOCAB_TYPE_SPM: TokenizerKind.SCORES,
     llama_cpp.LLAMA_VOCAB_TYPE_RWKV: TokenizerKind.LONGEST,

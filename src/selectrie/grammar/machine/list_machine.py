@@ -1,4 +1,5 @@
-"""The recogniser of a list of texts: nothing is compiled, the sorted list itself is searched."""
+"""The recogniser of a list of texts: nothing is compiled, the sorted list itself is
+searched."""
 
 from __future__ import annotations
 
@@ -19,13 +20,16 @@ SPAN_BYTES = 150
 
 
 class ListMachine:
-    """Reads the texts of a list byte by byte, as a `Machine` reads those of rules. One thread at a time.
+    """Reads the texts of a list byte by byte, as a `Machine` reads those of rules. One
+    thread at a time.
 
-    texts: distinct, ascending. A configuration is a beginning of some text: a run of the list, and how many bytes of it
-    were read. It is made when its parent is first looked at, by one binary search for each byte that may come next, so
-    what a list takes depends on what is read and not on its length.
+    texts: distinct, ascending. A configuration is a beginning of some text: a run of
+    the list, and how many bytes of it were read. It is made when its parent is first
+    looked at, by one binary search for each byte that may come next, so what a list
+    takes depends on what is read and not on its length.
 
-    Any method raises `GrammarError` where what was read takes more memory than the limits allow.
+    Any method raises `GrammarError` where what was read takes more memory than the
+    limits allow.
     """
 
     token_sets: tuple[TokenSet, ...] = ()
@@ -56,7 +60,8 @@ class ListMachine:
         return self._table.nbytes + SPAN_BYTES * len(self._spans)
 
     def begin(self) -> None:
-        """As `Machine.begin`: each look at a configuration is short, so there is nothing to count."""
+        """As `Machine.begin`: each look at a configuration is short, so there is
+        nothing to count."""
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
         """As `Machine.fill`: whole rows at once."""

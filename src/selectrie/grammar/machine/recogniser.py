@@ -1,4 +1,5 @@
-"""What readers of texts and of tokens ask of a grammar's machine, whatever it is made of."""
+"""What readers of texts and of tokens ask of a grammar's machine, whatever it is made
+of."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from selectrie.types import IntArray
 
 
 class Recogniser(Protocol):
-    """A `Machine`, which runs rules, or a `ListMachine`, which reads a list; both say what each method does."""
+    """A `Machine`, which runs rules, or a `ListMachine`, which reads a list; both say
+    what each method does."""
 
     @property
     def start(self) -> int: ...

@@ -1,6 +1,7 @@
 """What `Annotated` says about a type beside its name, as keywords of JSON Schema.
 
-The records of annotated_types and pydantic are told by the module of their class; neither package is imported.
+The records of annotated_types and pydantic are told by the module of their class;
+neither package is imported.
 """
 
 from __future__ import annotations
@@ -35,16 +36,19 @@ _NOTHING = frozenset(
         *("to_lower", "to_upper", "documentation", "discriminator", "tag"),
     }
 )
-"""Settings that allow no text more or less: how a value is read, changed afterwards, or written down for people. A
-discriminator and tags say which part of a union a value is of."""
+"""Settings that allow no text more or less: how a value is read, changed afterwards, or
+written down for people. A discriminator and tags say which part of a union a value is
+of."""
 _NAMES = ("alias", "validation_alias")
-"""What a field of pydantic's may be called in JSON, which the class around it decides."""
+"""What a field of pydantic's may be called in JSON, which the class around it decides.
+"""
 TRIMMED = r"^(?:\S(?:[\S ]*\S)?)?$"
 """A string on which taking away white space at the ends changes nothing."""
 
 
 def constraints_of(said: object) -> dict[str, Any] | None:
-    """The constraints that one piece of `Annotated` holds, by their names in annotated_types; None for one that is not known.
+    """The constraints that one piece of `Annotated` holds, by their names in
+    annotated_types; None for one that is not known.
 
     Documentation, and what only decides how a value is read, come to nothing.
     """
@@ -73,7 +77,8 @@ def constraints_of(said: object) -> dict[str, Any] | None:
 
 
 def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """All constraints at once; None where one of them is not known, or two say different things of one kind."""
+    """All constraints at once; None where one of them is not known, or two say
+    different things of one kind."""
     every: dict[str, Any] = {}
     for one in found:
         if one is None or any(every.get(name, value) != value for name, value in one.items()):
@@ -85,7 +90,8 @@ def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
 def constrained(
     schema: dict[str, Any], given: Mapping[str, Any], unknown: Callable[[], GrammarError]
 ) -> dict[str, Any]:
-    """The schema with the keywords for these constraints; raises `unknown()` where one of them cannot be said of it.
+    """The schema with the keywords for these constraints; raises `unknown()` where one
+    of them cannot be said of it.
 
     Each part of a union takes those that are about its type, null takes any.
     """

@@ -1,4 +1,5 @@
-"""JSON Schemas of types after they were put together: closed, with sets listed; and what pydantic is asked to say of its own.
+"""JSON Schemas of types after they were put together: closed, with sets listed; and
+what pydantic is asked to say of its own.
 
 pydantic is never imported: its generator of schemas is the one that a model names.
 """
@@ -16,7 +17,8 @@ from selectrie.grammar.readers.written import PATTERNS, schema_of_written
 
 REFERENCE = "#/$defs/"
 MOST_MEMBERS = 10
-"""Of a set whose texts are listed, each with its members in the order of their type: 1 024 sets."""
+"""Of a set whose texts are listed, each with its members in the order of their type: 1
+024 sets."""
 _SCHEMAS = frozenset({"properties", "patternProperties", "$defs"})
 _ONE_SCHEMA = frozenset({"items", "additionalProperties"})
 _LISTS = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
@@ -26,10 +28,12 @@ _ANY_STRING = frozenset({"path", "binary", "password"})
 
 
 def closed(schema: Any, *, is_part: bool = False) -> Any:
-    """The schema of a model without properties that it does not name: a type is its fields, JSON Schema is open.
+    """The schema of a model without properties that it does not name: a type is its
+    fields, JSON Schema is open.
 
-    A tagged union becomes `anyOf`: its tags say that no value is of two of its parts. is_part: one of an `allOf`, which
-    stays open, since its properties are those of the other parts too.
+    A tagged union becomes `anyOf`: its tags say that no value is of two of its parts.
+    is_part: one of an `allOf`, which stays open, since its properties are those of the
+    other parts too.
     """
     if not isinstance(schema, dict):
         return schema
@@ -44,7 +48,8 @@ def closed(schema: Any, *, is_part: bool = False) -> Any:
 
 
 def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """Sets of few members as the list of all of them, each with its members in the order of their type."""
+    """Sets of few members as the list of all of them, each with its members in the
+    order of their type."""
     if not isinstance(schema, dict):
         return schema
     items = schema.get("items")
@@ -58,7 +63,8 @@ def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) -> dict[str, Any]:
-    """The schema with each schema inside it changed. change: is given one, and the keyword that holds it."""
+    """The schema with each schema inside it changed. change: is given one, and the
+    keyword that holds it."""
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _SCHEMAS and isinstance(value, dict):
@@ -73,7 +79,8 @@ def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) ->
 
 
 def generator(says: Any) -> dict[str, Any]:
-    """The argument that makes pydantic say of dates and decimals what it reads, instead of a format or any string.
+    """The argument that makes pydantic say of dates and decimals what it reads, instead
+    of a format or any string.
 
     Nothing for a class that only speaks like a model of pydantic's.
     """
@@ -94,7 +101,8 @@ def generator(says: Any) -> dict[str, Any]:
 
 
 def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A decimal of pydantic's as a number; what it says beside that is any string, of which it reads few."""
+    """A decimal of pydantic's as a number; what it says beside that is any string, of
+    which it reads few."""
     digits = [name for name in ("max_digits", "decimal_places") if schema.get(name) is not None]
     if digits:
         raise GrammarError(f"a Decimal with {digits[0]}: not supported here; give bounds, or a float")

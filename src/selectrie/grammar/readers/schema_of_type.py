@@ -41,16 +41,20 @@ _MARKS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 def schema_of_type(kind: Any) -> Mapping[str, Any]:
     """The JSON Schema of a type's values.
 
-    Data class, attrs class and typed dictionary: an object with their fields and no others; a field with a default may be
-    missing, one with `init=False` has no place. Generic ones stand with their arguments. list, sequences: array; tuple and
-    `NamedTuple`: array of that length; dict with keys that are str, or members of an `Enum` or `Literal`: object. set: array
-    without repetitions, in the order of the members where they are those of an `Enum` or `Literal`. `Enum` and `Literal`:
-    their values; unions: any of them; Any: any value. Dates, times, UUIDs, decimals, paths and bytes: see
-    `schema_of_written`. `Annotated`: constraints of annotated_types and pydantic, see `constraints_of`.
+    Data class, attrs class and typed dictionary: an object with their fields and no
+    others; a field with a default may be missing, one with `init=False` has no place.
+    Generic ones stand with their arguments. list, sequences: array; tuple and
+    `NamedTuple`: array of that length; dict with keys that are str, or members of an
+    `Enum` or `Literal`: object. set: array without repetitions, in the order of the
+    members where they are those of an `Enum` or `Literal`. `Enum` and `Literal`: their
+    values; unions: any of them; Any: any value. Dates, times, UUIDs, decimals, paths
+    and bytes: see `schema_of_written`. `Annotated`: constraints of annotated_types and
+    pydantic, see `constraints_of`.
 
-    A pydantic model or data class: what its own JSON Schema says, but that an object with named properties has no others,
-    even where the model ignores or keeps them (`extra`). Classes may contain each other; each is a definition under
-    `$defs`. `GrammarError` for any other type, by name.
+    A pydantic model or data class: what its own JSON Schema says, but that an object
+    with named properties has no others, even where the model ignores or keeps them
+    (`extra`). Classes may contain each other; each is a definition under `$defs`.
+    `GrammarError` for any other type, by name.
     """
     builder = _Builder()
     root = builder.schema(kind, 0)
@@ -226,13 +230,15 @@ class _Builder:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def _named_tuple(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
-        """An array of its fields; those with a default may be missing, the last ones first."""
+        """An array of its fields; those with a default may be missing, the last ones
+        first."""
         items = [self.schema(hints.get(name, Any), 1) for name in kind._fields]
         n_needed = len(items) - len(kind._field_defaults)
         return {"type": "array", "prefixItems": items, "items": False, "minItems": n_needed, "maxItems": len(items)}
 
     def _model(self, kind: Any) -> dict[str, Any]:
-        """What a pydantic model or data class says of itself, closed; the definitions inside it get its name before theirs."""
+        """What a pydantic model or data class says of itself, closed; the definitions
+        inside it get its name before theirs."""
         name = self._names[kind]
         template = f"{REFERENCE}{name}.{{model}}"
         if hasattr(kind, "model_json_schema"):
@@ -278,7 +284,8 @@ def _variables(kind: Any) -> dict[Any, Any]:
 
 
 def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
-    """A type with its type variables replaced; one that stands for nothing is its bound."""
+    """A type with its type variables replaced; one that stands for nothing is its
+    bound."""
     if isinstance(hint, TypeVar):
         return variables.get(hint, hint)
     parameters = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()

@@ -59,14 +59,18 @@ def list_of_choices(texts: Iterable[str]) -> TextList:
 
 
 def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa: A002 - what it is of, in the users' words
-    """The texts that stand for the values of a type, or its JSON Schema where the values have parts.
+    """The texts that stand for the values of a type, or its JSON Schema where the
+    values have parts.
 
-    Where each value has one text, they are a list, in the order in which the type names them.
+    Where each value has one text, they are a list, in the order in which the type names
+    them.
 
-    Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool, numbers, None, dates, times, UUIDs,
-    paths, bytes, and unions of them. A string is itself, without quotes; anything else is as JSON writes it (true, null,
-    1.5), or as `isoformat` and `str` do. JSON Schema: types with parts (data classes, models, lists …), types with
-    constraints (`Annotated`), and unions with one of them; see `schema_of_type`. `GrammarError` for any other type, by name.
+    Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool,
+    numbers, None, dates, times, UUIDs, paths, bytes, and unions of them. A string is
+    itself, without quotes; anything else is as JSON writes it (true, null, 1.5), or as
+    `isoformat` and `str` do. JSON Schema: types with parts (data classes, models, lists
+    …), types with constraints (`Annotated`), and unions with one of them; see
+    `schema_of_type`. `GrammarError` for any other type, by name.
     """
     options: list[Expression] = []
     for part in parts_of_union(type):

@@ -1,4 +1,5 @@
-"""Types of the standard library whose values are written as one word: dates, times, durations, UUIDs, decimals, paths."""
+"""Types of the standard library whose values are written as one word: dates, times,
+durations, UUIDs, decimals, paths."""
 
 from __future__ import annotations
 
@@ -26,10 +27,11 @@ PATTERNS = MappingProxyType(
         UUID: "-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
     }
 )
-"""What `isoformat` and `str` write, and the ISO 8601 duration that pydantic does: a pattern of the whole text. Zones may miss,
-for Python has times without one."""
+"""What `isoformat` and `str` write, and the ISO 8601 duration that pydantic does: a
+pattern of the whole text. Zones may miss, for Python has times without one."""
 MOST_DECIMAL = 10**15
-"""Decimals are numbers from minus this to this. Bounds keep exponents out, by which a reader would make infinity of them."""
+"""Decimals are numbers from minus this to this. Bounds keep exponents out, by which a
+reader would make infinity of them."""
 
 
 def schema_of_written(kind: Any) -> dict[str, Any] | None:
@@ -43,5 +45,6 @@ def schema_of_written(kind: Any) -> dict[str, Any] | None:
 
 
 def is_text(kind: Any) -> bool:
-    """Is it a type of which every text is a value: paths, and bytes, which are the text in UTF-8?"""
+    """Is it a type of which every text is a value: paths, and bytes, which are the text
+    in UTF-8?"""
     return kind is bytes or (isinstance(kind, type) and issubclass(kind, PurePath))
