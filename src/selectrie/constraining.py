@@ -130,8 +130,6 @@ def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int
         remedies.append("raise max_tokens")
     else:
         reasons.append("no path of tokens leads to one")
-    if asked.doubt:
-        reasons.append(asked.doubt)
     if outcome.n_dead_ends:
         reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
     if outcome.n_other:
