@@ -47,8 +47,10 @@ def model(embedded):
 
 
 @contextmanager
-def engine_of(model):
-    with Engine(model, check=EXACT) as engine:
+def engine_of(model, check=EXACT):
+    """An engine whose check is made, as it is before a page is begun."""
+    with Engine(model, check=check) as engine:
+        engine._owner.check = check
         yield engine
 
 
@@ -243,7 +245,8 @@ def test_a_draw_near_an_edge_is_close(monkeypatch, tau, u, close):
     """Shares .3, .5 and .2 side by side: scores moved by .01 move the first edge by .004, and no draw beyond that."""
     monkeypatch.setattr(lots, "uniform", lambda *_: u)
     slot = select_of(["cat", "bat", "u"], terminator="none", search=Search(stop="all"), temperature=1.0)
-    with engine_of(TableModel(ANIMALS)) as engine, errand(engine._owner) as begun:
+    check = None if tau is None else SelfCheck(1, tau / 4, tau)
+    with engine_of(TableModel(ANIMALS), check) as engine, errand(engine._owner) as begun:
         record = fill(begun, engine._model, tau, slot, place_of("a")).record
     assert record.close is close
     assert record.to_dict()["drawn"]["close"] is close
