@@ -252,6 +252,15 @@ def test_a_draw_near_an_edge_is_close(monkeypatch, tau, u, close):
     assert record.to_dict()["drawn"]["close"] is close
 
 
+def test_a_rule_with_contexts_can_be_drawn_by():
+    """Whether the draw is close is said without the content-free prompts."""
+    rule = Rule("calibrated", content_free=("b",))
+    slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=Search(stop="all"), temperature=1.0)
+    with engine_of(HashModel(1)) as engine, errand(engine._owner) as begun:
+        record = fill(begun, engine._model, 0.0, slot, place_of("a")).record
+    assert (record.selection.rule, record.close) == ("calibrated", False)
+
+
 def test_where_nothing_has_any_probability_the_winner_is_drawn():
     """As `select` decides a tie of impossible choices."""
     found = drawn(table={("a",): {"cat": 0.0, "bat": 0.0, "u": 0.0}})

@@ -442,8 +442,8 @@ def test_tolerance_follows_the_rule():
     trie = TokenTrie.from_sequences([(2,), (3, 4)])
     lengths = Lengths.of(["a", "bcde"], trie)
     for rule, expected in {"joint": [0.1, 0.2], "pmi": [0.2, 0.4], "char_mean": [0.1, 0.05]}.items():
-        assert tolerance_of(Rule(rule), 0.1, trie, "none", lengths=lengths) == pytest.approx(expected)
-    skipped = tolerance_of(Rule(), 0.1, trie, "none", lengths=lengths, first_scored=np.array([0, 1]))
+        assert tolerance_of(rule, 0.1, trie, "none", lengths=lengths) == pytest.approx(expected)
+    skipped = tolerance_of("joint", 0.1, trie, "none", lengths=lengths, first_scored=np.array([0, 1]))
     assert skipped == pytest.approx([0.1, 0.1])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from selectrie import numerics, scoring
 from selectrie.closeness import Band, is_close
-from selectrie.options import Rule, Sampling
+from selectrie.options import Sampling
 from selectrie.results import ChoiceTable, Selection
 from selectrie.results.drawn import DrawnChoice
 from selectrie.sampling import uniform
@@ -39,7 +39,7 @@ def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, 
     if tau is None:
         return None
     lengths = scoring.Lengths.of(table.texts, table.trie)
-    moves = scoring.tolerance_of(Rule(selection.rule), tau, table.trie, selection.terminator, lengths=lengths)
+    moves = scoring.tolerance_of(selection.rule, tau, table.trie, selection.terminator, lengths=lengths)
     finite = np.flatnonzero(table.score[places] > -np.inf)
     score, move = table.score[places[finite]], moves[places[finite]]
     band = Band(score - move, score + move, np.ones(len(finite), dtype=np.bool_))

@@ -107,7 +107,7 @@ class Question:
         """float64[C]: nats by which layout can move each score."""
         first = self.encoded.first_scored
         return scoring.tolerance_of(
-            self.rule, tau, self.trie, self.terminator, lengths=self.lengths, first_scored=first
+            self.rule.name, tau, self.trie, self.terminator, lengths=self.lengths, first_scored=first
         )
 
     def objective(self, baseline: FloatArray | None, tau: float) -> scoring.Objective | None:

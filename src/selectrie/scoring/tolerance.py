@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectrie.options import Rule
 from selectrie.scoring.posterior import best_of_paths
 from selectrie.scoring.rules import DIFFERENCES, Lengths
 from selectrie.scoring.terminators import levels, owners
@@ -31,18 +30,19 @@ def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
 
 
 def tolerance_of(
-    rule: Rule, tau: float, trie: TokenTrie, terminator: str, *, lengths: Lengths, first_scored: IntArray | None = None
+    rule: str, tau: float, trie: TokenTrie, terminator: str, *, lengths: Lengths, first_scored: IntArray | None = None
 ) -> FloatArray:
     """float64[C]: nats by which layout can move each choice's score.
 
-    tau: nats a row (the self-check measures it). A score's tolerance is tau for every row that its log-probability is
-    read from, twice that for rules that subtract a second evaluation, and divided like the score for means.
+    rule: its name. tau: nats a row (the self-check measures it). A score's tolerance is
+    tau for every row that its log-probability is read from, twice that for rules that
+    subtract a second evaluation, and divided like the score for means.
     """
     rows = rows_of_paths(trie, terminator)[trie.path_of]
     if first_scored is not None:
         rows = rows - np.minimum(first_scored, trie.depth[trie.path_node[trie.path_of]])
-    sides = 2.0 if rule.name in DIFFERENCES else 1.0
-    return np.asarray(tau * sides * rows / lengths.for_rule(rule.name), dtype=np.float64)
+    sides = 2.0 if rule in DIFFERENCES else 1.0
+    return np.asarray(tau * sides * rows / lengths.for_rule(rule), dtype=np.float64)
 
 
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
