@@ -87,7 +87,7 @@ class Signature:
     tolerance: nats a row by which layout can move a log-probability; None = not
     measured. The self-check measures it: largest_move: nats, of the rows compared, a
     quarter of the tolerance. rows_compared: how many. support: the share of all rows
-    that so many support, at 95 %, to move no further than the largest.
+    that move no further than the largest one, at 95 % confidence.
     rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi,
     calibrated), digests of its texts.
     """
@@ -154,8 +154,7 @@ class Certificate:
     open.
     open_mass: upper bound on the probability mass, under the model, of the choices not
     finished. nodes_evaluated of nodes_inner: rows that scored edges, of those
-    exhaustive scoring needs; None where nobody knows how many these are (the texts of a
-    grammar).
+    exhaustive scoring needs; None where that is not known (the texts of a grammar).
     settled: near ties among the first k were decided in the canonical layout (or there
     were none); False when scoring them again would take more rows than the request did,
     or in `fast` precision. n_settled: choices scored again for it.

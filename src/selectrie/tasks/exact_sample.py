@@ -89,7 +89,7 @@ class _Stream:
 
     def note(self, x: float, low: float, high: float, *, moves: float, doubtful: float = 0.0) -> None:
         """Note the last number as close where x may lie outside [low, high) for edges
-        moved by so many nats.
+        moved by at most `moves` nats.
 
         high: inf where nothing comes after.
         """
