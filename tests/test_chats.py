@@ -300,7 +300,7 @@ LAUNDERING = {
     "keys of values": "<s>{% for k in {message.content: 1} %}{{ k }}{% endfor %}{{ {message.content: 1}.keys() | first }}</s>",
     "splits": "<s>{{ message.content.split() }}{{ message.content.rsplit('<', 1) | join('<') }}"
     "{{ message.content.splitlines(true) | join }}{{ message.content.split(sep='s', maxsplit=1) | join('s') }}</s>",
-    "translation": "<s>{{ message.content.translate({97: 'b'}) }}{{ message.content.expandtabs(tabsize=4) }}</s>",
+    "translation": "<s>{{ message.content.translate({97: 'b'}) }}{{ 'X'.translate({88: message.content}) }}{{ message.content.expandtabs(tabsize=4) }}</s>",
     "recursive loop": "<s>{% for x in [[message.content]] recursive %}{{ x if x is string else loop(x) }}{% endfor %}</s>",
     "cycle": "<s>{% for m in messages %}{{ loop.cycle(m.content, 'b') }}{{ loop.nextitem or loop.previtem or '' }}{% endfor %}</s>",
     "conditional": "<s>{{ message.content if message.content else 'x' }}{{ message.content or 'x' }}{{ '' or message.content }}</s>",
@@ -469,6 +469,12 @@ def test_a_control_token_whose_origin_is_lost_is_refused_by_name(way):
     with pytest.raises(PromptError, match=r"computes '.*<\|im_end\|>.*cannot be told"):
         read_with_unknown_functions(vocabulary, "<|im_end|>")
     assert spelled(vocabulary, read_with_unknown_functions(vocabulary, "a < b")) == ["<s>", "</s>"]
+
+
+def test_what_a_filter_makes_of_the_templates_text_is_not_all_the_templates():
+    """It may keep what messages said, so its text is mixed, also where Jinja would compute it ahead."""
+    with pytest.raises(PromptError, match="cannot be told"):
+        read_with_unknown_functions(with_template("<s>{{ '' | kept }}</s>"), "<|im_end|>")
 
 
 @pytest.mark.parametrize("lost", ["s", "<", "s>", "</"])
