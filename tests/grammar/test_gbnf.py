@@ -141,6 +141,9 @@ def test_rules_keep_their_order_and_their_places():
         (r'root ::= "\x4"', 1, 11, "an escape that does not exist"),
         (r'root ::= "\U00110000"', 1, 11, r"U\+110000 is no character"),
         (r'root ::= "\ud800"', 1, 10, r"the surrogate U\+D800 is no character"),
+        (r"root ::= [\uD800-\uDFFF]", 1, 10, r"the surrogate U\+D800 is no character"),
+        (r"root ::= [a-c\uDFFF]", 1, 10, r"the surrogate U\+DFFF is no character"),
+        (r"root ::= [\x00-\uDFFF]", 1, 10, r"the surrogate U\+DFFF is no character"),
         ('root ::= "a"{,3}', 1, 13, "not a repetition"),
         ('root ::= "a"{3,2}', 1, 13, "at least 3 times and at most 2 contradict each other"),
         ('root ::= "a"{\n2}', 1, 13, "only inside parentheses"),
@@ -225,6 +228,13 @@ def test_verdicts_on_texts_are_those_of_llama_cpp(test_data):
         for verdict, texts in (("yes", case["accept"]), ("no or unfinished", case["reject"])):
             for text in texts:
                 assert bool(grammar.accepts(text)) is (verdict == "yes"), (case["name"], text)
+
+
+def test_a_negated_class_may_name_surrogates():
+    """They are no characters, so the class is the same without them."""
+    named, plain = (Grammar.from_gbnf(rf"root ::= [^{body}]") for body in (r"a\uD800-\uDFFF", "a"))
+    for text in ("b", "\ud7ff", "\ue000", "a"):
+        assert named.accepts(text).verdict == plain.accepts(text).verdict
 
 
 SIGNS = st.sampled_from(

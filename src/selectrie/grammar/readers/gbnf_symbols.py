@@ -100,20 +100,26 @@ def literal_of(token: Token) -> Text:
     try:
         return Text(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        code = ord(text[error.start])
-        raise SymbolError(
-            start_of(token), f"the surrogate U+{code:04X} is no character; write the character itself"
-        ) from None
+        raise _surrogate(start_of(token), ord(text[error.start])) from None
+
+
+def _surrogate(offset: int, code: int) -> SymbolError:
+    return SymbolError(offset, f"the surrogate U+{code:04X} is no character; write the character itself")
 
 
 def class_of(token: Token) -> Characters:
-    """`[…]`: a bare '-' between two characters makes a range of them, from the left; elsewhere it is itself."""
+    """`[…]`: a bare '-' between two characters makes a range of them, from the left; elsewhere it is itself.
+
+    A surrogate is refused, but for a negated class, which it does not change.
+    """
     negated = token[1:2] == "^"
     body = _characters(token, 1 + negated)
     if not body:
         raise SymbolError(
             start_of(token), 'a class without characters; for the empty text write "", for any character "."'
         )
+    if not negated and (wrong := next((code for code, _ in body if 0xD800 <= code <= 0xDFFF), None)) is not None:
+        raise _surrogate(start_of(token), wrong)
     ranges, i = [], 0
     while i < len(body):
         first = last = body[i][0]
