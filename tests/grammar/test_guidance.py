@@ -381,8 +381,8 @@ WORDS = {"type": "string", "maxLength": 500, "pattern": r"^(?:\S+\s+){0,49}\S+$"
     ("schema", "text"),
     [
         (WORDS, '"I have not tried it yet."'),
-        ({"patternProperties": {"[A-Za-z0-9]{1,255}": {"type": "string"}}}, '{"x":"a"}'),
-        ({"properties": {f"p{i}": {"type": "integer"} for i in range(2_000)}}, '{"p5":1,"p1999":2}'),
+        ({"patternProperties": {"[A-Za-z0-9]{1,255}": {"type": "string"}}}, '{"x": "a"}'),
+        ({"properties": {f"p{i}": {"type": "integer"} for i in range(2_000)}}, '{"p5": 1, "p1999": 2}'),
     ],
     ids=["string", "name", "properties"],
 )
