@@ -8,6 +8,7 @@ import pickle
 import random
 import re
 from datetime import date, datetime, time
+from itertools import combinations
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -34,7 +35,7 @@ from json_schemas import (
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.grammar.guidance import check_guidance
-from selectrie.grammar.schema import schema
+from selectrie.grammar.schema import copying, schema
 from selectrie.grammar.schema.formats import FORMATS
 from selectrie.grammar.schema.patterns import PatternError, rewrite_pattern
 from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
@@ -80,6 +81,10 @@ HOLES = [
 
 def automaton(any_schema, route="llguidance"):
     return automaton_of(any_schema, route, BYTES)
+
+
+def _named(name, schema):
+    return {"properties": {name: schema}}
 
 
 def verdicts(any_schema, texts, route):
@@ -570,6 +575,109 @@ def test_a_name_that_readers_match_differently_is_nobodys():
     assert verdicts(allowed, texts, "llguidance") == texts[:2]
 
 
+KINDS_OF_OBJECTS = [
+    {"type": ["object", "null"], **named, **required, **others, **patterns, **least, **most}
+    for named in ({}, *({"properties": {name: {"type": "null"} for name in names}} for names in ("a", "ab", "abc")))
+    for required in ({}, {"required": ["a"]}, {"required": ["d"]})
+    for others in ({}, {"additionalProperties": False}, {"additionalProperties": {"type": "null"}})
+    for patterns in ({}, {"patternProperties": {"^e": {"type": "null"}}})
+    for least in ({}, *({"minProperties": n} for n in range(5)))
+    for most in ({}, *({"maxProperties": n} for n in range(4)))
+]
+"""Objects by how many properties they have, beside what says which."""
+REPEATED = ("aa", "dd", "eee", "add", "da")
+NULL = {"type": "null"}
+
+
+def miscounted(schema_):
+    """Objects of up to four nulls on which the grammar and jsonschema disagree; None where it is refused by name."""
+    try:
+        machine = automaton(schema_)
+    except GrammarError as error:
+        if not re.match(r"(min|max)Properties.* at #: ", error.reason):
+            raise
+        return None
+    order = "".join(dict.fromkeys([*schema_.get("properties", {}), *schema_.get("required", []), *"abcde"]))
+    values = [dict.fromkeys(names) for n in range(5) for names in combinations(order, n)]
+    texts = [json.dumps(value) for value in [None, *values]]
+    validator = validator_of(schema_)
+    wrong = [text for text in texts if accepts(machine, text.encode()) != is_valid(validator, text.encode())]
+    twice = ["{" + ", ".join(json.dumps(name) + ": null" for name in names) + "}" for names in REPEATED]
+    return wrong + [t for t in twice if accepts(machine, t.encode()) and not is_valid(validator, t.encode())]
+
+
+def test_properties_are_counted():
+    """Whatever is required, named or allowed beside; a name that comes twice is one property."""
+    found = [miscounted(one) for one in KINDS_OF_OBJECTS[::11]]
+    assert not any(found)
+    assert sum(one is not None for one in found) > 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(11))
+def test_properties_are_counted_in_every_way(part, record_property):
+    """As above, and all of them."""
+    found = [miscounted(one) for one in KINDS_OF_OBJECTS[part::11]]
+    record_property("schemas", sum(one is not None for one in found))
+    assert not any(found)
+
+
+def test_a_miscount_is_found(monkeypatch):
+    """The comparison can fail: a count that is left out is seen."""
+    monkeypatch.setattr(copying, "counted", lambda *_, **__: [])
+    assert miscounted({**PERSON, "required": [], "properties": {"a": NULL, "b": NULL}, "minProperties": 1})
+
+
+WIDE = {f"p{i}": {"type": "integer"} for i in range(300)}
+
+
+@pytest.mark.parametrize(
+    ("schema_", "message"),
+    [
+        (
+            _named("o", {"properties": dict.fromkeys("ab", True), "minProperties": 3}),
+            "minProperties at #/properties/o: 3",
+        ),
+        (
+            {"properties": dict.fromkeys(map(str, range(20)), True), "maxProperties": 9, "additionalProperties": False},
+            "maxProperties at #: 20 properties may be missing",
+        ),
+        (
+            {"allOf": [_named("a", True), {"minProperties": 1}], "type": "object"},
+            "minProperties at #/allOf/1: another schema",
+        ),
+        (
+            {"properties": {"a": True}, "required": [], "minProperties": 1, "maxProperties": 0},
+            "minProperties or maxProperties at #: at least 1 and at most 0",
+        ),
+        (
+            {"$defs": {"d": {"patternProperties": {"^a": True, "b$": {"type": "null"}}}}, "$ref": "#/$defs/d"},
+            r"patternProperties at #/\$defs/d: two of the patterns may match one name",
+        ),
+        (
+            {"anyOf": [{"properties": WIDE, "required": [f"q{i}"]} for i in range(60)]},
+            "anyOf at #: the schema is too large",
+        ),
+        (
+            _named("a/b", {"anyOf": [{"properties": {f"{i}{k}": v for k, v in WIDE.items()}} for i in range(60)]}),
+            "anyOf at #/properties/a~1b: the schema is too large",
+        ),
+        (
+            _named("x", {"properties": {str(i): True for i in range(4_001)}}),
+            "properties at #/properties/x: 4001 properties",
+        ),
+        (
+            {"$defs": {"d": {"type": "object", "allOf": [{"$ref": "#/$defs/d"}]}}, "$ref": "#/$defs/d"},
+            r"\$ref at #/\$defs/d: it leads to itself",
+        ),
+    ],
+)
+def test_what_llguidance_refuses_is_told_by_keyword_and_place(schema_, message):
+    """In the words of the schema, and with what to do."""
+    with pytest.raises(GrammarError, match=message):
+        automaton(schema_)
+
+
 def examined(cases, route, **options):
     tally = Tally()
     for case in cases:
@@ -679,10 +787,6 @@ def test_texts_are_valid_for_very_many_schemas(made):
     """As above, and more of them."""
     for route in ROUTES:
         assert examined([Case("made", made)], route, walks=5).invalid == []
-
-
-def _named(name, schema):
-    return {"properties": {name: schema}}
 
 
 @pytest.mark.parametrize(

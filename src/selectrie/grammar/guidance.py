@@ -47,6 +47,9 @@ LIMITS = MappingProxyType({"step_lexer_fuel": 10_000_000, "max_items_in_row": 20
 GAVE_UP = "lexer error"
 """How its messages begin where the fuel did not do."""
 
+TOO_MANY = re.compile(r"Current row has (\d+) items")
+"""How they begin where `max_items_in_row` did not do."""
+
 NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
 MOST_CHARACTERS = 500_000
 """Of a grammar: llguidance reads about 0.4 MB a second of a rule with many symbols."""
@@ -318,6 +321,11 @@ def error_of(message: str, source: str) -> GrammarError:
         return GrammarError(
             "llguidance gave up: a pattern, or a count of characters, has more situations than it looks at; make it "
             f"simpler, or lower its counts ({message[:MOST_SHOWN]})"
+        )
+    if too_many := TOO_MANY.match(message):
+        return GrammarError(
+            f"llguidance gave up: a text may go on in {too_many[1]} ways at one place, and it looks at "
+            f"{LIMITS['max_items_in_row']}; have fewer optional properties, or alternatives, side by side"
         )
     place = _PLACE.match(message)
     reason = _CONTEXT.split(place[3] if place else message)[0].strip()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
@@ -21,7 +21,7 @@ from selectrie.grammar.expressions import Characters
 from selectrie.grammar.schema.logic import InexpressibleError, Logic, is_base
 from selectrie.grammar.schema.patterns import class_of, rewrite_name
 from selectrie.grammar.schema.ranges import MOST_PLACES
-from selectrie.grammar.schema.rewriting import REWRITTEN, rewritten
+from selectrie.grammar.schema.rewriting import REWRITTEN, counted, rewritten
 from selectrie.grammar.schema.values import (
     constant,
     count_of,
@@ -39,11 +39,15 @@ MOST_DEPTH = 64
 """Schemas inside schemas; llguidance itself stops at 128 by its own count."""
 MOST_ITEMS = 2_000
 """Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
+MOST_OPTIONAL = 4_000
+"""Properties of one schema that may be missing: each of them is four items of llguidance's 20 000 at one place."""
 
 MOST_PRODUCT = 2**32 - 1
 """What llguidance multiplies `multipleOf` up to."""
 MOST_NAMED = 3
-"""Places of `oneOf` that a message names."""
+"""Places of a keyword that a message names."""
+MOST_PLACES_NOTED = 100
+"""Places of a keyword that are remembered for messages."""
 MOST_STEP = 100
 """Characters of one step of a pointer in messages."""
 MOST_WAYS = 128
@@ -71,19 +75,21 @@ REFUSED = (
     "x-guidance",
 )
 """What would decide on texts and is not carried over. Any other keyword decides nothing, in any draft."""
+LEFT = ("allOf", "$ref", "required", "pattern", "format", "patternProperties", "minProperties", "maxProperties")
+"""Keywords that llguidance may refuse beside others; so are those `oneOf` that could not be written as `anyOf`."""
 _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|2020)-\d\d)/schema#?")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaCopy:
     """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
-    stands in the schema that was copied. one_of: where the first `oneOf` stand there, one more than `MOST_NAMED`.
+    stands in the schema that was copied. places: where the first of the keywords of `LEFT` stand there, for messages.
     notes: keywords that decide nothing though somebody may expect it."""
 
     root: Schema
     definitions: Mapping[str, Schema]
     pointers: Mapping[str, str]
-    one_of: tuple[str, ...]
+    places: Mapping[str, Sequence[str]]
     notes: tuple[str, ...] = ()
 
     def schema(self) -> dict[str, Any]:
@@ -123,7 +129,7 @@ class _Copier:
     draft: int = field(init=False, default=2020)
     names: dict[str, str] = field(init=False, default_factory=dict)
     waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
-    one_of: list[str] = field(init=False, default_factory=list)
+    found: dict[str, list[str]] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
     logic: Logic = field(init=False)
     places: int = field(init=False, default=MOST_PLACES)
@@ -142,7 +148,7 @@ class _Copier:
             root,
             definitions,
             {name: at for at, name in self.names.items()},
-            tuple(self.one_of),
+            self.found,
             tuple(dict.fromkeys(self.notes)),
         )
 
@@ -152,6 +158,9 @@ class _Copier:
         if isinstance(schema, bool):
             return schema
         schema, place = self._opened(schema, place)
+        for key in LEFT:
+            if key in schema:
+                self._note(key, place)
         copy: dict[str, Any] = {}
         both: list[Schema] = []
         is_simple = False
@@ -173,6 +182,12 @@ class _Copier:
         elif both:
             copy["allOf"] = [*copy.get("allOf", []), *both]
         return copy
+
+    def _note(self, keyword: str, place: _Place) -> None:
+        """Notes where a keyword stands that llguidance may refuse."""
+        pointers = self.found.setdefault(keyword, [])
+        if len(pointers) < MOST_PLACES_NOTED and place.pointer not in pointers[-1:]:
+            pointers.append(place.pointer)
 
     def _opened(self, schema: object, place: _Place) -> tuple[dict[str, Any], _Place]:
         """An object that is a schema, without keywords that come to nothing, and what its references are relative to."""
@@ -213,8 +228,7 @@ class _Copier:
         try:
             ways = self._only_one(schemas, logic)
         except InexpressibleError:
-            if len(self.one_of) <= MOST_NAMED:
-                self.one_of.append(place.pointer)
+            self._note("oneOf", place)
             return {"oneOf": copies}
         return {"anyOf": [self.sub(way, place.at("oneOf", i)) for i, way in enumerate(ways)]}
 
@@ -316,7 +330,9 @@ class _Copier:
         if "array" in types:
             copy |= self._listed(schema, place)
         if "object" in types:
-            copy |= self._named(schema, place)
+            names = self._named(schema, place)
+            both += names.pop("allOf", [])
+            copy |= names
         if "type" in schema or "multipleOf" in copy:
             copy["type"] = types[0] if len(types) == 1 else list(types)
         return copy | ({"allOf": both} if both else {})
@@ -368,23 +384,30 @@ class _Copier:
         constant([*required, *copy.get("properties", {})], "properties", place.pointer)
         if required:
             copy["required"] = list(dict.fromkeys(required))
-        return copy | self._counts(schema, copy.get("required", []), place)
+        return copy | self._counts(schema, copy, place)
 
     @staticmethod
-    def _counts(schema: dict[str, Any], required: list[str], place: _Place) -> dict[str, int]:
-        """How many properties. A grammar cannot tell that two names are the same, so two of them may be one property."""
-        counts: dict[str, int] = {}
+    def _counts(schema: dict[str, Any], copy: dict[str, Any], place: _Place) -> dict[str, Any]:
+        """How many properties: keywords, or where some of `properties` may be missing, choices of these."""
         least = count_of(schema, "minProperties", place.pointer, MOST_ITEMS) or 0
-        if least > max(1, len(required)):
-            raise refuse(
-                place.pointer, "minProperties", f"{least}: a grammar cannot hold more than 1, or than are required"
-            )
-        if least > len(required):
-            counts["minProperties"] = least
         most = count_of(schema, "maxProperties", place.pointer, 2**31)
-        if most is not None:
-            counts["maxProperties"] = most
-        return counts
+        required = copy.get("required", [])
+        optional = [
+            name for name, one in copy.get("properties", {}).items() if one is not False and name not in required
+        ]
+        if len(optional) > MOST_OPTIONAL:
+            reason = f"{len(optional)} properties may be missing; at most {MOST_OPTIONAL}: require some of them"
+            raise refuse(place.pointer, "properties", reason)
+        is_open = copy.get("additionalProperties") is not False or bool(copy.get("patternProperties"))
+        try:
+            ways = counted(optional, len(required), least, math.inf if most is None else most, is_open=is_open)
+        except InexpressibleError as error:
+            keywords = [key for key in ("minProperties", "maxProperties") if key in schema]
+            raise refuse(place.pointer, " or ".join(keywords), str(error)) from error
+        if optional:
+            return {"allOf": [{"anyOf": ways}]} if ways else {}
+        counts = {"minProperties": least} if least > len(required) else {}
+        return counts | ({} if most is None else {"maxProperties": most})
 
     def _each(self, schema: dict[str, Any], keyword: str, place: _Place) -> dict[str, Schema]:
         value = schema[keyword]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import permutations
+from collections.abc import Collection, Sequence
+from itertools import combinations, permutations
 from typing import Any
 
 from selectrie.grammar.schema.logic import KINDS, MOST_STEPS, InexpressibleError, Logic, spelled
@@ -13,6 +14,8 @@ MOST_SEQUENCES = 400
 """Sequences of different items: a grammar spells them out."""
 MOST_DEPENDING = 6
 """Names that others depend on: each of them doubles the ways."""
+MOST_CHOSEN = 128
+"""Choices of the optional properties that are there: a grammar spells them out."""
 
 
 def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
@@ -103,6 +106,48 @@ def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
     sequences = [list(one) for n in lengths for one in permutations(values, n)]
     others = {"type": [kind for kind in sorted(KINDS) if kind != "array"]}
     return [{"anyOf": [{"enum": sequences}, others]} if sequences else others]
+
+
+def counted(
+    optional: Sequence[str], n_required: int, least: int, most: float, *, is_open: bool
+) -> list[dict[str, Any]]:
+    """Schemas one of which must hold so that an object has `least` to `most` properties. Any object has where there is none.
+
+    optional: names of `properties` that may be missing. is_open: there may be properties
+    with other names. llguidance counts those where it knows which of `properties` are
+    there, and takes a name that comes twice for two of them: it can tell that there is
+    one, or that there are no more than a count, but not that there are two.
+    Raises `InexpressibleError`.
+    """
+    n, beyond, room = len(optional), max(0, least - n_required), most - n_required
+    if beyond > (1 if is_open else n):
+        if is_open:
+            raise InexpressibleError(f"{least}: of properties that the schema does not name, only one can be counted")
+        raise InexpressibleError(f"{least}: only {n + n_required} properties are allowed")
+    if beyond and beyond > room:
+        raise InexpressibleError(f"at least {least} and at most {most} contradict each other")
+    if not is_open and room >= n:
+        room = math.inf
+    if room == math.inf:
+        sizes = [beyond] if beyond else []
+    else:
+        sizes = [*range(0 if is_open else beyond, int(max(0, min(n, room))) + 1)]
+    if sum(math.comb(n, size) for size in sizes) > MOST_CHOSEN:
+        raise InexpressibleError(f"{n} properties may be missing, which makes more than {MOST_CHOSEN} choices of them")
+    ways: list[dict[str, Any]] = []
+    for chosen in (set(one) for size in sizes for one in combinations(optional, size)):
+        way: dict[str, Any] = {"required": [name for name in optional if name in chosen]}
+        if room != math.inf:
+            way |= _none_of(optional, chosen) | {"maxProperties": int(most)}
+            way |= {"minProperties": least} if len(chosen) < beyond else {}
+        ways.append(way)
+    if is_open and room == math.inf and beyond:
+        ways.append({"minProperties": least, **_none_of(optional, ())})
+    return ways
+
+
+def _none_of(names: Sequence[str], but: Collection[str]) -> dict[str, Any]:
+    return {"properties": {name: False for name in names if name not in but}}
 
 
 def _is_count(value: object) -> bool:

@@ -22,7 +22,7 @@ from selectrie.grammar.guidance import GuidanceGrammar, check_guidance, guidance
 from selectrie.grammar.machine.rings import rings
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.converter import schema_to_gbnf
-from selectrie.grammar.schema.copying import MOST_NAMED, Schema, SchemaCopy, copy_schema
+from selectrie.grammar.schema.copying import MOST_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 from selectrie.grammar.schema.finite import finite_texts
 from selectrie.grammar.schema.values import refuse, shown
 
@@ -36,6 +36,43 @@ named `\\u0061` beside the property `a`, whose schema it then escapes."""
 MOST_CHAINED = 1_000
 """Schemas inside schemas along references: llguidance overflows 8 MiB of stack between 2 000 and 3 000 (1.9.1)."""
 _DEFINITION = re.compile(r"\n\s*while processing json-schema:///#/\$defs/(d\d+)")
+_NAMED = re.compile(r"circular references .*json-schema:///#/\$defs/(d\d+)")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMES = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+"""Keywords that hold lists of schemas, and schemas by name."""
+_REMEDIES: Sequence[tuple[str, tuple[str, ...], str]] = (
+    (
+        "oneOf",
+        ("oneOf",),
+        "it is not proved that no text is valid against two of its schemas; write anyOf where that may be",
+    ),
+    (
+        "patternProperty",
+        ("patternProperties",),
+        "two of the patterns may match one name, or read it differently; let each name match one of them",
+    ),
+    (
+        "can't determine if patternProperty",
+        ("patternProperties",),
+        "it is too much work to tell whether two of the patterns match one name; let them begin with other characters",
+    ),
+    (
+        "min/maxProperties",
+        ("minProperties", "maxProperties"),
+        "another schema (of allOf, anyOf, $ref) names properties that are counted; write the count beside these",
+    ),
+    (
+        "Schema intersection",
+        ("allOf", "$ref"),
+        "too many schemas that must hold together lie inside each other; write what they say together as one schema",
+    ),
+    (
+        "Unable to determine if regex is empty",
+        ("pattern", "format", "patternProperties"),
+        "it is too much work to tell whether a text matches all that must hold together; write one pattern for them",
+    ),
+)
+"""How messages of llguidance begin, the keywords that they are about, and what to do."""
 
 SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
@@ -88,13 +125,14 @@ def read_schema(
         raise OptionError("spacing", spacing, "one of " + ", ".join(map(repr, SPACINGS)))
     if route not in ("auto", "llguidance", "llama-cpp-python"):
         raise OptionError("route", route, "'auto', 'llguidance' or 'llama-cpp-python'")
-    copy = copy_schema(_parsed(schema))
+    source = _parsed(schema)
+    copy = copy_schema(source)
     if route == "auto" and spacing in SEPARATORS:
         texts = finite_texts(copy, SEPARATORS[spacing])
         if texts is not None:
             return ListedSchema(texts, copy.notes)
     if route == "llguidance" or (route == "auto" and find_spec("llguidance") is not None):
-        return _by_llguidance(copy, SPACINGS[spacing])
+        return _by_llguidance(copy, source, SPACINGS[spacing])
     if spacing == "any":
         raise MissingExtraError("white space of any amount in JSON", "schema")
     return _by_converter(copy, spacing)
@@ -167,7 +205,7 @@ def _references(schema: Schema) -> tuple[list[str], int]:
     return list(found), deepest
 
 
-def _by_llguidance(copy: SchemaCopy, options: Mapping[str, object]) -> GuidanceGrammar:
+def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, object]) -> GuidanceGrammar:
     _check_chains(copy)
     guidance = {**options, "json_allowed_escapes": ESCAPES, "lenient": False, "coerce_one_of": False}
     try:
@@ -177,15 +215,57 @@ def _by_llguidance(copy: SchemaCopy, options: Mapping[str, object]) -> GuidanceG
         return replace(found, notes=copy.notes)
     except GrammarError as error:
         reason = error.reason
-    definition = _DEFINITION.search(reason)
+    raise _explained(reason, copy, source)
+
+
+def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
+    """What llguidance says of a copied schema as an error about the schema that was copied."""
+    definition, named = _DEFINITION.search(reason), _NAMED.match(reason)
     where = copy.pointers[definition[1]] if definition else "#"
     reason = _DEFINITION.sub("", reason)
-    if reason.startswith("oneOf"):
-        reason = "it is not proved that no text is valid against two of its schemas; write anyOf where that may be"
-        raise refuse(_listed(copy.one_of), "oneOf", reason)
-    if reason.startswith("patternProperty"):
-        raise refuse(where, "patternProperties", "two of the patterns may match one name, or read it differently")
-    raise GrammarError(f"{where}: {reason}")
+    if named:
+        reason = "it leads to itself beside other keywords; write what it refers to without the reference back"
+        return refuse(copy.pointers[named[1]], "$ref", reason)
+    if reason.startswith("schema too large"):
+        keyword, where = _largest(source)
+        return refuse(
+            where, keyword, "the schema is too large for llguidance; this is its largest part, make it smaller"
+        )
+    for beginning, keywords, remedy in _REMEDIES:
+        if reason.startswith(beginning):
+            present = [key for key in keywords if copy.places.get(key)] or keywords[:1]
+            places = [one for key in present for one in copy.places.get(key, ())]
+            inside = [one for one in places if definition and one.startswith(where)]
+            return refuse(_listed(list(dict.fromkeys(inside or places)) or [where]), " or ".join(present), remedy)
+    return GrammarError(f"{where}: {reason}")
+
+
+def _largest(schema: object) -> tuple[str, str]:
+    """Keyword and JSON pointer of the part of a schema that holds more than half of what is around it."""
+    place, keyword, where = "#", "type", "#"
+    while isinstance(schema, dict) and schema:
+        sizes = {key: _size(value) for key, value in schema.items()}
+        largest = max(sizes, key=sizes.__getitem__)
+        keyword, where = largest, place
+        inner, place = schema[largest], f"{place}/{largest}"
+        if isinstance(inner, list if largest in _LISTS else dict) and largest in (*_LISTS, *_NAMES):
+            parts = inner.items() if isinstance(inner, dict) else enumerate(inner)
+            step, inner = max(parts, key=lambda part: _size(part[1]), default=("", None))
+            place = f"{place}/{clipped_step(str(step)).replace('~', '~0').replace('/', '~1')}"
+        if 2 * _size(inner) <= sizes[largest]:
+            break
+        schema = inner
+    return keyword, where
+
+
+def _size(value: object) -> int:
+    """How many values there are in a JSON value."""
+    n, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        n += 1
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return n
 
 
 def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
