@@ -11,7 +11,7 @@ import byte_bpe
 
 KINDS = ("merges", "whole-words", "scores", "longest-match", "wordpiece")
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
 _SIZE = 900
 _WORDS = tuple(dict.fromkeys(re.findall(r"[a-z]+", byte_bpe.TEXT.lower())))
 
@@ -82,15 +82,27 @@ def _pieces() -> list[str]:
     return [piece.decode() for piece in spelled if piece.isascii()]
 
 
-def _scores(writer: gguf.GGUFWriter) -> None:
+def make_scores(path: Path, merged: tuple[str, ...] = (), user_defined: tuple[str, ...] = ()) -> Path:
+    """The vocabulary that merges by score with more pieces, and tokens that are looked up before any merge."""
+    writer = _begin(path)
+    _scores(writer, merged, user_defined)
+    return _end(writer, path)
+
+
+def _scores(writer: gguf.GGUFWriter, merged: tuple[str, ...] = (), user_defined: tuple[str, ...] = ()) -> None:
     """SentencePiece: merges by score, bytes for what has no piece, a space put before a text."""
     characters = [chr(code) for code in range(32, 127)]
-    pieces = [piece.replace(" ", "\u2581") for piece in (*characters, *_pieces())]
+    spelled = dict.fromkeys(piece for piece in (*characters, *merged, *_pieces()) if piece not in user_defined)
+    pieces = [piece.replace(" ", "\u2581") for piece in spelled]
+    n_merged = len(pieces)
+    pieces += user_defined
     tokens = ["<unk>", "<s>", "</s>", *_BYTES, *pieces]
     writer.add_tokenizer_model("llama")
     writer.add_token_list(tokens)
     writer.add_token_scores([0.0] * 259 + [-float(rank) for rank in range(len(pieces))])
-    writer.add_token_types([_UNKNOWN, _CONTROL, _CONTROL] + [_BYTE] * 256 + [_NORMAL] * len(pieces))
+    writer.add_token_types(
+        [_UNKNOWN, _CONTROL, _CONTROL] + [_BYTE] * 256 + [_NORMAL] * n_merged + [_USER_DEFINED] * len(user_defined)
+    )
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)

@@ -19,7 +19,7 @@ from made_vocabularies import make_byte_level
 from real_data import REAL_VOCABULARIES, real_file
 from selectrie import Beam, Engine, Generating, Grammar, Sampling, Search, Stopping, Template
 from selectrie.backends.llama_cpp.vocabulary import MERGING
-from selectrie.boundary import PromptText, canonical, encode_after, open_prompt
+from selectrie.boundary import PromptText, canonical, encode_after, encode_choices, open_prompt, tail
 from selectrie.selfcheck import SelfCheck
 from selectrie.testing.fakes import HashModel, TableModel
 from selectrie.testing.tiny_vocabulary import make_vocabulary
@@ -185,6 +185,58 @@ def test_words_taken_whole_are_found_by_the_law(named, monkeypatch):
     )
     assert broken(named("whole-words"), random.Random(1), 400, plain=True)[0]
     assert broken(named("wordpiece"), random.Random(1), 400, plain=True)[0]
+
+
+# Many texts
+
+
+def encoded_otherwise(vocabulary: Vocabulary, rng: random.Random, n: int) -> list[bytes]:
+    """Texts that are encoded otherwise among many than alone."""
+    texts = [(start + rest).encode() for start, rest in cuts(rng, n, plain=False)]
+    texts += [b" " * n_spaces + text for text in texts[: n // 4] for n_spaces in (1, 2)]
+    texts += [
+        b"",
+        b" ",
+        b"  ",
+        b"a ",
+        b" a  b   c",
+        b"a\xe2\x96\x81b c",
+        "a\u2581\u2581\u2581 1".encode(),
+        "a \u2581b".encode(),
+        b"a b",
+        b"a  b",
+        b"a\n b",
+        b"\0 \0a",
+    ]
+    if vocabulary.kind is TokenizerKind.SCORES:
+        texts += [b"\xe6", b"\xe6 a", b"a \xf0\x9f b", b" \xa4"]
+    many = tail._encode_each(vocabulary, texts)
+    return [text for text, tokens in zip(texts, many, strict=True) if tokens != vocabulary.tokenize(text)]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_many_texts_are_encoded_as_each_is_alone(name, named):
+    """What is shared between the texts of a list changes no token of any."""
+    assert encoded_otherwise(named(name), random.Random(6), 400) == []
+
+
+@pytest.mark.parametrize("more", [{"merged": ("a b", "e t")}, {"user_defined": ("e", "th")}])
+def test_words_that_are_not_encoded_apart(more, tmp_path, monkeypatch):
+    """A token that holds a space within, or is looked up before any merge, ends the sharing of words."""
+    vocabulary = vocabulary_of(made_vocabularies.make_scores(tmp_path / "made.gguf", **more))
+    assert encoded_otherwise(vocabulary, random.Random(6), 100) == []
+    monkeypatch.setattr(tail, "_encodes_words_apart", lambda _vocabulary: True)
+    assert encoded_otherwise(vocabulary, random.Random(6), 100) != []
+
+
+def test_distinct_words_are_encoded_once(named):
+    """10 000 pairs of 100 words each take 200 calls of the tokenizer, and some for the prompt."""
+    calls = []
+    made = named("scores")
+    counted = replace(made, tokenize=lambda text: calls.append(text) or made.tokenize(text))
+    first, second = ([f" {letter}{i}" for i in range(100)] for letter in "ab")
+    encode_choices(counted, PromptText(start_of(made), b"It was"), [(a + b).encode() for a in first for b in second])
+    assert len(calls) <= 200 + 20
 
 
 # What merges alone

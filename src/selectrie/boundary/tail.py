@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
@@ -11,7 +12,7 @@ import numpy as np
 from selectrie.boundary.paths import flatten
 from selectrie.boundary.records import PromptText
 from selectrie.types import IntArray, OffsetArray
-from selectrie.vocabulary import Vocabulary
+from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 _SPACE = b" "
 _LINE_END = b"\n"
@@ -24,6 +25,11 @@ _SEARCH_BYTES = 1024
 """How far back a place is looked for."""
 _TEXTS_AT_ONCE = 256
 """Short texts encoded in one call; more gain nothing."""
+_FIND_WORDS = re.compile(rb" +[^ ]+").findall
+_NO_WORD_ENDS = (b"", _SPACE)
+_SPACE_SIGN = "\u2581"
+"""What stands for a space in the vocabulary of SentencePiece."""
+_SPACE_WITHIN = re.compile(f"[^{_SPACE_SIGN} ][{_SPACE_SIGN} ]")
 _MOST_TRIED = 8
 """Places tried before the whole text is encoded in front of every rest."""
 
@@ -118,6 +124,8 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
 def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
     """Tokens of each text. Those that begin with a space and end where no token goes on with one are encoded many at once:
     a call of llama.cpp costs up to 140 µs before it reads any text (DeepSeek's patterns are compiled in each)."""
+    if len(texts) > 1 and vocabulary.space_prefix and vocabulary.derived(_encodes_words_apart):
+        return _encode_by_words(vocabulary, texts)
     result: list[list[int] | None] = [None] * len(texts)
     if not vocabulary.space_prefix and len(texts) > 1:
         last = {text[-1] for text in texts if text}
@@ -135,6 +143,46 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
                 for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
                     result[i] = tokens[start:stop]
     return [vocabulary.tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
+
+
+def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
+    """Is a word, with the spaces before it, encoded alone as it is in any text?
+
+    It is where tokens are merged in the whole text, none holds a space behind another
+    character, and none is looked up before any are merged.
+    """
+    is_merged = vocabulary.kind is TokenizerKind.SCORES and not len(vocabulary.user_defined)
+    return is_merged and not any(map(_SPACE_WITHIN.search, vocabulary.texts))
+
+
+def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
+    """Tokens of each text, every distinct word encoded once.
+
+    For a vocabulary that puts a space before text and encodes words apart. A text that
+    ends in spaces, is not UTF-8 or has the sign for a space is encoded as a whole.
+    """
+    known: dict[bytes, list[int]] = {}
+    result = []
+    for text in texts:
+        if text[-1:] in _NO_WORD_ENDS or not (text.isascii() or _is_plain(text)):
+            result.append(vocabulary.tokenize(text))
+            continue
+        tokens: list[int] = []
+        for word in _FIND_WORDS(_SPACE + text):
+            own = known.get(word)
+            if own is None:
+                own = known[word] = vocabulary.tokenize(word[1:])
+            tokens += own
+        result.append(tokens)
+    return result
+
+
+def _is_plain(text: bytes) -> bool:
+    """Is this UTF-8 without U+2581, which is merged like a space?"""
+    try:
+        return _SPACE_SIGN not in text.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _places(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iterator[int]:
