@@ -393,6 +393,16 @@ def test_a_text_is_one_however_much_its_lexer_costs(schema, text):
     assert accepts(grammar._source.automaton(piece_vocabulary([b'"I have', b'{"x'])), text.encode())
 
 
+def test_too_many_ways_to_go_on_are_told_as_such():
+    """By what to do about them, not by llguidance's parser."""
+    grammar = Grammar.from_json_schema({"properties": {f"p{i}": {"type": "null"} for i in range(200)}})
+    with (
+        patch.object(guidance, "LIMITS", {**guidance.LIMITS, "max_items_in_row": 500}),
+        pytest.raises(GrammarError, match=r"in 807 ways at one place.* fewer optional properties"),
+    ):
+        grammar.accepts("{")
+
+
 @settings(max_examples=15)
 @given(
     words=st.lists(st.text("abI\u00e9", min_size=1, max_size=4), min_size=3, max_size=12),
@@ -420,6 +430,16 @@ def test_a_reader_that_gives_up_says_so(words, most, fuel):
                 assert reading == found
         except GrammarError as error:
             assert "llguidance gave up" in str(error)  # noqa: PT017 - it may as well not
+
+
+def test_tokens_that_its_lexer_gives_up_on_are_not_refused():
+    """Tokens are tried one by one there, and a limit of its own must not pass for a refusal."""
+    grammar = read_schema({**WORDS, "maxLength": 500})
+    with patch.object(guidance, "LIMITS", {"step_lexer_fuel": 5_000}):
+        automaton = grammar.automaton(piece_vocabulary([b"a a", b"a b b b b b b", b"aI a b a a b a b"]))
+        inside = automaton.walk(automaton.start(), b'"')
+        with pytest.raises(GrammarError, match="llguidance gave up"):
+            automaton.allowed_after(inside, b"a")
 
 
 class Counted(GuidanceAutomaton):

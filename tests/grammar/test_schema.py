@@ -8,12 +8,12 @@ import pickle
 import random
 import re
 from datetime import date, datetime, time
-from itertools import combinations
+from itertools import combinations, product
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from schema_strategies import whole_schemas
 
@@ -35,9 +35,9 @@ from json_schemas import (
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.grammar.guidance import check_guidance
-from selectrie.grammar.schema import copying, schema
+from selectrie.grammar.schema import check, copying, schema
 from selectrie.grammar.schema.formats import FORMATS
-from selectrie.grammar.schema.patterns import PatternError, rewrite_pattern
+from selectrie.grammar.schema.patterns import PatternError, rewrite_name, rewrite_pattern
 from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
 from vocabularies import vocabulary_of
 
@@ -575,6 +575,33 @@ def test_a_name_that_readers_match_differently_is_nobodys():
     assert verdicts(allowed, texts, "llguidance") == texts[:2]
 
 
+ANCHORS_WITHIN = ["x$|^.y", "(^a|b).", "^$|^.$", "^f|.o", ".f|o$"]
+NAME_PATTERNS = ["^[^/]+$", "f.*o", r"^\d+$", r"\w$", ".", "^.$", "a|b.", "(a|.b)+", "a", r"\S\s", *ANCHORS_WITHIN]
+ODD_NAMES = [(0x0A, 0x0A), (0x61, 0x61), (0x661, 0x661), (0x2028, 0x2029)]
+"""Names that hold one of these characters nobody is to have."""
+SOME_NAMES = [
+    "".join(name) for n in range(5) for name in product("bfo1/ ay\n\u0661\u2028", repeat=n) if n < 4 or "o" in name
+]
+
+
+@pytest.mark.parametrize("pattern", NAME_PATTERNS)
+def test_a_pattern_of_names_without_some_characters(pattern):
+    """It matches the names without them that the pattern is found in, and no name with one; or it is as it was."""
+    plain = rewrite_pattern(pattern)
+    without = tuple((low, high) for low, high in ODD_NAMES if low != 0x61 or "a" not in pattern)
+    found = rewrite_name(pattern, without)
+    assert (found == plain.pattern) == (pattern in ANCHORS_WITHIN)
+    if pattern in ANCHORS_WITHIN:
+        return
+    odd = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in without) + "]")
+    wrong = [
+        name
+        for name in SOME_NAMES
+        if check._found(name, found) != (odd.search(name) is None and check._found(name, plain.pattern))
+    ]
+    assert wrong == []
+
+
 KINDS_OF_OBJECTS = [
     {"type": ["object", "null"], **named, **required, **others, **patterns, **least, **most}
     for named in ({}, *({"properties": {name: {"type": "null"} for name in names}} for names in ("a", "ab", "abc")))
@@ -781,12 +808,40 @@ def test_texts_are_valid_on_all_schemas_in_use(route, test_data, capsys):
 
 
 @pytest.mark.long
-@settings(max_examples=2_000)
-@given(made=whole_schemas())
-def test_texts_are_valid_for_very_many_schemas(made):
-    """As above, and more of them."""
-    for route in ROUTES:
-        assert examined([Case("made", made)], route, walks=5).invalid == []
+@pytest.mark.parametrize("part", range(10))
+def test_texts_are_valid_for_very_many_schemas(part, record_property):
+    """As above, and more of them; each part draws others."""
+
+    @seed(part)
+    @settings(max_examples=200)
+    @given(made=whole_schemas())
+    def hold(made):
+        for route in ROUTES:
+            assert examined([Case("made", made)], route, walks=5).invalid == []
+
+    hold()
+    record_property("schemas", 200)
+
+
+def wild_cases(test_data):
+    return real_cases(test_data("grammar/wild_schemas.jsonl"))
+
+
+def test_texts_are_valid_on_a_part_of_the_wild_schemas(test_data):
+    """Every hundredth."""
+    tally = examined(wild_cases(test_data)[::100], "llguidance", walks=2)
+    assert tally.invalid == []
+    assert tally.produced > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20))
+def test_texts_are_valid_on_all_wild_schemas(part, test_data, record_property):
+    """Fifty at a time."""
+    tally = examined(wild_cases(test_data)[part::20], "llguidance", walks=8)
+    for name in ("schemas", "carried", "walks", "produced", "twists"):
+        record_property(name, getattr(tally, name))
+    assert tally.invalid == []
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ LIMITS = MappingProxyType({"step_lexer_fuel": 10_000_000, "max_items_in_row": 20
 GAVE_UP = "lexer error"
 """How its messages begin where the fuel did not do."""
 
-TOO_MANY = re.compile(r"Current row has (\d+) items")
+TOO_MANY = re.compile(r"(?:Parser Error: )?Current row has (\d+) items")
 """How they begin where `max_items_in_row` did not do."""
 
 NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
