@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-_LABEL = "[A-Za-z0-9](?:-?[A-Za-z0-9]){0,30}"
-_HOST = rf"(?:{_LABEL}\.){{0,3}}[A-Za-z](?:-?[A-Za-z0-9]){{0,30}}"
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-]{1,20}"
+
+def _hosts(n_labels: int, n_more: int) -> str:
+    """Names of so many labels, each of them a letter or digit and as many more, any of which may have a hyphen before it."""
+    rest = f"(?:-?[A-Za-z0-9]){{0,{n_more}}}"
+    return rf"(?:[A-Za-z0-9]{rest}\.){{0,{n_labels - 1}}}[A-Za-z]{rest}"
+
+
+_HOST = f"(?:{_hosts(4, 30)}|{_hosts(8, 14)}|{_hosts(15, 7)})"
+"""At most 253 characters in labels of at most 63, none of which is `xn--…`."""
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-]"
 
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
 _LEAP_PAIR = "(?:0[48]|[2468][048]|[13579][26])"
@@ -31,12 +38,14 @@ _GROUP = "[0-9a-fA-F]{1,4}"
 
 
 def _ipv6() -> str:
-    """Eight groups, or `::` in the place of one or more of them (RFC 4291, section 2.2, without its third form)."""
-    ways = [f"(?:{_GROUP}:){{7}}{_GROUP}"]
+    """Eight groups, or `::` in the place of one or more of them; the last two may be an IPv4 address (RFC 4291, section 2.2)."""
+    ways = [f"(?:{_GROUP}:){{7}}{_GROUP}", f"(?:{_GROUP}:){{6}}{_IPV4}"]
     for left in range(8):
         before = f"{_GROUP}(?::{_GROUP}){{{left - 1}}}" if left else ""
         after = f"(?:{_GROUP}(?::{_GROUP}){{0,{6 - left}}})?" if left < 7 else ""
         ways.append(f"{before}::{after}")
+        if left < 6:
+            ways.append(f"{before}::(?:{_GROUP}:){{0,{5 - left}}}{_IPV4}")
     return "|".join(ways)
 
 
@@ -53,7 +62,11 @@ _SEGMENT = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+"
 _URI = rf"[A-Za-z][A-Za-z0-9+\-.]*:(?:{_AUTHORITY}|{_ABSOLUTE}|{_PATH_CHARACTER}+{_PATH}){_TAIL}"
 _REFERENCE = f"{_URI}|(?:{_AUTHORITY}|{_ABSOLUTE}|{_SEGMENT}{_PATH})?{_TAIL}"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
-_MAIL = rf"{_ATOM}(?:\.{_ATOM}){{0,2}}@{_HOST}"
+_LOCAL = "|".join(
+    rf"(?:{_ATOM}{{1,{most}}}\.){{0,{n - 1}}}{_ATOM}{{1,{most}}}" for n, most in ((3, 20), (6, 9), (16, 3))
+)
+"""Of a mail address: atoms of at most 64 characters together."""
+_MAIL = f"(?:{_LOCAL})@{_HOST}"
 
 FORMATS = MappingProxyType(
     {
