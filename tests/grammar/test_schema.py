@@ -500,6 +500,23 @@ def test_formats_by_hand(name, good, bad):
     assert verdicts({"type": "string", "format": name}, texts, "llguidance") == texts[: len(good)]
 
 
+def is_ipv6(text):
+    try:
+        return ipaddress.IPv6Address(text) is not None
+    except ValueError:
+        return False
+
+
+def test_ipv6_is_what_the_standard_library_reads():
+    """Neither more nor less, whatever stands before and behind `::`, with an IPv4 address at the end or without."""
+    sides = [[*["1f"] * n, *last] for n in range(9) for last in ([], ["12345"], ["1.2.3.4"], ["1.2.3.256"])]
+    texts = [":".join(side) for side in sides]
+    texts += [f"{one}{middle}{other}" for one in texts for middle in (":", "::", ":::") for other in texts]
+    found = [text for text in texts if re.fullmatch(FORMATS["ipv6"], text)]
+    assert found == [text for text in texts if is_ipv6(text)]
+    assert len(found) > 60
+
+
 ATOMS = [
     "a",
     "b",
