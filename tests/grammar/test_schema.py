@@ -854,6 +854,7 @@ def wild_cases(test_data):
     return real_cases(test_data("grammar/wild_schemas.jsonl"))
 
 
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")  # of patterns that jsonschema gives to re
 def test_texts_are_valid_on_a_part_of_the_wild_schemas(test_data):
     """Every hundredth."""
     tally = examined(wild_cases(test_data)[::100], "llguidance", walks=2)
@@ -861,6 +862,7 @@ def test_texts_are_valid_on_a_part_of_the_wild_schemas(test_data):
     assert tally.produced > 5
 
 
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")  # of patterns that jsonschema gives to re
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_texts_are_valid_on_all_wild_schemas(part, test_data, record_property):
