@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 from itertools import permutations, product
 
 import jsonschema
@@ -100,6 +101,62 @@ def test_other_schemas_are_not_listed(schema):
     """Infinite ones, those of more values than are listed, and those with a keyword that the listing does not read."""
     with contextlib.suppress(GrammarError):  # not carried over at all, or without texts
         assert not isinstance(read_schema(schema), ListedSchema)
+
+
+WIDE = 2**53
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        ({"type": "integer", "minimum": WIDE - 1, "maximum": WIDE + 1}, [WIDE - 1, WIDE, WIDE + 1]),
+        ({"type": "integer", "minimum": -WIDE - 1, "exclusiveMaximum": 1 - WIDE}, [-WIDE - 1, -WIDE]),
+        ({"type": "integer", "minimum": 10**400, "maximum": 10**400 + 1}, [10**400, 10**400 + 1]),
+        ({"type": "integer", "exclusiveMinimum": WIDE, "maximum": WIDE + 5, "multipleOf": 3}, [WIDE + 1, WIDE + 4]),
+        (
+            {"type": "array", "items": {"type": "integer", "minimum": WIDE, "maximum": WIDE + 1}, "maxItems": 1},
+            [[], [WIDE], [WIDE + 1]],
+        ),
+        ({"enum": [WIDE + 1, WIDE + 2, 3], "maximum": WIDE + 1}, [WIDE + 1, 3]),
+        ({"const": {"id": 10**400}}, [{"id": 10**400}]),
+        ({"allOf": [{"type": "integer", "minimum": 0, "maximum": 2**80}, {"enum": [2**80, 2**80 + 1]}]}, [2**80]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_whole_numbers_beyond_doubles_are_listed_exactly(schema, values):
+    """A list spells every whole number, so none between the bounds is left out or rounded to its neighbour."""
+    found = read_schema(schema)
+    assert isinstance(found, ListedSchema)
+    assert [json.loads(text) for text in found.texts] == values
+
+
+@pytest.mark.parametrize("bound", [WIDE + 1, WIDE + 2, 2**56, 2**56 + 1, 10**17, 2**60 + 2**9, 2**63 - 1, 2**63, 2**64])
+@pytest.mark.parametrize("kind", ["integer", "number"])
+@pytest.mark.parametrize("keyword", ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_bounds_beyond_doubles_are_exact_or_refused(bound, kind, keyword, sign):
+    """The grammar of infinitely many numbers ends at the very bound, or an error names keyword and place."""
+    pytest.importorskip("llguidance")
+    schema = {"type": "array", "items": {"type": kind, keyword: sign * bound}}
+    try:
+        grammar = Grammar.from_json_schema(schema)
+    except GrammarError as error:
+        message = str(error)
+    else:
+        message = ""
+        validator = jsonschema.Draft202012Validator(schema)
+        numbers = [sign * (bound + i) for i in (-1_000, -2, -1, 0, 1, 2, 1_000)]
+        assert [bool(grammar.accepts(f"[{n}]")) for n in numbers] == [validator.is_valid([n]) for n in numbers]
+    assert re.fullmatch(rf"({keyword} at #/items: .* bound it by .*)?", message)
+
+
+def test_what_is_exact_in_a_list_alone_is_refused_elsewhere():
+    """A constant beyond 2**53 beside infinitely many values is an error, and the bound of 64-bit integers is held."""
+    pytest.importorskip("llguidance")
+    with pytest.raises(GrammarError, match=r"const at #/anyOf/0: 9007199254740993 is beyond 2\*\*53"):
+        Grammar.from_json_schema({"anyOf": [{"const": WIDE + 1}, {"type": "string"}]})
+    grammar = Grammar.from_json_schema({"type": "integer", "minimum": 0, "maximum": 2**63 - 1})
+    assert [bool(grammar.accepts(str(n))) for n in (WIDE + 1, 2**63 - 1, 2**63)] == [True, True, False]
 
 
 def test_the_limit_is_of_values_and_of_characters():

@@ -877,7 +877,7 @@ def test_texts_are_valid_on_all_wild_schemas(part, test_data, record_property):
     ("schema", "message"),
     [
         ("{" + ",".join(f'"a{i}":1' for i in range(60_000)) + ',"a59999":2}', "'a59999' twice"),
-        ({"const": 10**400}, "beyond 2"),
+        ({"anyOf": [{"const": 10**400}, {"type": "string"}]}, "beyond 2"),
         ({"minimum": 10**400}, "beyond 2"),
         ({"pattern": "a" * 20_001}, "20001 characters; at most 20000"),
         (

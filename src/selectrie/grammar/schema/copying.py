@@ -84,13 +84,15 @@ _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|20
 class SchemaCopy:
     """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
     stands in the schema that was copied. places: where the first of the keywords of `LEFT` stand there, for messages.
-    notes: keywords that decide nothing though somebody may expect it."""
+    notes: keywords that decide nothing though somebody may expect it. listed_only: errors about numbers that are exact
+    in a list of values alone; the first is raised where the schema is not listed."""
 
     root: Schema
     definitions: Mapping[str, Schema]
     pointers: Mapping[str, str]
     places: Mapping[str, Sequence[str]]
     notes: tuple[str, ...] = ()
+    listed_only: tuple[GrammarError, ...] = ()
 
     def schema(self) -> dict[str, Any]:
         """All of it as one schema."""
@@ -131,6 +133,7 @@ class _Copier:
     waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
     found: dict[str, list[str]] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
+    listed_only: list[GrammarError] = field(init=False, default_factory=list)
     logic: Logic = field(init=False)
     places: int = field(init=False, default=MOST_PLACES)
 
@@ -150,6 +153,7 @@ class _Copier:
             {name: at for at, name in self.names.items()},
             self.found,
             tuple(dict.fromkeys(self.notes)),
+            tuple(self.listed_only),
         )
 
     def sub(self, schema: object, place: _Place) -> Schema:
@@ -245,13 +249,13 @@ class _Copier:
 
     def _applicator(self, key: str, value: object, place: _Place) -> object:
         if key == "const":
-            return constant(value, key, place.pointer)
+            return constant(value, key, place.pointer, self.listed_only)
         if key == "$ref":
             return f"#/$defs/{self._definition(value, place)}"
         if not isinstance(value, list) or not value:
             raise refuse(place.pointer, key, f"{shown(value)}; expected a list that is not empty")
         if key == "enum":
-            return [constant(one, key, place.pointer) for one in value]
+            return [constant(one, key, place.pointer, self.listed_only) for one in value]
         return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
 
     def _target(self, reference: str) -> object:
@@ -320,7 +324,9 @@ class _Copier:
         copy: dict[str, Any] = {}
         both: list[dict[str, Any]] = []
         if {"number", "integer"} & set(types):
-            bounds, types = numeric(schema, types, place.pointer, draft=self.draft, places=self.places)
+            bounds, types = numeric(
+                schema, types, place.pointer, draft=self.draft, places=self.places, listed_only=self.listed_only
+            )
             both += bounds.pop("allOf", [])
             copy |= bounds
         if "string" in types:
@@ -381,7 +387,7 @@ class _Copier:
         required = schema.get("required", [])
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
             raise refuse(place.pointer, "required", f"{shown(required)}; expected a list of names")
-        constant([*required, *copy.get("properties", {})], "properties", place.pointer)
+        constant([*required, *copy.get("properties", {})], "properties", place.pointer, self.listed_only)
         if required:
             copy["required"] = list(dict.fromkeys(required))
         return copy | self._counts(schema, copy, place)

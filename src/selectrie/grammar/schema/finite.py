@@ -211,8 +211,9 @@ def _whole_numbers(schema: dict[str, Any]) -> _Values:
     step = schema.get("multipleOf", 1)
     first = -(-math.ceil(schema["minimum"]) // step) * step
     numbers = range(first, math.floor(schema["maximum"]) + 1, step)
+    most = max(0, (numbers.stop - first + step - 1) // step)  # `len` has no numbers beyond 2**63
     longest = max(len(str(first)), len(str(schema["maximum"])))
-    return _Values(len(numbers), longest * len(numbers), lambda: numbers)
+    return _Values(most, longest * most, lambda: numbers)
 
 
 def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[Sequence[Any]], Any]) -> _Values:

@@ -131,6 +131,8 @@ def read_schema(
         texts = finite_texts(copy, SEPARATORS[spacing])
         if texts is not None:
             return ListedSchema(texts, copy.notes)
+    if copy.listed_only:
+        raise copy.listed_only[0]
     if route == "llguidance" or (route == "auto" and find_spec("llguidance") is not None):
         return _by_llguidance(copy, source, SPACINGS[spacing])
     if spacing == "any":

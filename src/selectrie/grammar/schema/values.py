@@ -1,6 +1,7 @@
 """Keywords of JSON Schema about numbers and strings, checked and made sure of.
 
-A reader of JSON holds a number as a double, or exactly; the bounds here hold for both.
+A reader of JSON holds a number as a double, or exactly; the bounds here hold for both. Whole numbers beyond `EXACT` are
+kept as they are: a list of values spells them exactly, and for any other grammar they are refused.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ MOST_STEP_PLACES = 6
 """Decimal places of `multipleOf`: llguidance multiplies digits in 32 bits."""
 EXACT = 2**53
 """Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
+MOST_WHOLE = 2**63 - 1
+"""The greatest integer that llguidance has; it holds a bound as a double first."""
+MOST_INWARD = 10**17
+"""llguidance spells the numbers beyond a bound up to the next power of ten, which has to be an integer of its own."""
 DIGITS, MOST_PLACES = 15, 22
 """What of a fraction one rounding makes a double of (Clinger 1990): digits below 2**53, powers of ten that are doubles."""
 _BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaximum", -math.inf))
@@ -71,13 +76,20 @@ def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -
 
 
 def numeric(
-    schema: Mapping[str, Any], types: tuple[str, ...], pointer: str, *, draft: int, places: int
+    schema: Mapping[str, Any],
+    types: tuple[str, ...],
+    pointer: str,
+    *,
+    draft: int,
+    places: int,
+    listed_only: list[GrammarError],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Bounds, all of them inclusive, and the types: a multiple of a whole number is made an integer.
 
-    An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; a bound beyond
-    `EXACT` becomes `EXACT`, one of many digits one of `DIGITS`, inwards. Numbers that llguidance loses between the bounds
-    are put back where they have at most so many decimal places (see `ranged`).
+    An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; one of many
+    digits becomes one of `DIGITS`, inwards. Bounds of integers stay what they are; what llguidance cannot hold of them
+    goes into `listed_only`. Numbers that llguidance loses between the bounds are put back where they have at most so
+    many decimal places (see `ranged`).
     """
     copy: dict[str, Any] = {}
     steps: list[dict[str, Any]] = []
@@ -86,12 +98,16 @@ def numeric(
         if len(steps) == 1:
             copy["multipleOf"] = steps.pop()["multipleOf"]
     for keyword, exclusive, outward in _BOUNDS:
-        bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole="number" not in types)
+        whole = "number" not in types
+        bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole=whole)
         if bound is not None:
             copy[keyword] = bound
+        if bound is not None and not _is_held(bound, outward, whole=whole):
+            listed_only.append(_too_wide(pointer, exclusive if keyword not in schema else keyword, bound))
     low, high = copy.get("minimum"), copy.get("maximum")
     ways = [steps] if steps else []
-    if "number" in types and not low == high is None and (low is None or high is None or low <= high):
+    is_wide = max(abs(low or 0), abs(high or 0)) > MOST_INWARD  # held by a list, or not at all
+    if "number" in types and not is_wide and not low == high is None and (low is None or high is None or low <= high):
         pieces = ranged(low, high, places)
         if len(pieces) > 1:
             copy = {key: value for key, value in copy.items() if key == "multipleOf"}
@@ -163,18 +179,37 @@ def _bound(
     for limit in limits:
         if whole:
             bounds.append(math.floor(limit) + 1 if sign > 0 else math.ceil(limit) - 1)
+        elif abs(limit) > EXACT:
+            raise _too_wide(pointer, exclusive, limit)  # the next double is further than the next whole number
         else:
             bounds.append(sign * LEAST_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
     if not bounds:
         return None
     bound = max(bounds) if sign > 0 else min(bounds)
-    if abs(bound) > EXACT:
-        if (bound > 0) == (sign > 0):
-            raise refuse(pointer, keyword, f"{shown(bound)} leaves only numbers beyond 2**53, which readers round")
-        return -sign * EXACT
     if whole:
         return math.ceil(bound) if sign > 0 else math.floor(bound)
+    if abs(bound) > EXACT:
+        return int(bound)  # doubles have no fraction there, and `_is_held` decides on the digits
     return bound if isinstance(bound, int) else _short(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
+
+
+def _is_held(bound: float, inward: float, *, whole: bool) -> bool:
+    """Does llguidance hold a bound exactly? It makes a double of it, and spells the digits of that one."""
+    if abs(bound) <= EXACT or (whole and bound == MOST_WHOLE and inward < 0):
+        return True
+    most = MOST_INWARD if (bound > 0) == (inward > 0) or not whole else MOST_WHOLE
+    return abs(bound) <= most and float(bound) == bound and (whole or _n_digits(bound) <= DIGITS)
+
+
+def _n_digits(number: float) -> int:
+    return len(Decimal(repr(number)).normalize().as_tuple().digits)
+
+
+def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
+    reason = (
+        f"{shown(bound)} is beyond 2**53, and no grammar holds it exactly; bound it by 2**53 or less, or not at all"
+    )
+    return refuse(pointer, keyword, reason)
 
 
 def _short(number: float, rounding: str) -> int | float:
@@ -245,9 +280,9 @@ def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
         raise refuse(pointer, keyword, f"{error}, in {shown(pattern)}") from error
 
 
-def constant(value: object, keyword: str, pointer: str) -> object:
+def constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
     """A value that a grammar spells exactly; raises for numbers that readers round, for strings that are
-    not spelled, and for what is no JSON."""
+    not spelled, and for what is no JSON. The error for whole numbers that only a list spells goes into `listed_only`."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -258,7 +293,7 @@ def constant(value: object, keyword: str, pointer: str) -> object:
         elif isinstance(one, str):
             _check_text(one, keyword, pointer)
         elif isinstance(one, (int, float)) and not isinstance(one, bool):
-            _check_number(one, keyword, pointer)
+            _check_number(one, keyword, pointer, listed_only)
         elif one is not None and not isinstance(one, bool):
             raise refuse(pointer, keyword, f"{shown(one)} is no JSON")
     return value
@@ -271,8 +306,11 @@ def _check_text(text: str, keyword: str, pointer: str) -> None:
         raise refuse(pointer, keyword, f"{shown(text)} holds a control character that JSON spells by number alone")
 
 
-def _check_number(number: float, keyword: str, pointer: str) -> None:
+def _check_number(number: float, keyword: str, pointer: str, listed_only: list[GrammarError]) -> None:
     if abs(number) > EXACT or math.isnan(number):
-        raise refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round")
-    if not float(number).is_integer() and not is_short(number):
+        error = refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round; write it as a string")
+        if not isinstance(number, int):
+            raise error
+        listed_only.append(error)
+    elif not float(number).is_integer() and not is_short(number):
         raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")
