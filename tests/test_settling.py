@@ -18,7 +18,7 @@ import selectrie
 from made_vocabularies import make_byte_level
 from real_data import REAL_VOCABULARIES, real_file
 from selectrie import Beam, Engine, Generating, Grammar, Sampling, Search, Stopping, Template
-from selectrie.backends.llama_cpp.vocabulary import MERGING
+from selectrie.backends.llama_cpp.tokenizing import MERGING
 from selectrie.boundary import PromptText, canonical, encode_after, encode_choices, open_prompt, tail
 from selectrie.selfcheck import SelfCheck
 from selectrie.testing.fakes import HashModel, TableModel

@@ -89,7 +89,7 @@ def test_reading_twice_gives_equal_digests(weights, real_vocabularies):
     from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 
     path = weights("stories260K.gguf")
-    assert read_vocabulary(open_model(path)).digest == vocabulary_of(path).digest
+    assert read_vocabulary(open_model(path), path).digest == vocabulary_of(path).digest
     assert len({vocabulary_of(p).digest for p in [path, *real_vocabularies]}) == 7
 
 

@@ -29,7 +29,7 @@ def open_model(path: Path):
 @cache
 def vocabulary_of(path: Path) -> Vocabulary:
     """The vocabulary of a GGUF file, read once a session."""
-    return read_vocabulary(open_model(path))
+    return read_vocabulary(open_model(path), path)
 
 
 def llama_tokens(path: Path, text: bytes, *, parse_special: bool) -> list[int]:

@@ -47,8 +47,8 @@ class TokenizerKind(Enum):
     """How a tokenizer finds the tokens of a word, as far as that is known. What rests
     on a law of one kind asks for it by name.
 
-    MERGES: byte pairs by rank and nothing else, inside of words of which a run of
-    letters is one or a part of one. SCORES: SentencePiece's merges by score, of the
+    MERGES: byte pairs by rank and nothing else, each of which makes a token, inside of
+    words of which a run of letters is one or a part of one. SCORES: SentencePiece's merges by score, of the
     whole text. LONGEST: the longest match from the left, of the whole text. UNKNOWN:
     any other, such as words taken whole before any merge, and WordPiece.
     """
@@ -59,11 +59,19 @@ class TokenizerKind(Enum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class Tokenizing:
+    """What is known of how a tokenizer works. kind: how words become tokens."""
+
+    kind: TokenizerKind = TokenizerKind.UNKNOWN
+
+
 @dataclass(slots=True)
 class _Tables:
     """What is computed from a vocabulary on first use. Filling it twice gives the same, so threads need no lock."""
 
     digest: str | None = None
+    tokenizing: Tokenizing | None = None
     lengths: IntArray | None = None
     by_bytes: tuple[list[bytes], IntArray] | None = None
     distinct: frozenset[bytes] | None = None
@@ -88,7 +96,7 @@ class Vocabulary:
     strips_left, strips_right: int32[], control ids that swallow the white space before
     or after them in a template.
     user_defined: int32[], ids that are looked up in any text before it is cut into
-    words. kind: how words become tokens.
+    words. examine: finds out how the tokenizer works, when that is first needed.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)
@@ -103,13 +111,25 @@ class Vocabulary:
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
     user_defined: IntArray = field(default_factory=_NONE.copy, repr=False)
-    kind: TokenizerKind = TokenizerKind.UNKNOWN
+    examine: Callable[[], Tokenizing] = field(default=Tokenizing, repr=False)
     _tables: _Tables = field(default_factory=_Tables, init=False, repr=False)
 
     @property
     def n_tokens(self) -> int:
         """V, the number of ids."""
         return len(self.pieces)
+
+    @property
+    def tokenizing(self) -> Tokenizing:
+        """How the tokenizer works, as far as that is known. Found out on first use."""
+        if self._tables.tokenizing is None:
+            self._tables.tokenizing = self.examine()
+        return self._tables.tokenizing
+
+    @property
+    def kind(self) -> TokenizerKind:
+        """How words become tokens."""
+        return self.tokenizing.kind
 
     @property
     def digest(self) -> str:

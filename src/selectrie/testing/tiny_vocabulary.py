@@ -15,11 +15,12 @@ Text becomes tokens by longest match from the left, so what follows changes what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from selectrie.errors import TextError
-from selectrie.vocabulary import TokenizerKind, Vocabulary
+from selectrie.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 
 DEFAULT_PIECES: tuple[bytes, ...] = (
     *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
@@ -61,7 +62,7 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
         space_prefix=False,
         tokenize=tokenize,
         chat_template=_chat,
-        kind=TokenizerKind.LONGEST,
+        examine=partial(Tokenizing, TokenizerKind.LONGEST),
     )
 
 

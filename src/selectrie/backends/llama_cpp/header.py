@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from selectrie.backends.llama_cpp.weights import require_gguf
-from selectrie.errors import ModelFileError
+from selectrie.errors import ModelFileError, UnsupportedModelError
 
 Value: TypeAlias = int | float | bool | str | tuple[int, ...]
 
+_GGUF_MAGIC = b"GGUF"
+_GGUF_HEADER = struct.Struct("<4sIQQ")
+"""Magic, version, number of tensors, number of metadata pairs (gguf.h)."""
 _START, _U32, _U64 = struct.Struct("<4xIQQ"), struct.Struct("<I"), struct.Struct("<Q")
 _SCALARS = {at: struct.Struct("<" + code) for at, code in enumerate("BbHhIif?")} | {
     at: struct.Struct("<" + code) for at, code in zip((10, 11, 12), "Qqd", strict=True)
@@ -55,17 +57,57 @@ def read_header(path: Path) -> Header:
     require_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            values, lengths = _read(data)
+            values, lengths, _ = _read(data)
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
     return Header(values, lengths, _n_bytes(path))
 
 
-def _read(data: mmap.mmap) -> tuple[dict[str, Value], dict[str, int]]:
+def require_gguf(path: Path) -> None:
+    """What can be said about a file without llama.cpp, in plainer words."""
+    if not path.exists():
+        raise ModelFileError(str(path), "no such file")
+    if not path.is_file():
+        raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")
+    try:
+        with path.open("rb") as file:
+            header = file.read(_GGUF_HEADER.size)
+    except OSError as error:
+        raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
+    if not header:
+        raise ModelFileError(str(path), "the file is empty; get it again")
+    if not header.startswith(_GGUF_MAGIC):
+        raise ModelFileError(str(path), f"not a GGUF file: it begins with {header[:4]!r} instead of {_GGUF_MAGIC!r}")
+    if len(header) < _GGUF_HEADER.size:
+        raise ModelFileError(str(path), "the file is cut off within its header; get it again")
+    _, version, n_tensors, _ = _GGUF_HEADER.unpack(header)
+    if version > 1 and n_tensors == 0:  # version 1 counted in 32 bits
+        raise UnsupportedModelError(path.name, "holds a vocabulary without weights; a whole model is needed")
+
+
+def read_texts(path: Path, key: str) -> list[str]:
+    """The texts of an array in the header of a GGUF file; none where it has no such
+    array. Raises `ModelFileError` for a damaged file, `OSError` for none."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            at, n = _read(data)[2].get(key, (0, 0))
+            texts = []
+            for _ in range(n):
+                text, at = _text(data, at)
+                texts.append(text)
+        except (struct.error, KeyError, OverflowError) as error:
+            raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
+    return texts
+
+
+def _read(data: mmap.mmap) -> tuple[dict[str, Value], dict[str, int], dict[str, tuple[int, int]]]:
+    """Values, lengths of arrays, and of arrays of texts where they begin and their
+    length."""
     _, _, n_pairs = _START.unpack_from(data, 0)
     at = _START.size
     values: dict[str, Value] = {}
     lengths: dict[str, int] = {}
+    texts: dict[str, tuple[int, int]] = {}
     for _ in range(n_pairs):
         key, at = _text(data, at)
         (kind,) = _U32.unpack_from(data, at)
@@ -78,6 +120,7 @@ def _read(data: mmap.mmap) -> tuple[dict[str, Value], dict[str, int]]:
             at += _U32.size + _U64.size
             lengths[key] = n
             if kind == _STRING:
+                texts[key] = at, n
                 at = _after_texts(data, at, n)
                 continue
             item = _SCALARS[kind]
@@ -87,7 +130,7 @@ def _read(data: mmap.mmap) -> tuple[dict[str, Value], dict[str, int]]:
         else:
             (values[key],) = _SCALARS[kind].unpack_from(data, at)
             at += _SCALARS[kind].size
-    return values, lengths
+    return values, lengths, texts
 
 
 def _text(data: mmap.mmap, at: int) -> tuple[str, int]:

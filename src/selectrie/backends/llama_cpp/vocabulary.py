@@ -5,52 +5,29 @@ from __future__ import annotations
 import ctypes
 import threading
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import numpy as np
 
 from selectrie.backends.llama_cpp.chat import chat_template
+from selectrie.backends.llama_cpp.tokenizing import examiner
 from selectrie.errors import TextError, UnsupportedModelError
 from selectrie.types import IntArray
-from selectrie.vocabulary import ChatTemplate, Tokenize, TokenizerKind, Vocabulary
+from selectrie.vocabulary import ChatTemplate, Tokenize, Vocabulary
 
 _USUAL_PIECE_BYTES = 256
 """Longer pieces are read again into a larger buffer (GLM-4 has a token of 1024 spaces)."""
 _USUAL_TEXT_TOKENS = 1024
 _MOST_TEXT_BYTES = 2**31 - 1
-_PRE_TOKENIZER = b"tokenizer.ggml.pre"
-MERGING = frozenset(
-    {
-        *(
-            "default",
-            "gpt-2",
-            "phi-2",
-            "qwen2",
-            "deepseek-r1-qwen",
-            "megrez",
-            "hunyuan",
-            "stablelm2",
-            "starcoder",
-            "refact",
-        ),
-        *("command-r", "smollm", "codeshell", "exaone", "exaone4", "mpt", "olmo", "jais", "falcon", "deepseek-coder"),
-        *("deepseek-llm", "dbrx", "smaug-bpe", "chatglm-bpe", "jina-v2-code", "roberta-bpe", "modern-bert", "grok-2"),
-    }
-)
-"""Names of pre-tokenizers behind which llama.cpp merges and takes no word whole (its
-`ignore_merges`, which no function of its interface tells), and that leave runs of ASCII
-letters together. A test makes a vocabulary of each and asks llama.cpp."""
-_KINDS = {
-    llama_cpp.LLAMA_VOCAB_TYPE_SPM: TokenizerKind.SCORES,
-    llama_cpp.LLAMA_VOCAB_TYPE_RWKV: TokenizerKind.LONGEST,
-}
 _ADD_SPECIAL = _PARSE_SPECIAL = _SPELL_SPECIAL = False
 """Switches of llama.cpp: no BOS or EOS added, no control token recognised in text, none spelled out."""
 
 
-def read_vocabulary(model: llama_cpp.llama_model_p) -> Vocabulary:
-    """What `model` reads and writes. The result holds the vocabulary's pointer, so it must not outlive the model's memory.
+def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabulary:
+    """What `model` reads and writes. path: of its file, None where the file may say
+    something else. The result holds the vocabulary's pointer, so it must not outlive the model's memory.
 
     Raises `UnsupportedModelError` for a model without a vocabulary.
     """
@@ -85,18 +62,8 @@ def read_vocabulary(model: llama_cpp.llama_model_p) -> Vocabulary:
         strips_left=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
         strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
         user_defined=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED),
-        kind=_kind(model, vocab),
+        examine=examiner(model, path, texts),
     )
-
-
-def _kind(model: llama_cpp.llama_model_p, vocab: llama_cpp.llama_vocab_p) -> TokenizerKind:
-    kind = llama_cpp.llama_vocab_type(vocab)
-    if kind == llama_cpp.LLAMA_VOCAB_TYPE_BPE:
-        buffer = ctypes.create_string_buffer(_USUAL_PIECE_BYTES)
-        length = llama_cpp.llama_model_meta_val_str(model, _PRE_TOKENIZER, buffer, _USUAL_PIECE_BYTES)
-        name = buffer.value.decode("utf-8", "replace") if length >= 0 else "default"
-        return TokenizerKind.MERGES if name in MERGING else TokenizerKind.UNKNOWN
-    return _KINDS.get(kind, TokenizerKind.UNKNOWN)
 
 
 def _ids(values: Any, count: int) -> IntArray:

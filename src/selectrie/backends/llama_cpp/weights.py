@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Any
 
 import llama_cpp
 
+from selectrie.backends.llama_cpp.header import require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import log, repacks_safely
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
@@ -21,9 +21,6 @@ from selectrie.options import at_least, one_of
 from selectrie.types import ModelKind, Precision
 from selectrie.vocabulary import Vocabulary
 
-_GGUF_MAGIC = b"GGUF"
-_GGUF_HEADER = struct.Struct("<4sIQQ")
-"""Magic, version, number of tensors, number of metadata pairs (gguf.h)."""
 MOST_THREADS = 512
 """GGML_MAX_N_THREADS (ggml.h): more end the process."""
 _ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
@@ -134,7 +131,7 @@ class Weights:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """Its tokenizer reads the weights' memory, and raises `ClosedError` when that is gone."""
-        vocabulary = read_vocabulary(self.pointer)
+        vocabulary = read_vocabulary(self.pointer, None if self._has_other_tokenizer else self.path)
         encode = vocabulary.tokenize
 
         def tokenize(text: bytes, /) -> list[int]:
@@ -144,6 +141,12 @@ class Weights:
             return encode(text)
 
         return replace(vocabulary, tokenize=tokenize)
+
+    @property
+    def _has_other_tokenizer(self) -> bool:
+        """Does a shared `Llama` say something else of the tokenizer than the file?"""
+        said = getattr(self.borrowed.llama, "kv_overrides", None) if self.borrowed is not None else None
+        return any(str(key).startswith("tokenizer.") for key in said or ())
 
     @cached_property
     def digest(self) -> str:
@@ -213,28 +216,6 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
             str(path), f"{reason}; get the file again, or a newer llama-cpp-python if the format is new"
         )
     return Weights(pointer, path.name, path, verbose=options.verbose)
-
-
-def require_gguf(path: Path) -> None:
-    """What can be said about a file without llama.cpp, in plainer words."""
-    if not path.exists():
-        raise ModelFileError(str(path), "no such file")
-    if not path.is_file():
-        raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")
-    try:
-        with path.open("rb") as file:
-            header = file.read(_GGUF_HEADER.size)
-    except OSError as error:
-        raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
-    if not header:
-        raise ModelFileError(str(path), "the file is empty; get it again")
-    if not header.startswith(_GGUF_MAGIC):
-        raise ModelFileError(str(path), f"not a GGUF file: it begins with {header[:4]!r} instead of {_GGUF_MAGIC!r}")
-    if len(header) < _GGUF_HEADER.size:
-        raise ModelFileError(str(path), "the file is cut off within its header; get it again")
-    _, version, n_tensors, _ = _GGUF_HEADER.unpack(header)
-    if version > 1 and n_tensors == 0:  # version 1 counted in 32 bits
-        raise UnsupportedModelError(path.name, "holds a vocabulary without weights; a whole model is needed")
 
 
 def _borrow(llama: Any, options: LlamaOptions) -> Weights:
