@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Optional, TypeVar, Union
 from uuid import UUID
 
 import pytest
@@ -27,6 +28,7 @@ pydantic = pytest.importorskip("pydantic")
 pytest.importorskip("llguidance")
 
 BYTES = piece_vocabulary()
+ANY_CASE = re.compile("^abc$", re.IGNORECASE)
 T = TypeVar("T")
 N = TypeVar("N", bound=int)
 
@@ -285,13 +287,58 @@ def test_generic_classes_stand_with_their_arguments():
         (Annotated[Decimal, pydantic.Field(decimal_places=2)], "says more than its type"),
         (Annotated[int, object()], "says more than its type, '<object"),
         (pydantic.create_model("Money", price=(Annotated[Decimal, pydantic.Field(decimal_places=2)], ...)), "Decimal with decimal_places"),
+        (Annotated[str, pydantic.StringConstraints(pattern=ANY_CASE)], r"\^abc\$' has re.IGNORECASE, .* as in \[Aa\]"),
+        (pydantic.create_model("Word", word=(Annotated[str, pydantic.Field(pattern=ANY_CASE)], ...)), "has re.IGNORECASE"),
+        (Annotated[str, pydantic.StringConstraints(pattern=re.compile(b"a"))], "is of bytes"),
     ],
-    ids=range(10),
+    ids=range(13),
 )  # fmt: skip
 def test_constraints_that_a_grammar_cannot_hold_are_refused(kind, message):
     """By the type and what is said of it."""
     with pytest.raises(GrammarError, match=message):
         rules_of_type(kind)
+
+
+def test_bounds_greater_than_any_double_are_exact_or_refused():
+    """The numbers between two of them are listed, and one that no grammar holds is an error by name."""
+    wide = Annotated[int, annotated_types.Ge(10**400), annotated_types.Lt(10**400 + 2)]
+    assert Grammar.from_type(wide).listed(2) == (str(10**400), str(10**400 + 1))
+    with pytest.raises(GrammarError, match=r"maximum at #: 1000.* is beyond"):
+        Grammar.from_type(Annotated[int, annotated_types.Le(10**400)])
+    with pytest.raises(GrammarError, match=r"minItems at #: 1000.* more than a grammar spells out"):
+        Grammar.from_type(Annotated[list[int], annotated_types.MinLen(10**400)])
+
+
+def test_a_class_is_a_named_tuple_only_where_it_is_a_tuple():
+    """A data class may have an attribute of that name."""
+
+    @dataclass
+    class Row:
+        right: bool
+        _fields: ClassVar[tuple[str, ...]] = ("right",)
+
+    assert Grammar.from_type(Row).listed(2) == ('{"right": true}', '{"right": false}')
+
+    class Bare(tuple):
+        _fields = ("left",)
+        __slots__ = ()
+
+    with pytest.raises(GrammarError, match="Bare is no type"):
+        Grammar.from_type(Bare)
+
+
+def test_a_pattern_that_was_compiled_is_its_expression():
+    """Without flags it says the same as its text."""
+    compiled = Annotated[str, pydantic.StringConstraints(pattern=re.compile("^abc$"))]
+    assert [text for text in ('"abc"', '"ABC"') if Grammar.from_type(compiled).accepts(text)] == ['"abc"']
+
+
+def test_a_set_of_bools_is_listed():
+    """As one of the members of an `Enum` is: each set has one text, as a type and in a model."""
+    texts = ("[]", "[true]", "[false]", "[true, false]")
+    assert Grammar.from_type(frozenset[bool]).listed(4) == texts
+    model = pydantic.create_model("Seen", seen=(set[bool], ...))
+    assert Grammar.from_type(model).listed(4) == tuple(f'{{"seen": {text}}}' for text in texts)
 
 
 def test_a_trimmed_string_has_no_white_space_at_its_ends():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -109,13 +110,26 @@ def constrained(
         if name not in keywords:
             raise unknown()
         if name == "pattern":
-            patterns.append(str(getattr(value, "pattern", value)))
+            patterns.append(pattern_text(value))
         else:
             _narrow(made, keywords[name], _number(value, unknown), unknown)
     parts = [{"type": "string", "pattern": pattern} for pattern in [made.pop("pattern", None), *patterns] if pattern]
     if len(parts) == 1:
         return made | parts[0]
     return {"allOf": [made, *parts]} if parts else made
+
+
+def pattern_text(pattern: object) -> str:
+    """The expression of a pattern, compiled or not. Raises `GrammarError` for a compiled one that is of bytes, or has
+    flags that the expression does not say."""
+    if not isinstance(pattern, re.Pattern):
+        return str(pattern)
+    flags = re.RegexFlag(pattern.flags) & ~re.UNICODE
+    if not isinstance(pattern.pattern, str) or flags:
+        what = f"has {flags!r}" if flags else "is of bytes"
+        remedy = "a JSON Schema has no flags; write out what they mean, as in [Aa]" if flags else "give a str"
+        raise GrammarError(f"the pattern {clipped(str(pattern.pattern))} {what}, not supported here: {remedy}")
+    return pattern.pattern
 
 
 def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callable[[], GrammarError]) -> None:
@@ -128,6 +142,8 @@ def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callabl
 
 def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
     """A bound as JSON has it; raises for one that is no number, such as a date."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value  # exactly: it may be greater than any double
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any
 
 from selectrie.errors import GrammarError
+from selectrie.grammar.readers.constraints import pattern_text
 from selectrie.grammar.readers.written import PATTERNS, schema_of_written
 
 REFERENCE = "#/$defs/"
@@ -55,7 +56,8 @@ def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
     items = schema.get("items")
     if schema.get("uniqueItems") is True and isinstance(items, dict):
         items = definitions.get(str(items.get("$ref", "")).removeprefix(REFERENCE), items)
-        members = items.get("enum", [items["const"]] if "const" in items else [])
+        every = [items["const"]] if "const" in items else [True, False] if items.get("type") == "boolean" else []
+        members = items.get("enum", every)
         if 0 < len(members) <= MOST_MEMBERS:
             sizes = range(schema.get("minItems", 0), min(schema.get("maxItems", MOST_MEMBERS), len(members)) + 1)
             return {"enum": [list(chosen) for size in sizes for chosen in combinations(members, size)]}
@@ -80,7 +82,7 @@ def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) ->
 
 def generator(says: Any) -> dict[str, Any]:
     """The argument that makes pydantic say of dates and decimals what it reads, instead
-    of a format or any string.
+    of a format or any string, and refuse a pattern with flags, which it would leave out.
 
     Nothing for a class that only speaks like a model of pydantic's.
     """
@@ -97,7 +99,12 @@ def generator(says: Any) -> dict[str, Any]:
     def decimal_schema(self: Any, schema: Any) -> Any:
         return _decimal(base.decimal_schema(self, schema), schema)
 
-    return {"schema_generator": type("Written", (base,), {**methods, "decimal_schema": decimal_schema})}
+    def str_schema(self: Any, schema: Any) -> Any:
+        pattern_text(schema.get("pattern"))
+        return base.str_schema(self, schema)
+
+    more = {"decimal_schema": decimal_schema, "str_schema": str_schema}
+    return {"schema_generator": type("Written", (base,), methods | more)}
 
 
 def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:

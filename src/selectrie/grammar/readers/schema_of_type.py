@@ -212,7 +212,7 @@ class _Builder:
             raise GrammarError(reason) from error
         variables = _variables(kind)
         hints = {name: _substituted(hint, variables) for name, hint in hints.items()}
-        if hasattr(origin, "_fields"):
+        if _is_named_tuple(origin):
             return self._named_tuple(origin, hints)
         if dataclasses.is_dataclass(origin):
             fields = [field for field in dataclasses.fields(origin) if field.init]
@@ -335,9 +335,12 @@ def _is_class(kind: Any) -> bool:
     if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
         return False
     typed_dictionary = issubclass(kind, dict) and hasattr(kind, "__required_keys__")
-    named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
     has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
-    return has_fields or typed_dictionary or named_tuple or hasattr(kind, "model_json_schema")
+    return has_fields or typed_dictionary or _is_named_tuple(kind) or hasattr(kind, "model_json_schema")
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_field_defaults")
 
 
 def _is_pydantic(kind: Any) -> bool:
