@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import re
+import sys
 from itertools import permutations, product
 
 import jsonschema
@@ -17,7 +18,7 @@ from json_schemas import accepts, piece_vocabulary, walk
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.machine.compiling import compile_rules
-from selectrie.grammar.schema import finite
+from selectrie.grammar.schema import check, finite
 from selectrie.grammar.schema import schema as schema_module
 from selectrie.grammar.schema.check import Check
 from selectrie.grammar.schema.copying import copy_schema
@@ -170,6 +171,60 @@ def test_the_limit_is_of_values_and_of_characters():
     }
     doubled = {"$ref": "#/$defs/d0", "$defs": {**twice, "d40": {"const": 1}}}
     assert not isinstance(read_schema(doubled), ListedSchema)
+
+
+def calls_of_listing(schema):
+    """The texts of a schema, and how many calls of functions the listing took (resumed generators included)."""
+    n_calls = 0
+
+    def count(frame, event, _):
+        nonlocal n_calls
+        n_calls += event == "call" and "grammar/schema/" in frame.f_code.co_filename
+
+    copy = copy_schema(schema)
+    sys.setprofile(count)
+    try:
+        texts = finite.finite_texts(copy, (", ", ": "))
+    finally:
+        sys.setprofile(None)
+    return texts, n_calls
+
+
+def numbers_from(first, n):
+    return list(range(first, first + n))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: {"enum": numbers_from(0, n), "anyOf": [{"enum": numbers_from(1, n + 1)}]},
+        lambda n: {"enum": numbers_from(0, n), "anyOf": [{"const": i} for i in numbers_from(1, n + 1)]},
+        lambda n: {"allOf": [{"enum": [[i] for i in numbers_from(0, n)]}, {"items": {"enum": numbers_from(1, n)}}]},
+    ],
+    ids=["enum", "constants", "items"],
+)
+def test_constants_that_meet_are_listed_in_linear_time(make):
+    """By calls: four times the constants take no more than about four times as many."""
+    (small, few), (large, many) = (calls_of_listing(make(n)) for n in (100, 400))
+    assert len(large) >= 4 * len(small) - 4
+    assert many < 5 * few
+
+
+def test_arrays_of_many_lengths_take_a_few_calls_for_each_length():
+    """Beside two keys for each item; how many there are is not counted anew for every length."""
+    n = 200
+    texts, n_calls = calls_of_listing({"type": "array", "items": {"const": 1}, "maxItems": n})
+    assert [len(json.loads(text)) for text in texts] == list(range(n + 1))
+    assert n_calls < n * (n + 1) + 20 * n
+
+
+def test_what_is_too_much_to_check_is_not_listed(monkeypatch):
+    """Schemas inside arrays are looked at for each value, and after so many looks the listing is given up."""
+    n = 50
+    schema = {"allOf": [{"enum": [[i] for i in range(n)]}, {"items": {"anyOf": [{"const": i} for i in range(n)]}}]}
+    assert len(finite.finite_texts(copy_schema(schema), (", ", ": "))) == n
+    monkeypatch.setattr(check, "MOST_LOOKS", n)
+    assert finite.finite_texts(copy_schema(schema), (", ", ": ")) is None
 
 
 def test_an_explicit_route_is_taken():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from selectrie.grammar.schema.copying import Schema, SchemaCopy
 from selectrie.grammar.schema.values import kind_of
 
+MOST_LOOKS = 5_000_000
+"""At schemas, for all values that one check decides on: some seconds."""
 _HEXADECIMAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 
@@ -23,9 +25,15 @@ class Check:
 
     def __init__(self, copy: SchemaCopy) -> None:
         self._definitions = copy.definitions
+        self._n_looks = 0
+        self._keys_of: dict[int, tuple[Sequence[Any], frozenset[Hashable]]] = {}  # by identity of the constants
 
     def allows(self, schema: Schema, value: Any) -> bool:
-        """Raises `UnknownKeywordError` where a keyword that decides on the value's type is not known."""
+        """Raises `UnknownKeywordError` where a keyword that decides on the value's type is not known, and after
+        `MOST_LOOKS` looks at a schema."""
+        self._n_looks += 1
+        if self._n_looks > MOST_LOOKS:
+            raise UnknownKeywordError("too much to look at")
         if isinstance(schema, bool):
             return schema
         return all(self._keyword(key, schema, value) for key in schema)
@@ -38,7 +46,7 @@ class Check:
         if key == "$ref":
             return self.allows(self._definitions[said.rpartition("/")[2]], value)
         if key in ("const", "enum"):
-            return any(is_same(value, one) for one in ([said] if key == "const" else said))
+            return key_of(value) in self._keys([said] if key == "const" else said)
         if key == "type":
             return any(_is_of(value, name) for name in ([said] if isinstance(said, str) else said))
         kind = kind_of(value)
@@ -48,6 +56,14 @@ class Check:
         if key not in _INSIDE:
             raise UnknownKeywordError(key)
         return kind != _INSIDE[key] or self._inside(key, schema, value)
+
+    def _keys(self, constants: Sequence[Any]) -> frozenset[Hashable]:
+        """The keys of constants; those of an `enum` are made once."""
+        if len(constants) == 1:
+            return frozenset([key_of(constants[0])])
+        if id(constants) not in self._keys_of:
+            self._keys_of[id(constants)] = constants, frozenset(map(key_of, constants))
+        return self._keys_of[id(constants)][1]
 
     def _inside(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
         """About the items of an array, or the members of an object."""
@@ -78,15 +94,13 @@ _INSIDE = MappingProxyType(
 )
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """The same value of JSON: 1 and 1.0 are, 1 and true are not."""
-    if kind_of(one) != kind_of(other):
-        return False
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(is_same(value, other[name]) for name, value in one.items())
-    return bool(one == other)
+def key_of(value: Any) -> Hashable:
+    """Equal for what is the same value of JSON, whatever the order of its keys: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, dict):
+        return frozenset((name, key_of(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(key_of, value))
+    return (bool, value) if isinstance(value, bool) else value  # Python's True is 1
 
 
 def _is_of(value: Any, name: str) -> bool:

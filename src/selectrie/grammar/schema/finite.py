@@ -17,7 +17,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from selectrie.grammar.schema.check import Check, UnknownKeywordError
+from selectrie.grammar.schema.check import Check, UnknownKeywordError, key_of
 from selectrie.grammar.schema.copying import MOST_DEPTH, Schema, SchemaCopy
 from selectrie.grammar.schema.values import types_of
 
@@ -105,12 +105,23 @@ class _Reader:
         if not found:
             raise _UnlistedError
         place, fewest = min(found, key=lambda one: one[1].most)
-        tests = [test for i, (_, test) in enumerate(ways) if i != place]
+        known = dict(found)
+        others = [(known.get(i), test) for i, (_, test) in enumerate(ways) if i != place]
 
         def each() -> Iterator[Any]:
-            return (value for value in fewest.each() if all(self._check.allows(test, value) for test in tests))
+            tests = [self._test(values, schema) for values, schema in others]
+            return (value for value in fewest.each() if all(allows(value) for allows in tests))
 
         return _Values(fewest.most, fewest.size, each)
+
+    def _test(self, values: _Values | None, schema: Schema) -> Callable[[Any], bool]:
+        """Does a schema allow a value? By the keys of its values where these are known and it chooses among schemas or
+        constants, which would be looked at one by one."""
+        if values is not None and isinstance(schema, dict) and not schema.keys().isdisjoint(_APPLICATORS):
+            with suppress(UnknownKeywordError):
+                keys = set(map(key_of, values.each()))
+                return lambda value: key_of(value) in keys
+        return partial(self._check.allows, schema)
 
     def _applied(self, key: str, value: Any, depth: int) -> _Values:
         if key in ("const", "enum"):
@@ -162,8 +173,18 @@ class _Reader:
         items = [self.values(one, depth + 1) for one in first[:most]]
         if most > len(items):
             items += [self.values(rest, depth + 1)] * (most - len(items))
-        lengths = [_products(items[:n], ["  "] * n, list) for n in range(least, most + 1)]
-        return _united(lengths, iter)
+        columns: list[list[Any]] = []
+
+        def arrays(n: int) -> Iterator[list[Any]]:
+            for place in range(len(columns), n):
+                is_repeated = place > 0 and items[place] is items[place - 1]
+                columns.append(columns[-1] if is_repeated else list(items[place].each()))
+            return map(list, product(*columns[:n]))
+
+        sizes = list(_running(items, ["  "] * len(items)))[least:]
+        return _united(
+            [_Values(*size, partial(arrays, n) if size[0] else tuple) for n, size in enumerate(sizes, least)], iter
+        )
 
     def _objects(self, schema: dict[str, Any], depth: int) -> _Values:
         properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -218,17 +239,22 @@ def _whole_numbers(schema: dict[str, Any]) -> _Values:
 
 def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[Sequence[Any]], Any]) -> _Values:
     """One value of each part, put together. around: what stands beside the text of each part."""
-    most = math.prod(part.most for part in parts)
-    size = 2 * most
-    if most:
-        size += sum(
-            part.size * (most // part.most) + most * len(text) for part, text in zip(parts, around, strict=True)
-        )
+    *_, (most, size) = _running(parts, around)
 
     def each() -> Iterator[Any]:
         return map(make, product(*(list(part.each()) for part in parts))) if most else iter(())
 
     return _Values(most, size, each)
+
+
+def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """How many products the first parts have, and their size: of none of the parts, of one, of two and so on."""
+    most, size = 1, 0
+    yield most, 2 * most
+    for part, text in zip(parts, around, strict=True):
+        size = size * part.most + most * part.size + most * part.most * len(text)
+        most *= part.most
+        yield most, size + 2 * most
 
 
 def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable[Any]]) -> _Values:
@@ -244,7 +270,7 @@ def _distinct(values: Iterable[Any]) -> Iterator[Any]:
     """Each value once, where it comes first."""
     seen: set[Hashable] = set()
     for value in values:
-        key = _key(value)
+        key = key_of(value)
         if key not in seen:
             seen.add(key)
             yield value
@@ -253,14 +279,5 @@ def _distinct(values: Iterable[Any]) -> Iterator[Any]:
 def _single(values: Iterable[Any]) -> Iterator[Any]:
     """The values that come once; each part of a `oneOf` is distinct, so no other part has them."""
     every = list(values)
-    times = Counter(map(_key, every))
-    return (value for value in every if times[_key(value)] == 1)
-
-
-def _key(value: Any) -> Hashable:
-    """Equal for what is the same value of JSON, whatever the order of its keys."""
-    if isinstance(value, dict):
-        return frozenset((name, _key(one)) for name, one in value.items())
-    if isinstance(value, list):
-        return tuple(map(_key, value))
-    return (bool, value) if isinstance(value, bool) else value  # Python's True is 1
+    times = Counter(map(key_of, every))
+    return (value for value in every if times[key_of(value)] == 1)
