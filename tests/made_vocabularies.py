@@ -11,7 +11,8 @@ import byte_bpe
 
 KINDS = ("merges", "whole-words", "scores", "longest-match", "wordpiece")
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+USER_DEFINED, UNUSED = 4, 5
 _SIZE = 900
 _WORDS = tuple(dict.fromkeys(re.findall(r"[a-z]+", byte_bpe.TEXT.lower())))
 
@@ -34,6 +35,44 @@ def make_byte_level(path: Path, pre: str, tokens: list[str], merges: list[str], 
     _add(writer, "gpt2", [*byte_bpe.byte_characters(), *tokens, *byte_bpe.CONTROL, *more], len(more) + 4, pre=pre)
     writer.add_token_merges(merges)
     return _end(writer, path)
+
+
+Typed = tuple[str, float, int]
+"""A token's spelling, score and type."""
+
+
+def make_scored(path: Path, tokens: list[Typed], *, space_prefix: bool, name: str = "") -> Path:
+    """A SentencePiece vocabulary: `<unk>`, BOS, EOS, byte tokens, then `tokens`. name: of the model."""
+    writer = _begin(path)
+    rows = [("<unk>", 0.0, _UNKNOWN), ("<s>", 0.0, _CONTROL), ("</s>", 0.0, _CONTROL)]
+    rows += [(one, 0.0, _BYTE) for one in _BYTES]
+    _add_typed(writer, "llama", rows + tokens, name)
+    writer.add_token_scores([score for _, score, _ in rows + tokens])
+    writer.add_unk_token_id(0)
+    writer.add_add_space_prefix(space_prefix)
+    return _end(writer, path)
+
+
+def make_merged(path: Path, pre: str, tokens: list[Typed], merges: list[str], *, dropped: str = "") -> Path:
+    """A byte-level vocabulary: what ends a text, BOS and EOS, the bytes without the characters `dropped`, then `tokens`."""
+    writer = _begin(path)
+    rows = [("<e>", 0.0, _CONTROL), ("<s>", 0.0, _CONTROL), ("</s>", 0.0, _CONTROL)]
+    rows += [(one, 0.0, _NORMAL) for one in byte_bpe.byte_characters() if one not in dropped]
+    writer.add_tokenizer_pre(pre)
+    _add_typed(writer, "gpt2", rows + tokens, "")
+    writer.add_token_merges(merges)
+    return _end(writer, path)
+
+
+def _add_typed(writer: gguf.GGUFWriter, model: str, rows: list[Typed], name: str) -> None:
+    if name:
+        writer.add_name(name)
+    writer.add_tokenizer_model(model)
+    writer.add_token_list([text for text, _, _ in rows])
+    writer.add_token_types([kind for _, _, kind in rows])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
 
 
 def _begin(path: Path) -> gguf.GGUFWriter:
@@ -101,7 +140,7 @@ def _scores(writer: gguf.GGUFWriter, merged: tuple[str, ...] = (), user_defined:
     writer.add_token_list(tokens)
     writer.add_token_scores([0.0] * 259 + [-float(rank) for rank in range(len(pieces))])
     writer.add_token_types(
-        [_UNKNOWN, _CONTROL, _CONTROL] + [_BYTE] * 256 + [_NORMAL] * n_merged + [_USER_DEFINED] * len(user_defined)
+        [_UNKNOWN, _CONTROL, _CONTROL] + [_BYTE] * 256 + [_NORMAL] * n_merged + [USER_DEFINED] * len(user_defined)
     )
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)

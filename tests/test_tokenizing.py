@@ -3,18 +3,23 @@ texts that it cannot see."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from made_vocabularies import make_byte_level
-from selectrie import Beam, Engine, Grammar
+from made_vocabularies import UNUSED, USER_DEFINED, make_byte_level, make_merged, make_scored
+from selectrie import Beam, Engine, Grammar, Prompting, Search, Template
+from selectrie.backends.llama_cpp import tokenizing
+from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.boundary import PromptText, open_prompt
+from selectrie.constraining import Constrained, Space, constrain
 from selectrie.selfcheck import SelfCheck
 from selectrie.testing.fakes import HashModel
 from selectrie.types import Limits, ModelKind
 from selectrie.vocabulary import TokenizerKind, Vocabulary
-from vocabularies import start_of, vocabulary_of
+from vocabularies import open_model, start_of, vocabulary_of
 
 LIMITS = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
 
@@ -86,3 +91,179 @@ def test_a_shared_model_with_another_pre_tokenizer_is_unknown():
         weights.release()
         llama.close()
     assert kinds == [TokenizerKind.MERGES, TokenizerKind.UNKNOWN]
+
+
+# What is not written as it stands
+
+SIGN = "\u2581"
+PIECES = [
+    (one, -float(place), 1) for place, one in enumerate([SIGN, *"abcxy<u>q\n", f"{SIGN}a", f"{SIGN}b", "fo", "o"])
+]
+PHI = [("<|endoftext|>", 0.0, 3)]
+"""What llama.cpp asks of a model that is called phi-3, whose tokens swallow white space."""
+LONG = "([ab]{0,11})"
+"""Behind a text: more texts than are encoded one by one."""
+
+
+def made(kind: str, folder: Path) -> Vocabulary:
+    """A vocabulary that alters texts, by what alters them."""
+    path = folder / f"{kind}.gguf"
+    user = [("<u>", 0.0, USER_DEFINED)]
+    if kind == "merged":
+        return vocabulary_of(make_merged(path, "gpt-2", [("fo", 0, 1), ("foo", 0, UNUSED)], ["f o", "fo o"]))
+    if kind == "whole":
+        return vocabulary_of(make_merged(path, "llama-bpe", [("foo", 0, UNUSED), ("xy", 0, 1)], ["x y"]))
+    if kind == "dropped":
+        return vocabulary_of(make_merged(path, "gpt-2", [("xy", 0, 1)], ["x y"], dropped="q\u00c3"))
+    if kind == "ghost":
+        return vocabulary_of(make_merged(path, "gpt-2", [], ["\u0120 a"]))
+    more = {"spaced": user, "unused": [("foo", 0.0, UNUSED)]}.get(kind, [])
+    if kind == "strips":
+        return vocabulary_of(make_scored(path, [*PIECES, *user, *PHI], space_prefix=False, name="phi-3-mini"))
+    return vocabulary_of(make_scored(path, PIECES + more, space_prefix=True))
+
+
+def asked(vocabulary: Vocabulary, prompt: str, grammar: Grammar) -> Constrained:
+    """The request, as every search of the grammar reads it."""
+    return constrain(vocabulary, Space(LIMITS, 30), prompt, grammar, terminator="none", prompting=Prompting())
+
+
+ALTERED = [
+    ("spaced", "x ", ["<u>a", "b", "c"], "<u>"),
+    ("spaced", "x <u", [">a", "b", "c"], "<u>"),
+    ("spaced", "x <u>", ["a", "b", "c"], "<u>"),
+    ("spaced", "x", [f"{SIGN}a", "b", "c"], SIGN),
+    ("spaced", f"x a{SIGN}", ["a", "b", "c"], "prompt"),
+    ("strips", "x <u>", [" a", "b"], "<u> "),
+    ("strips", "x <u", ["> a", "b"], "<u> "),
+    ("unused", "x ", ["foo", "b"], "foo"),
+    ("merged", "x f", ["oo", "ar"], "foo"),
+    ("whole", "x\n", ["foo", "ar"], "foo"),
+    ("dropped", "x ", ["aq", "b"], "q"),
+    ("dropped", "x ", ["\u00e9", "b"], "\ufffd"),
+    ("ghost", "x", [" a", "b"], " a"),
+]
+
+
+@pytest.mark.parametrize(("kind", "prompt", "texts", "changed"), ALTERED)
+def test_what_is_not_written_as_it_stands_leaves_no_proof(kind, prompt, texts, changed, tmp_path):
+    """A grammar of many texts is not proved, and the reason names the string; of few texts the text."""
+    vocabulary = made(kind, tmp_path)
+    many = Grammar.from_regex(f"({'|'.join(texts)}){LONG}")
+    assert changed in asked(vocabulary, prompt, many).doubt
+    assert "does not write" in asked(vocabulary, prompt, Grammar.from_choices(texts)).doubt
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        ("spaced", "[a-z ]+"),
+        ("strips", "[a-z >]+"),
+        ("unused", "[a-eg-z]+"),
+        ("merged", "[a-eg-z]+"),
+        ("whole", "[a-eg-z]+"),
+        ("dropped", "[a-p]+"),
+        ("ghost", "[b-z]+"),
+    ],
+)
+def test_a_grammar_that_writes_none_of_it_stays_proved(kind, pattern, tmp_path):
+    """Its bytes tell that no such string can stand in a text."""
+    assert asked(made(kind, tmp_path), "x y ", Grammar.from_regex(pattern)).doubt == ""
+
+
+def test_every_search_and_draw_says_so(tmp_path):
+    """Select, beams, the exact search, draws and slots of a page are not proved where a text may be missing."""
+    grammar = Grammar.from_regex("(<u>a|b|c)([ab]{0,17})")
+    with engine_on(made("spaced", tmp_path)) as engine:
+        search = Search(budget_nodes=4_000, max_tokens=20)
+        found = engine.select("x ", grammar=grammar, terminator="none", search=search)
+        assert (found.certificate.proved, "<u>" in found.certificate.reason) == (False, True)
+        for exact in (False, True):
+            beam = engine.beam_search("x ", grammar, beam=Beam(exact=exact, terminator="none", budget_nodes=4_000))
+            assert (beam.certificate.proved, "<u>" in beam.certificate.reason) == (False, True)
+        drawn = engine.sample("x ", grammar, n=2, seed=1, terminator="none", search=search)
+        assert (drawn.exact, drawn.mass, "<u>" in drawn.reason) == (False, None, True)
+        page = engine.render(Template("x <<select 'y' grammar=g terminator='none'>>"), g=grammar)
+        assert not page.selections["y"].certificate.proved
+
+
+def random_scored(rng: random.Random, path: Path) -> Path:
+    """Characters and parts of all types."""
+    texts = dict.fromkeys([SIGN, *rng.sample("abc<u>q \u00e9", rng.randrange(4, 9)), "<u>"])
+    texts.update(dict.fromkeys("".join(rng.choices(f"abcu<>{SIGN}", k=rng.choice((2, 2, 3)))) for _ in range(12)))
+    kinds = [1 if len(one) == 1 and rng.random() < 0.9 else rng.choice((1, 1, 1, 1, 3, 4, 5)) for one in texts]
+    rows = [(one, -rng.random(), kind) for one, kind in zip(texts, kinds, strict=True)]
+    name = rng.choice(("", "phi-3-mini"))
+    return make_scored(path, rows + PHI, space_prefix=rng.random() < 0.5, name=name)
+
+
+def random_merged(rng: random.Random, path: Path) -> Path:
+    """Merges of which some make nothing, or a token that is none, and bytes that are missing."""
+    made_of = {one: one for one in "abcu\u0120\u00c3\u00a9<>"}
+    merges, tokens = [], []
+    for _ in range(rng.randrange(3, 12)):
+        left, right = rng.choice(list(made_of)), rng.choice(list(made_of))
+        if left + right not in made_of and len(left + right) < 5:
+            made_of[left + right] = left + right
+            is_merged = not merges or rng.random() < 0.7
+            merges += [f"{left} {right}"] if is_merged else []
+            if not is_merged or rng.random() < 0.8:
+                tokens.append((left + right, 0.0, rng.choice((0, 1, 1, 1, 1, 1, 3, 4, 5))))
+    pre = rng.choice(("gpt-2", "llama-bpe", "qwen2"))
+    return make_merged(path, pre, tokens, merges, dropped=rng.choice(("", "", "q", "\u00c3", "bq")))
+
+
+N_MADE = {random_scored: 16, random_merged: 40}
+"""Vocabularies of each sort."""
+
+
+def broken(
+    make: Callable[[random.Random, Path], Path], folder: Path, n_vocabularies: int
+) -> tuple[list[str], int, int]:
+    """Texts that a request without a doubt loses, and how many requests had none and one."""
+    lost, n_sure, n_doubted = [], 0, 0
+    for seed in range(n_vocabularies):
+        rng = random.Random(seed)
+        path = make(rng, folder / f"{seed}.gguf")
+        vocabulary = read_vocabulary(open_model(path), path)
+        for _ in range(12):
+            letters = "".join(rng.sample("abcuq<> \u00e9" + SIGN, rng.randrange(2, 6)))
+            prompt = "x" + "".join(rng.choices(rng.choice((letters, "abcu<> ")), k=rng.randrange(0, 6)))
+            texts = sorted({"".join(rng.choices(letters, k=rng.randrange(1, 5))) for _ in range(4)})
+            pattern = f"({'|'.join(texts)})([{letters[0]}{letters[1]}]{{0,11}})"
+            for grammar in (Grammar.from_choices(texts), Grammar.from_regex(pattern)):
+                one = asked(vocabulary, prompt, grammar)
+                n_sure, n_doubted = n_sure + (not one.doubt), n_doubted + bool(one.doubt)
+                if not one.doubt:
+                    lost += [text for text in texts if not spells(vocabulary, one, prompt, text)]
+    return lost, n_sure, n_doubted
+
+
+def spells(vocabulary: Vocabulary, one: Constrained, prompt: str, text: str) -> bool:
+    """Does the tokenizer's own encoding of all keep the context, and spell what is left? The slow way."""
+    tokens, n = [vocabulary.bos, *vocabulary.tokenize((prompt + text).encode())], len(one.prompt)
+    left = one.healed + one.delimiter + text.encode()
+    return tokens[:n] == one.prompt.tolist() and vocabulary.decode(tokens[n:]) == left
+
+
+@pytest.mark.parametrize("make", [random_scored, random_merged])
+def test_without_a_doubt_no_text_is_lost(make, tmp_path):
+    """On vocabularies with tokens of every type, a grammar is doubted or its texts are spelled by their own encoding."""
+    lost, n_sure, n_doubted = broken(make, tmp_path, N_MADE[make])
+    assert not lost
+    assert min(n_sure, n_doubted) > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("_set_apart", random_scored),
+        ("_is_mergeable", random_scored),
+        ("_bytes_of", random_merged),
+    ],
+)
+def test_the_law_misses_none_of_what_is_found_out(name, make, tmp_path, monkeypatch):
+    """Without any one of the ways in which strings are found, a text is lost under a proof."""
+    planted = {"_bytes_of": lambda _: None, "_is_mergeable": lambda *_: False}.get(name, lambda *_: iter(()))
+    monkeypatch.setattr(tokenizing, name, planted)
+    assert broken(make, tmp_path, N_MADE[make])[0]

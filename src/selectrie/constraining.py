@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from selectrie.automaton import Automaton
-from selectrie.boundary import OpenPrompt, OwnPaths, PromptText, Reopened, open_prompt, writes_all
+from selectrie.boundary import OpenPrompt, OwnPaths, PromptText, Reopened, open_prompt
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
@@ -19,11 +19,10 @@ from selectrie.tasks.found_paths import FoundPath
 from selectrie.tasks.healed_bytes import Healed
 from selectrie.tasks.healed_mass import MOST_GAP
 from selectrie.types import Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
-from selectrie.vocabulary import TokenizerKind, Vocabulary, to_bytes
+from selectrie.vocabulary import Vocabulary, to_bytes
 
 _MOST_ENCODED = 1_000
 """Texts of a grammar that are encoded to see whether the tokenizer changes them."""
-_SIGN = "\u2581"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,28 +185,49 @@ def constrain(
         boundary="heal" if opened.healed else "split",
         terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
         canonicity=opened.paths,
-        doubt=opened.doubt or _unwritten(vocabulary, grammar, opened.paths, before),
+        doubt=opened.doubt or _unwritten(vocabulary, grammar, opened, before),
     )
 
 
-def _unwritten(vocabulary: Vocabulary, grammar: Grammar, paths: OwnPaths, before: bytes) -> str:
-    """Which text of the grammar no path is found of, for the tokenizer changes it; ""
-    for none. SentencePiece alone changes nothing but its own sign for a space, of which
-    a grammar whose texts cannot be listed is believed free."""
-    changes = vocabulary.kind is TokenizerKind.UNKNOWN and not writes_all(vocabulary)
-    if not changes and vocabulary.kind is not TokenizerKind.SCORES:
+def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, before: bytes) -> str:
+    """Which text of the grammar may have no path that is its own, for the tokenizer
+    does not write it as it stands; "" for none. Where some may, a grammar of few texts
+    has each encoded."""
+    altered = vocabulary.tokenizing.altered
+    start = opened.healed + before
+    all_may = altered is None or opened.is_changed
+    written = "" if altered is None else _written(altered, start, grammar.bytes_used)
+    if not all_may and not written:
         return ""
     try:
         count = grammar.count() if grammar.is_finite else None
         texts = list(grammar.expand()) if count is not None and count <= _MOST_ENCODED else None
     except GrammarError:  # llguidance reads it
         texts = None
-    if texts is None:
-        return "the tokenizer does not write every text as it stands" if changes else ""
-    wrong = next(
-        (text for text in texts if (changes or _SIGN in text) and not paths.writes(before + text.encode())), None
-    )
-    return "" if wrong is None else f"the tokenizer does not write {wrong!r} as it stands"
+    if texts is not None:
+        for text in texts:
+            data = text.encode()
+            may = all_may or any(one in start + data for one in altered or ())
+            if may and not opened.joint.writes(before + data):
+                return f"the tokenizer does not write {text!r} as it stands"
+        return ""
+    if opened.is_changed:
+        return "the tokenizer does not write the prompt as it stands"
+    return f"the tokenizer does not write {written or 'every text'} as it stands"
+
+
+def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
+    """One of these strings, the first of the shortest, that may stand in `start` and
+    any of these bytes behind it; "" for none."""
+
+    def may_stand(one: bytes) -> bool:
+        if one in start:
+            return True
+        begun = (n for n in range(len(one)) if start.endswith(one[:n]))
+        return any(used.issuperset(one[n:]) for n in begun)
+
+    found = min((one for one in altered if may_stand(one)), key=lambda one: (len(one), one), default=None)
+    return "" if found is None else repr(shown(found))
 
 
 def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:

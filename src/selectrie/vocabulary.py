@@ -61,9 +61,14 @@ class TokenizerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tokenizing:
-    """What is known of how a tokenizer works. kind: how words become tokens."""
+    """What is known of how a tokenizer works.
+
+    kind: how words become tokens. altered: byte strings; every text that holds none of
+    them becomes tokens that spell it. None: any text may become tokens that do not.
+    """
 
     kind: TokenizerKind = TokenizerKind.UNKNOWN
+    altered: frozenset[bytes] | None = None
 
 
 @dataclass(slots=True)
@@ -111,7 +116,7 @@ class Vocabulary:
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
     user_defined: IntArray = field(default_factory=_NONE.copy, repr=False)
-    examine: Callable[[], Tokenizing] = field(default=Tokenizing, repr=False)
+    examine: Callable[[Vocabulary], Tokenizing] = field(default=lambda _: Tokenizing(), repr=False)
     _tables: _Tables = field(default_factory=_Tables, init=False, repr=False)
 
     @property
@@ -123,7 +128,7 @@ class Vocabulary:
     def tokenizing(self) -> Tokenizing:
         """How the tokenizer works, as far as that is known. Found out on first use."""
         if self._tables.tokenizing is None:
-            self._tables.tokenizing = self.examine()
+            self._tables.tokenizing = self.examine(self)
         return self._tables.tokenizing
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectrie.boundary.canonical import OpenPrompt, OwnPaths, Reopened, open_prompt, reopen, writes_all
+from selectrie.boundary.canonical import OpenPrompt, OwnPaths, Reopened, open_prompt, reopen
 from selectrie.boundary.choices import encode_choices
 from selectrie.boundary.collisions import Collision, collisions
 from selectrie.boundary.healing import HealPlan, heal_plan
@@ -26,5 +26,4 @@ __all__ = [
     "heal_plan",
     "open_prompt",
     "reopen",
-    "writes_all",
 ]

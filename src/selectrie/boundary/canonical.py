@@ -17,9 +17,6 @@ from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 _SPACE = b" "
 _LETTER = b"a"
-_AWKWARD = "A  b\n\u00e9 ".encode()
-"""Text that a tokenizer which changes any would change: capitals, accents, white space.
-"""
 _WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
 """A space, or ASCII letters after at most one, that are not the end of a contraction:
 some tokenizers cut "'re" off whatever letters come next, so that its last token ends a
@@ -40,7 +37,9 @@ class OpenPrompt:
     puts before a text that begins here: every path spells it first, without any
     condition. At most one of the two has bytes. prompt_tokens: int32[], the prompt
     alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's
-    own. doubt: why the encoding of prompt and text may begin with other tokens than the
+    own. joint: the same where the whole prompt is encoded with the text, not from a
+    place of it on where it is certain. is_changed: the tokens of the prompt do not
+    spell its text, so that nothing was healed. doubt: why the encoding of prompt and text may begin with other tokens than the
     context; "" where it cannot.
     """
 
@@ -51,6 +50,8 @@ class OpenPrompt:
     boundary: str
     doubt: str
     paths: OwnPaths
+    joint: OwnPaths
+    is_changed: bool
 
     @property
     def prefix(self) -> bytes:
@@ -138,6 +139,8 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     before, text = (prompt.prefix, prompt.text) if opened.doubt else (opened.context, opened.healed)
     if opened.healed and len(opened.context) == len(prompt.prefix):
         text = prompt.text
+    is_changed = boundary == "heal" and not opened.is_aligned
+    paths = OwnPaths(vocabulary, PromptText(before, text), opened.context, opened.healed or put)
     return OpenPrompt(
         context=opened.context,
         healed=opened.healed,
@@ -145,14 +148,10 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         prompt_tokens=opened.prompt_tokens,
         boundary=boundary if opened.is_aligned else "split",
         doubt=opened.doubt,
-        paths=OwnPaths(vocabulary, PromptText(before, text), opened.context, opened.healed or put),
+        paths=paths,
+        joint=OwnPaths(vocabulary, prompt, opened.context, put) if is_changed else paths,
+        is_changed=is_changed,
     )
-
-
-def writes_all(vocabulary: Vocabulary) -> bool:
-    """Does the tokenizer write every text as it stands, as far as an awkward one tells?
-    WordPiece and its like do not."""
-    return spells_text(vocabulary, vocabulary.tokenize(_AWKWARD), _AWKWARD)
 
 
 def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> bool:

@@ -324,6 +324,16 @@ class Grammar:
             return None
 
     @cached_property
+    def bytes_used(self) -> frozenset[int]:
+        """Bytes that a text may hold, and maybe more: all where llguidance reads it."""
+        if isinstance(self._source, TextList):
+            return frozenset(b"".join(self._source.encoded))
+        if not isinstance(self._source, RuleSet):
+            return frozenset(range(256))
+        labels = {label for edges in self._program("bytes_used").edges for label, _ in edges}
+        return frozenset(byte for byte in range(256) if any(label >> byte & 1 for label in labels))
+
+    @cached_property
     def is_finite(self) -> bool:
         """Are there finitely many texts?"""
         if isinstance(self._source, TextList):

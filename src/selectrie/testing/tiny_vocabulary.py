@@ -15,7 +15,6 @@ Text becomes tokens by longest match from the left, so what follows changes what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
         space_prefix=False,
         tokenize=tokenize,
         chat_template=_chat,
-        examine=partial(Tokenizing, TokenizerKind.LONGEST),
+        examine=lambda _: Tokenizing(TokenizerKind.LONGEST, frozenset()),
     )
 
 

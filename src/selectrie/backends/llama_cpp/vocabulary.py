@@ -62,7 +62,7 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
         strips_left=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
         strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
         user_defined=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED),
-        examine=examiner(model, path, texts),
+        examine=examiner(model, path),
     )
 
 
