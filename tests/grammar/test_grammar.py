@@ -14,8 +14,9 @@ from slow_language import accepts as slowly_accepts
 
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
-from selectrie.grammar import Grammar, installed_names
+from selectrie.grammar import Grammar, enumerating, installed_names
 from selectrie.grammar.enumerating import TooManyError, UnknownError, texts_of
+from selectrie.grammar.expanding import Texts
 from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
 from selectrie.grammar.lengths import NEVER, least_lengths
 from selectrie.grammar.machine.compiling import compiled
@@ -156,6 +157,49 @@ def test_what_only_a_machine_can_tell_is_left_to_it(source):
     """Rules that lead to themselves, tokens, parts without texts, and what takes too much memory or too many steps."""
     with pytest.raises(UnknownError):
         texts_of(read_gbnf(source), 10_000_000)
+
+
+@pytest.mark.parametrize("most", ["x", None, -1, 1.5, True])
+@pytest.mark.parametrize("grammar", [Grammar.from_regex("[a-c]"), Grammar.from_choices(["a"])], ids=["rules", "list"])
+def test_a_limit_of_a_list_is_a_count(grammar, most):
+    """Any other value is an `OptionError` that names it, whatever the grammar was made of."""
+    with pytest.raises(OptionError, match="most"):
+        grammar.listed(most)
+
+
+@given(rule_sets, st.lists(st.integers(0, 40), min_size=2, max_size=5))
+@settings(max_examples=40)
+def test_what_was_listed_before_changes_no_list(rules, limits):
+    """A grammar that was listed up to other numbers answers as a new one does."""
+    assert made(rules)
+    used = Grammar(rules)
+    assert [used.listed(most) for most in limits] == [Grammar(rules).listed(most) for most in limits]
+
+
+@pytest.mark.parametrize("source", ['root ::= [a-z]{1,3} x\nx ::= "" | "b"', 'root ::= x | "a" root | "a"\nx ::= "b"?'])
+def test_what_was_counted_and_listed_is_kept(source, monkeypatch):
+    """However many callers ask, with whatever limit, the work is done once; an error is kept as well."""
+    n_counted, n_listed = [], []
+    count, listed = Texts.count, enumerating.texts_of
+    monkeypatch.setattr(Texts, "count", lambda texts: n_counted.append(texts) or count(texts))
+    monkeypatch.setattr(enumerating, "texts_of", lambda rules, most: n_listed.append(most) or listed(rules, most))
+    grammar = Grammar(read_gbnf(source))
+    answers = [(grammar.count(), grammar.is_finite, grammar.listed(100), grammar.listed(30)) for _ in range(3)]
+    assert answers == answers[:1] * 3
+    assert len(n_counted) <= 1
+    assert n_listed == [100]
+
+    def fail(_):
+        n_counted.append(None)
+        raise GrammarError("too long")
+
+    monkeypatch.setattr(Texts, "count", fail)
+    n_counted.clear()
+    failing = Grammar.from_regex("[a-c]")
+    for _ in range(3):
+        with pytest.raises(GrammarError, match="too long"):
+            failing.count()
+    assert len(n_counted) == 1
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,9 @@ class Grammar:
         self._compiled: Program | None = None
         self._running: Recogniser | None = None
         self._followed: OrderedDict[str, Grammar] = OrderedDict()
-        self._listing: tuple[int, tuple[str, ...] | None] | None = None
+        self._listing: tuple[str, ...] | None = None
+        self._unlisted = -1  # the greatest number of texts up to which it is known not to be listed
+        self._count_error: GrammarError | None = None
 
     def __repr__(self) -> str:
         return f"<Grammar {self.name}>"
@@ -302,11 +304,14 @@ class Grammar:
         None: there are more, or that is not known: token terminals, a grammar that
         llguidance reads, and one that goes beyond the limits of `count`.
         """
+        at_least("most", most, 0, optional=False)
         if isinstance(self._source, TextList):
             return self._source.texts
-        if self._listing is None or self._listing[0] != most:
-            self._listing = most, self._listed(most)
-        return self._listing[1]
+        if self._listing is None and most > self._unlisted:
+            self._listing = self._listed(most)
+            if self._listing is None:
+                self._unlisted = most
+        return None if self._listing is None or len(self._listing) > most else self._listing
 
     def _listed(self, most: int) -> tuple[str, ...] | None:
         from selectrie.grammar.enumerating import TooManyError, UnknownError, texts_of
@@ -352,10 +357,20 @@ class Grammar:
         return is_prefix_free(self._program("is_prefix_free"))
 
     def count(self) -> int | None:
-        """How many texts there are, exactly; None: infinitely many.
+        """How many texts there are, exactly; None: infinitely many. Kept for the next caller.
 
         Raises `GrammarError` for a grammar with token terminals, and where counting would take too long.
         """
+        if self._count_error is not None:
+            raise self._count_error.with_traceback(None)
+        try:
+            return self._count
+        except GrammarError as error:
+            self._count_error = error
+            raise
+
+    @cached_property
+    def _count(self) -> int | None:
         if isinstance(self._source, TextList):
             return len(self._source.texts)
         return self._texts("count").count() if self.is_finite else None
