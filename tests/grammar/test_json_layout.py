@@ -7,6 +7,7 @@ import json
 import random
 import re
 import sys
+from enum import Enum
 from itertools import permutations, product
 
 import jsonschema
@@ -225,6 +226,30 @@ def test_what_is_too_much_to_check_is_not_listed(monkeypatch):
     assert len(finite.finite_texts(copy_schema(schema), (", ", ": "))) == n
     monkeypatch.setattr(check, "MOST_LOOKS", n)
     assert finite.finite_texts(copy_schema(schema), (", ", ": ")) is None
+
+
+class Half(Enum):
+    WHOLE = 1.0
+    HALF = 0.5
+
+
+@pytest.mark.parametrize(
+    ("made_of", "texts", "others"),
+    [
+        ({"const": [1.0]}, ["[1]"], ["[1.0]"]),
+        ({"enum": [1.0, 2.5]}, ["1", "2.5"], ["1.0", "2.50"]),
+        (list[Half], ["[1]", "[0.5, 1]"], ["[1.0]"]),
+        ({"type": "number", "multipleOf": 2}, ["2"], ["2.0", "2e0"]),
+        ({"type": "number"}, ["2", "2.0", "2.00", "2e0"], []),
+        (dict[str, int], ['{"a": 1}', '{"a": 1, "a": 2}'], []),
+    ],
+    ids=["const", "enum", "Enum", "multipleOf", "number", "keys"],
+)
+def test_what_the_documentation_says_of_one_layout(made_of, texts, others):
+    """Numbers without a fraction have one text where few values or whole numbers are asked for; free keys may come twice."""
+    pytest.importorskip("llguidance")
+    grammar = Grammar.from_json_schema(made_of) if isinstance(made_of, dict) else Grammar.from_type(made_of)
+    assert [text for text in [*texts, *others] if grammar.accepts(text)] == texts
 
 
 def test_an_explicit_route_is_taken():
