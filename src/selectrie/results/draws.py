@@ -27,6 +27,9 @@ class Draws(Sequence[Hypothesis]):
     mass: estimate of the probability of the grammar's texts together, of which mass_low
     and mass_high are exact bounds; None where draws are not exact. reason: why draws
     that were to be exact are not, or ""; texts may be missing then.
+    healed, log_heal, heal_gap: as of `Selection`, the log-probability taken off every
+    `logp`. Texts drawn token by token keep it in their `logp`, and log_heal is 0.0:
+    each text spells the healed bytes in its own steps.
     n_attempts: walks down the tree that the draws took, those that left the grammar
     included.
     close_steps: for each text the random numbers of its seed, counted from 0, whose
