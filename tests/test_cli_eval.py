@@ -218,6 +218,10 @@ MISTAKES = {
     "a file as folder": (("questions.jsonl", "--out", "two.jsonl"), "a new folder"),
     "another run": (("questions.jsonl", "--out", "done", "--limit", "1"), "configuration.limit was null, now 1"),
     "a page nowhere": (("questions.jsonl", "--html", "no/where.html"), "a folder that exists"),
+    "a page in a circle": (("questions.jsonl", "--html", "circle.html"), "a file in a folder that exists"),
+    "a page behind a link to nowhere": (("questions.jsonl", "--html", "astray.html"), "a file in a folder that exists"),
+    "a page with a NUL": (("questions.jsonl", "--html", "a\0b.html"), "a file in a folder that exists"),
+    "a page of a long name": (("questions.jsonl", "--html", "a" * 300), "a file in a folder that exists"),
     "actors without ray": (("questions.jsonl", "--actors", "2"), "--ray"),
     "no items": (("questions.jsonl", "--limit", "0"), "limit=0"),
     "too many shots": (("two.jsonl", "--shots", "5"), "at most 1"),
@@ -238,6 +242,8 @@ def test_mistakes_are_told_before_the_model_is_loaded(mistake, monkeypatch, llm,
     """One line, exit code 2, no folder begun, no model read."""
     arguments, said = MISTAKES[mistake]
     Path("text.jsonl").write_text('{"text": "Grass is green."}\n')
+    Path("circle.html").symlink_to("circle.html")
+    Path("astray.html").symlink_to("no/where.html")
     if "done" in arguments:
         run("questions.jsonl", "--out", "done")
     opened.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -324,8 +324,22 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
 
 def _check_html(output: EvalOutput) -> None:
     """A page that cannot be written is told at once, not after the run."""
-    if output.html is not None and (not Path(output.html).parent.is_dir() or Path(output.html).is_dir()):
+    if output.html is None:
+        return
+    try:
+        target = _target(Path(output.html))
+        is_writable = target.parent.is_dir() and not target.is_dir()
+    except (OSError, RuntimeError, ValueError):  # a NUL, a name too long, links in a circle (until Python 3.13)
+        is_writable = False
+    if not is_writable:
         raise OptionError("html", output.html, "a file in a folder that exists")
+
+
+def _target(path: Path) -> Path:
+    """What a path leads to in the end. Raises `OSError` or `RuntimeError` for links in a circle, `ValueError` for a NUL."""
+    with suppress(FileNotFoundError):
+        path.stat()
+    return path.resolve()
 
 
 def _write(path: str, text: str) -> None:
