@@ -93,6 +93,25 @@ def test_a_list_of_100_000_texts_is_counted_and_tried():
     assert kept.listed(0) == tuple(texts)
 
 
+class CountedText(bytes):
+    """A text that counts the bytes that are taken out of it."""
+
+    n_taken = 0
+
+    def __getitem__(self, place):
+        CountedText.n_taken += len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1
+        return super().__getitem__(place)
+
+
+def test_a_long_text_is_read_in_linear_time():
+    """By bytes that are looked at: a few for each byte of the text, however far it was read."""
+    n = 2_000
+    machine = ListMachine([CountedText(b"a" * n), CountedText(b"a" * n + b"b")])
+    CountedText.n_taken = 0
+    assert machine.can_end(machine.walk(machine.start, b"a" * n))
+    assert CountedText.n_taken < 8 * n
+
+
 def test_what_a_list_takes_is_bounded_and_told():
     """The message says how long the list is, and what to do; what was read before stays."""
     texts = [text.encode() for text in sorted(made_words(2_000, n_each=2))]

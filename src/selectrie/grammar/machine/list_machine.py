@@ -3,8 +3,9 @@ searched."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,12 +108,11 @@ class ListMachine:
         """Fill a row: the run of each byte that may come next."""
         texts = self._texts
         first, stop, n_read = self._spans[configuration]
-        begun = texts[first][:n_read]
         row = np.full(self.n_classes, DEAD, np.int32)
         first += len(texts[first]) == n_read
         while first < stop:
             byte = texts[first][n_read]
-            after = bisect_left(texts, begun + bytes([byte + 1]), first + 1, stop)  # UTF-8 has no byte 255
+            after = bisect_right(texts, byte, first + 1, stop, key=itemgetter(n_read))
             row[self._class_of[byte]] = self._made(first, after, n_read + 1)
             first = after
         self._table[configuration] = row
