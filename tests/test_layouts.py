@@ -17,7 +17,7 @@ from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.layouts import Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
 from selectrie.measuring import Sequences
 from selectrie.model import Rows
-from selectrie.selfcheck import LEAST_MOVE, MARGIN, self_check
+from selectrie.selfcheck import LEAST_MOVE, MARGIN, MARGIN_RARE, self_check
 from selectrie.testing import HashModel
 from selectrie.types import Limits, ModelKind, SelfCheck
 
@@ -130,7 +130,7 @@ def test_a_fault_of_one_layout_alone_is_seen(fault, kind):
     model.is_hit = FAULTS[fault]
     check = self_check(model)
     assert check.moved > 1000 * LEAST_MOVE
-    assert check.tolerance == MARGIN * check.moved
+    assert check.tolerance / check.moved in (MARGIN, MARGIN_RARE)
     assert self_check(HashModel(1, limits=roomy)).moved == 0
 
 
@@ -210,6 +210,24 @@ def test_no_layout_of_the_engine_moves_a_row_beyond_the_tolerance(embedded, tiny
     with open_model(path, LlamaOptions(n_threads=1)) as model:
         worst = moves_of(path, model).max()
     assert worst <= measured(path).tolerance
+
+
+def test_rows_that_jump_once_in_thousands_stay_within_the_tolerance():
+    """On random f16 weights a draw of 24 jumps by 6e-4 nats from that of one.
+
+    That is six times the largest move of 512 rows.
+    """
+    path = real_file("weights/random_real_vocab/random-starcoder.gguf")
+    stopping = Stopping(max_tokens=4, ignore_eog=True)
+    with Engine(open_model(path, LlamaOptions(n_threads=1)), check=measured(path)) as engine:
+        drawn = []
+        for n in (24, 1):
+            engine.trim()
+            generation = engine.generate([1670], n=n, seed=681_098, sampling=Sampling.UNCHANGED, stopping=stopping)
+            drawn.append([(token.id, token.logp) for token in generation[0].tokens])
+    beside_others, by_itself = drawn
+    moves = [abs(x - y) for (i, x), (j, y) in zip(beside_others, by_itself, strict=True) if i == j]
+    assert max(moves) <= measured(path).tolerance
 
 
 class Shifted:

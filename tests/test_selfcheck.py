@@ -12,7 +12,7 @@ from measured import CEILING_NATS
 from selectrie import selfcheck
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.model import Rows
-from selectrie.selfcheck import LEAST_MOVE, MARGIN, self_check
+from selectrie.selfcheck import LEAST_MOVE, MARGIN, MARGIN_RARE, self_check
 from selectrie.testing import HashModel
 
 
@@ -27,7 +27,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
         room, limits = model.room(), model.limits
         assert (room.nodes, room.branches) == (limits.nodes, limits.branches)
         assert check.granule == model.granule == (1 if limits.kind.forks else 8)
-        assert check.tolerance == MARGIN * max(check.moved, LEAST_MOVE)
+        assert check.tolerance / max(check.moved, LEAST_MOVE) in (MARGIN, MARGIN_RARE)
         assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])
         assert check.n_rows >= 80
 
@@ -35,10 +35,10 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
 @pytest.mark.parametrize(
     ("n_parameters", "quantised", "n_rows"),
     [
-        (0, False, 800),
-        (260_000, False, 800),
-        (1_600_000, False, 500),
-        (3_885_888, False, 205),
+        (0, False, 2_000),
+        (260_000, False, 2_000),
+        (1_600_000, False, 1_250),
+        (3_885_888, False, 514),
         (50_000_000, False, 160),
         (500_000_000, False, 80),
         (260_000, True, 10_000),
@@ -50,6 +50,17 @@ def test_small_and_quantised_models_are_checked_longest(n_parameters, quantised,
     """Where few rows move, or rarely, many are compared; where every row moves, few show by how much."""
     identity = replace(HashModel(1).identity, n_parameters=n_parameters, quantised=quantised)
     assert selfcheck._n_rows(SimpleNamespace(identity=identity)) == n_rows
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_near", "margin"),
+    [(500, 1, MARGIN_RARE), (500, 50, MARGIN_RARE), (500, 51, MARGIN), (500, 0, MARGIN), (10_000, 1, MARGIN)],
+)
+def test_a_rare_move_has_the_larger_margin(n_rows, n_near, margin):
+    """Few rows move like the largest, few were compared: others may move further."""
+    moves = np.full(n_rows, 1e-7)
+    moves[:n_near] = 1e-3
+    assert selfcheck._margin(moves) == margin
 
 
 @pytest.mark.parametrize(("sizes", "calls"), [((40,), [40]), ((8, 24), [8, 24, 8]), ((8, 16), [8, 16, 8, 8])])

@@ -121,7 +121,7 @@ class Engine:
 
     @property
     def tolerance(self) -> float | None:
-        """Nats a row by which layout can move a log-probability; None in `fast` precision, where it is not measured."""
+        """Nats a row by which layout moves a log-probability, a measured bound; None in `fast` precision."""
         with errand(self._owner) as begun:
             return self._tolerance(begun)
 

@@ -84,10 +84,10 @@ class ChoiceScore:
 class Signature:
     """What a score depends on: equal signatures, equal scores to within the tolerance.
 
-    tolerance: nats a row by which layout can move a log-probability; None = not
-    measured. The self-check measures it: largest_move: nats, of the rows compared, a
-    quarter of the tolerance. rows_compared: how many. support: the share of all rows
-    that move no further than the largest one, at 95 % confidence.
+    tolerance: nats a row by which layout moves a log-probability, as the self-check
+    measured it; None = not measured. It is a measured bound, four or eight times
+    largest_move: nats, of the rows compared. rows_compared: how many. support: the
+    share of all rows that move no further than largest_move, at 95 % confidence.
     rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi,
     calibrated), digests of its texts.
     """
