@@ -62,11 +62,9 @@ def test_random_interleavings_equal_each_path_alone(model_of, kind, n_ctx):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_ctx", [None, 48, 200])
 def test_many_random_interleavings_equal_each_path_alone(model_of, kind, n_ctx):
-    """The same over many seeds."""
+    """Over many seeds the largest move stays within what the machine needs."""
     moved = [m for seed in range(20) for m in _interleave(model_of, kind, n_ctx, seed=seed, steps=150)]
-    nats = row_nats(model_of(kind))
-    assert np.mean(np.array(moved) > nats) <= (1e-3 if kind == "sliding-window" else 0)
-    assert max(moved) <= 5 * nats
+    assert max(moved) <= row_nats(model_of(kind))
 
 
 def _interleave(model_of, kind, n_ctx, *, seed, steps):
