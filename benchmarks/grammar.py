@@ -252,7 +252,7 @@ def opened(path: Path) -> tuple[Vocabulary, Any]:
         llama_cpp.llama_backend_init()
         model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
     assert model, path
-    return read_vocabulary(model), llama_cpp.llama_model_get_vocab(model)
+    return read_vocabulary(model, path), llama_cpp.llama_model_get_vocab(model)
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> Any:
