@@ -200,11 +200,10 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, bef
     if not all_may and not written:
         return ""
     try:
-        count = grammar.count() if grammar.is_finite else None
-        texts = list(grammar.expand()) if count is not None and count <= _MOST_ENCODED else None
+        texts = grammar.listed(_MOST_ENCODED)
     except GrammarError:  # llguidance reads it
         texts = None
-    if texts is not None:
+    if texts is not None and len(texts) <= _MOST_ENCODED:
         for text in texts:
             data = text.encode()
             may = all_may or any(one in start + data for one in altered or ())

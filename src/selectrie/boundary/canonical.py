@@ -39,8 +39,8 @@ class OpenPrompt:
     alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's
     own. joint: the same where the whole prompt is encoded with the text, not from a
     place of it on where it is certain. is_changed: the tokens of the prompt do not
-    spell its text, so that nothing was healed. doubt: why the encoding of prompt and text may begin with other tokens than the
-    context; "" where it cannot.
+    spell its text, so that nothing was healed. doubt: why the encoding of prompt and
+    text may begin with other tokens than the context; "" where it cannot.
     """
 
     context: IntArray
