@@ -179,7 +179,7 @@ class Engine:
         (`Grammar.listed`). Of more, the best are searched for, with proof; those found
         are then the choices, best first, and `Selection.grammar` says more.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model
+        Raises errors of `RequestError` for what the caller can fix, before any model
         call, `NothingFoundError` where a search finished no text, and errors of
         `ModelError`.
         """
@@ -220,7 +220,7 @@ class Engine:
         `canonical_only`, `budget_nodes`; nothing else of it. terminator, prompting: as
         in `select`.
 
-        Raises errors of `RequestError` for what the caller can mend, and
+        Raises errors of `RequestError` for what the caller can fix, and
         `NothingFoundError` where the texts were not drawn within the limits.
         """
         from selectrie import drawing
@@ -324,7 +324,7 @@ class Engine:
         a token is drawn. stopping: when a sequence ends. draft: a second engine, or what else guesses what follows: the same text in fewer model calls.
         prompting: chat, truncation. options: the best of more, choices, alternatives, priority, deadline.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model call, and of `ModelError`.
+        Raises errors of `RequestError` for what the caller can fix, before any model call, and of `ModelError`.
         """
         wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
@@ -402,7 +402,7 @@ class Engine:
         (mind leading spaces; `prompting.delimiter` is put before it). beam: width, how
         many texts, length, penalties, groups, terminator.
 
-        Raises errors of `RequestError` for what the caller can mend, before any model
+        Raises errors of `RequestError` for what the caller can fix, before any model
         call, `NothingFoundError` where not even the beginning of a text was found, and
         errors of `ModelError`.
         """
