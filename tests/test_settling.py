@@ -17,7 +17,7 @@ import made_vocabularies
 import selectrie
 from made_vocabularies import make_byte_level
 from real_data import REAL_VOCABULARIES, real_file
-from selectrie import Beam, Engine, Generating, Grammar, Sampling, Search, Stopping, Template
+from selectrie import Beam, Engine, Generating, Grammar, Prompting, Sampling, Search, Stopping, Template
 from selectrie.backends.llama_cpp.tokenizing import MERGING
 from selectrie.boundary import PromptText, canonical, encode_after, encode_choices, open_prompt, tail
 from selectrie.selfcheck import SelfCheck
@@ -457,6 +457,28 @@ def test_a_prompt_without_a_settled_place_says_so():
         assert reason.startswith("no place of the prompt's text")
     assert (found.certificate.proved, selected.certificate.proved, drawn.exact) == (False, False, False)
     assert (drawn.mass, drawn.mass_low, drawn.mass_high) == (None, None, None)
+
+
+@pytest.mark.parametrize(("prompt", "texts"), [("c", ("at",)), ("a", ("t", "b")), ("ca", ("t",))])
+def test_a_prompt_of_one_word_that_every_text_changes_is_answered(prompt, texts):
+    """Without BOS nothing of `c` stays before `at`: the texts are scored behind the prompt as it is encoded, and nothing is proved."""
+    vocabulary = replace(make_vocabulary(), bos=None)
+    listed, searched = Grammar.from_choices(texts), Grammar.from_regex(f"({'|'.join(texts)})+")
+    with engine_on(HashModel(1, vocabulary=vocabulary)) as engine:
+        found = [engine.beam_search(prompt, listed, beam=Beam(exact=exact, n=2)) for exact in (True, False)]
+        drawn = engine.sample(prompt, listed, n=3, seed=1)
+        selected = engine.select(prompt, grammar=searched, search=Search(max_tokens=2))
+        page = engine.render(Template(f"{prompt}<<beam 'x' grammar=g>>"), g=listed)
+        split = engine.select(prompt, list(texts), terminator="none", prompting=Prompting(boundary="split"))
+    assert all(set(one.texts) == set(texts) for one in found)
+    assert {one.text for one in drawn} <= set(texts)
+    assert {page["x"], selected.text} <= set(texts)
+    certificates = [one.certificate for one in (*found, selected, page.selections["x"])]
+    for proved, reason in [*((one.proved, one.reason) for one in certificates), (drawn.exact, drawn.reason)]:
+        assert not proved
+        assert reason.startswith("no place of the prompt's text")
+    if prompt == "c":  # of which nothing can be taken back
+        assert found[0].logp == pytest.approx(split.logp)
 
 
 def test_healed_tokens_do_not_count():

@@ -187,6 +187,32 @@ def test_every_search_and_draw_says_so(tmp_path):
         assert not page.selections["y"].certificate.proved
 
 
+@pytest.mark.parametrize(
+    ("kind", "prompt"), [("spaced", "x <u>"), ("spaced", "x <u"), ("spaced", f"x a{SIGN}"), ("unused", "x f")]
+)
+def test_a_prompt_behind_which_no_text_is_written_as_it_stands_is_answered(kind, prompt, tmp_path):
+    """SentencePiece puts a space behind a user-defined token that the prompt ends in: the texts are those of the grammar all the
+    same, behind the prompt as it is encoded, and nothing is proved."""
+    texts = {"spaced": ["a", "b", "c"], "unused": ["oo"]}[kind]
+    texts = [f">{one}" for one in texts] if prompt.endswith("<u") else texts
+    grammar, many = Grammar.from_choices(texts), Grammar.from_regex(f"({'|'.join(texts)})([ab]{{0,17}})")
+    with engine_on(made(kind, tmp_path)) as engine:
+        for exact in (False, True):
+            beam = engine.beam_search(prompt, grammar, beam=Beam(exact=exact, terminator="none", n=3))
+            assert set(beam.texts) == set(texts)
+            assert not beam.certificate.proved
+            assert "does not write" in beam.certificate.reason
+        drawn = engine.sample(prompt, grammar, n=3, seed=1, terminator="none")
+        assert ({one.text for one in drawn} <= set(texts), drawn.exact) == (True, False)
+        assert "does not write" in drawn.reason
+        search = Search(budget_nodes=500, max_tokens=20)
+        found = engine.select(prompt, grammar=many, terminator="none", search=search)
+        assert (found.text.startswith(tuple(texts)), found.certificate.proved) == (True, False)
+        page = engine.render(Template(f"{prompt}<<beam 'y' grammar=g terminator='none'>>"), g=many)
+        assert str(page["y"]).startswith(tuple(texts))
+        assert not page.selections["y"].certificate.proved
+
+
 def random_scored(rng: random.Random, path: Path) -> Path:
     """Characters and parts of all types."""
     texts = dict.fromkeys([SIGN, *rng.sample("abc<u>q \u00e9", rng.randrange(4, 9)), "<u>"])

@@ -84,7 +84,7 @@ def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
         asked.terminator,
         asked.healed,
         canonical=canonicity.is_canonical if beam.canonical_only else None,
-        viable=canonicity.may_join if beam.canonical_only else None,
+        viable=asked.may_join if beam.canonical_only else None,
         begins=canonicity.may_begin if beam.canonical_only else None,
         tolerance=tolerance,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,10 +70,15 @@ class Constrained:
             put=self.delimiter,
             canonical=None if own is None else own.is_canonical,
             own=None if own is None else own.own,
-            viable=None if own is None else own.may_join,
+            viable=None if own is None else self.may_join,
             last=int(self.prompt[-1]) if self.healed else None,
             merge_equal_text=merge_equal_text,
         )
+
+    @property
+    def may_join(self) -> Callable[[int, int], bool]:
+        """May two tokens be neighbours in a path that is the tokenizer's own?"""
+        return self.canonicity.may_join_apart if self.doubt else self.canonicity.may_join
 
     @property
     def healing(self) -> Healed:

@@ -10,7 +10,7 @@ import numpy as np
 
 from selectrie.boundary.records import PromptText
 from selectrie.boundary.settling import MOST_HEALED, settled_places
-from selectrie.boundary.tail import encode_after
+from selectrie.boundary.tail import encode_after, is_at_start
 from selectrie.errors import OptionError, PromptError
 from selectrie.types import IntArray
 from selectrie.vocabulary import TokenizerKind, Vocabulary
@@ -140,7 +140,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     if opened.healed and len(opened.context) == len(prompt.prefix):
         text = prompt.text
     is_changed = boundary == "heal" and not opened.is_aligned
-    paths = OwnPaths(vocabulary, PromptText(before, text), opened.context, opened.healed or put)
+    paths = OwnPaths(vocabulary, PromptText(before, text), opened, opened.healed or put)
     return OpenPrompt(
         context=opened.context,
         healed=opened.healed,
@@ -149,7 +149,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         boundary=boundary if opened.is_aligned else "split",
         doubt=opened.doubt,
         paths=paths,
-        joint=OwnPaths(vocabulary, prompt, opened.context, put) if is_changed else paths,
+        joint=OwnPaths(vocabulary, prompt, opened, put) if is_changed else paths,
         is_changed=is_changed,
     )
 
@@ -162,15 +162,19 @@ def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> b
 class OwnPaths:
     """Which token paths after a context are the tokenizer's own encoding of their text, as it stands there.
 
-    A finished path is, where its text, encoded behind the prompt, gives the kept tokens and then the path's. Control tokens
-    are nobody's text: each begins another one.
+    A finished path is, where its text, encoded behind the prompt, gives the kept tokens and then the path's. Where that
+    encoding changes the context, or spells something else, so that nothing is proved (`OpenPrompt.doubt`,
+    `Tokenizing.altered`), the text is encoded apart: behind the context, or else behind the prompt as it is encoded alone.
+    Control tokens are nobody's text: each begins another one.
     """
 
-    def __init__(self, vocabulary: Vocabulary, prompt: PromptText, context: IntArray, prefix: bytes) -> None:
+    def __init__(self, vocabulary: Vocabulary, prompt: PromptText, opened: Reopened, prefix: bytes) -> None:
         """prompt: tokens that stay, and the text that is encoded together with what
         follows. prefix: bytes that paths spell before the text."""
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
-        self._kept = context[len(prompt.prefix) :].tolist()
+        self._context, self._prompt_tokens = opened.context, opened.prompt_tokens
+        self._kept = opened.context[len(prompt.prefix) :].tolist()
+        self._seams = {int(self._context[-1]), int(self._prompt_tokens[-1])}
         self._pairs: dict[tuple[int, int], bool] = {}
 
     def is_canonical(self, tokens: Sequence[int]) -> bool:
@@ -210,6 +214,10 @@ class OwnPaths:
             known = self._pairs[left, right] = self._joins(left, right)
         return known
 
+    def may_join_apart(self, left: int, right: int) -> bool:
+        """The same where a text may have to be encoded apart: behind the context, or the prompt, anything may stand."""
+        return left in self._seams or self.may_join(left, right)
+
     def _joins(self, left: int, right: int) -> bool:
         one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
         if not _WORD_PART.match(one) or not _LETTERS.match(other):
@@ -235,17 +243,33 @@ class OwnPaths:
     def own(self, tokens: Sequence[int]) -> list[int]:
         """The tokenizer's own path of the text that these spell after the context.
 
-        Empty where it has none that keeps the context, and where control tokens stand between.
+        Empty where it has none that spells it, and where control tokens stand between.
         """
         text = self._vocabulary.decode(tokens)
         if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
             return []
-        return self._encoded(text) or []
+        return self._own(text) or []
 
     def _begins_own(self, tokens: list[int]) -> bool:
         """Are these, up to the first control token, encoded as they stand behind the prompt?"""
         text = self._vocabulary.decode(tokens)
-        return text.startswith(self._prefix) and self._encoded(text) == tokens
+        return text.startswith(self._prefix) and self._own(text) == tokens
+
+    def _own(self, text: bytes) -> list[int] | None:
+        """The first of the encodings of a text, which begins with the prefix, that spells it; None for none."""
+        encodings = (self._encoded, self._encoded_apart, self._encoded_split)
+        candidates = (encode(text) for encode in encodings)
+        return next((one for one in candidates if one is not None and self._vocabulary.decode(one) == text), None)
+
+    def _encoded_apart(self, text: bytes) -> list[int]:
+        """Tokens after the context of text that begins with the prefix, encoded behind it as a text of its own."""
+        puts_space = self._vocabulary.space_prefix and is_at_start(self._vocabulary, self._context)
+        return encode_after(self._vocabulary, self._context, text.removeprefix(_SPACE) if puts_space else text)
+
+    def _encoded_split(self, text: bytes) -> list[int]:
+        """The same with the prompt's own tokens kept, and what stands behind the prompt encoded behind these."""
+        behind = encode_after(self._vocabulary, self._prompt_tokens, text[len(self._prefix) :])
+        return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]
 
     def _encoded(self, text: bytes) -> list[int] | None:
         """Tokens after the context of text that begins with the prefix; None where the context becomes another."""
