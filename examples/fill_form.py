@@ -2,8 +2,9 @@
 
     python examples/fill_form.py [model.gguf]
 
-Brackets, keys and quotes are the template's (`templates/form.tmpl`), so the record always parses. A slot inside quotes ends at
-the closing quote; numbers and true or false are options with their types; what is free has a regular expression.
+Brackets, keys and quotes are the template's (`templates/form.tmpl`). A slot inside quotes has `json=true`, so that what
+the model writes there is escaped and ends at the closing quote, or a regular expression without quotes; numbers are
+options with their types. So the record always parses.
 """
 
 from __future__ import annotations

@@ -65,6 +65,11 @@ def test_an_example_with_a_template_runs_on_any_model(name, tiny_model, monkeypa
     assert run_here(monkeypatch, name, tiny_model("f32"))
 
 
+def test_a_form_always_parses(tiny_model, monkeypatch):
+    """This model of random weights writes a control character where nothing but a quote ends a text."""
+    assert run_here(monkeypatch, "fill_form.py", tiny_model("f32", seed=2)).count("\n  {") == 2
+
+
 def test_every_ticket_that_fits_no_intent_goes_to_a_person(any_model):
     """Small models know nothing of banks: coverage sends all three tickets on, however sure the intents look."""
     lines = run("route_ticket.py", any_model).splitlines()

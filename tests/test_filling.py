@@ -531,6 +531,14 @@ def test_what_was_held_back_is_told_where_it_is_text_after_all():
     assert (pieces, found.text) == (["b", "at"], "bat")
 
 
+def test_bytes_of_a_text_that_was_broken_off_within_what_follows_are_its_own():
+    """Half an é of the following text is no text, and does not stand for a byte that is."""
+    table = {(): {"a": 1.0}, ("a",): {"cat": 1.0}, ("a", "cat"): {" ": 1.0}, ("a", "cat", " "): {"\\xc3": 1.0}}
+    slot = gen_of(grammar=Grammar.from_regex("[a-z]+"), max_tokens=3, sampling=Sampling.GREEDY)
+    [one] = filled(TableModel(table), slot, place_of("a", " é")).record.completions
+    assert (one.text, one.data, one.finish) == ("cat", b"cat", "length")
+
+
 def test_a_gen_of_a_grammar_that_llguidance_reads_is_not_cut():
     """The text that follows might be part of its texts, so it ends nothing."""
     pytest.importorskip("llguidance")

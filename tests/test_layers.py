@@ -64,6 +64,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "joint_search",
         "jointly",
         "generating",
+        "string_body",
         "endings",
         "lots",
         "slots",

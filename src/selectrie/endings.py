@@ -9,6 +9,8 @@ from selectrie.boundary.canonical import encode_inside
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Draws, Hypothesis, Selection, Signature
+from selectrie.stopping import n_incomplete
+from selectrie.string_body import string_body, whole_length
 from selectrie.vocabulary import Vocabulary
 
 MOST_ENDING = 32
@@ -66,12 +68,14 @@ class Ending:
 
     grammar: what is searched: the slot's own, or that with `text` behind each of its texts. own: the slot's own.
     text: following text that is part of `grammar`'s texts, or "". terminator: "auto", "none" or "eog".
+    is_json: `own` is the contents of a JSON string: one that was broken off is cut back to whole characters and escapes.
     """
 
     grammar: Grammar
     own: Grammar
     text: str
     terminator: str
+    is_json: bool = False
 
     def strip(self, text: str, *, complete: bool = True) -> str:
         """A text of `grammar` without what follows the slot.
@@ -83,6 +87,8 @@ class Ending:
             return text
         if complete:
             return text.removesuffix(self.text)
+        if self.is_json:
+            return text[: whole_length(text)]
         for n in range(min(len(self.text), len(text)), 0, -1):
             if text.endswith(self.text[:n]) and self.own.accepts(text[:-n]):
                 return text[:-n]
@@ -136,7 +142,8 @@ class Ending:
         text = self.strip(one.text, complete=complete)
         if text == one.text:
             return one
-        data = one.data[: len(one.data) - len(one.text[len(text) :].encode())]
+        n_cut = n_incomplete(one.data) + len(one.text[len(text) :].encode())
+        data = one.data[: len(one.data) - n_cut]
         ended = {"finish": "stop", "stop": self.text} if complete else {}
         return replace(one, text=text, data=data, **ended)  # type: ignore[arg-type]
 
@@ -147,6 +154,12 @@ class Ending:
 
     def _signature(self, signature: Signature) -> Signature:
         return replace(signature, terminator="text", following_bytes=len(self.text.encode()))
+
+
+def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
+    """How the contents of a JSON string end: by the closing quote, with what of the following text begins with it."""
+    text = beginning_of(vocabulary, following) if following.startswith('"') else '"'
+    return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
 
 
 def needed(following: str) -> str:

@@ -13,7 +13,7 @@ from selectrie import answering, beaming, drawing, generating, grammatical, sele
 from selectrie.boundary import PromptText, reopen
 from selectrie.boundary.canonical import encode_inside
 from selectrie.constraining import n_room
-from selectrie.endings import Ending, default_stops, ending_of, needed
+from selectrie.endings import Ending, default_stops, ending_of, ending_of_string, needed
 from selectrie.errand import Errand
 from selectrie.errors import InternalError, NothingFoundError
 from selectrie.generating import Drawing, Generating, Wanted
@@ -24,6 +24,7 @@ from selectrie.results import BeamResult, Completion, Draws, Generation, Selecti
 from selectrie.results.drawn import DrawnChoice
 from selectrie.selecting import Asked
 from selectrie.slots import AnySlot, BeamSlot, GenSlot, SelectSlot
+from selectrie.string_body import whole_length
 from selectrie.tasks.sample import SampleTask
 from selectrie.template.scope import Option
 from selectrie.types import IntArray
@@ -175,7 +176,7 @@ def _fill_gen(  # noqa: PLR0917
         options=Generating(grammar=grammar, heal=True),
     )
     plan = generating.prepare(model.vocabulary, model.limits, place.prompt, wanted)
-    outlet = None if on_text is None else _Outlet(on_text, "" if ending is None else ending.text)
+    outlet = None if on_text is None else _Outlet(on_text, ending)
     drawings = generating.begin(begun, plan, tau, None if outlet is None else outlet.watch)
     if outlet is not None:
         outlet.pass_on(drawings[0])
@@ -192,7 +193,10 @@ def _fill_gen(  # noqa: PLR0917
 
 
 def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | None, tuple[str, ...]]:
-    """How a gen ends: with a grammar and no stop text of its own as texts of the grammar do, else by stop texts."""
+    """How a gen ends: with a grammar and no stop text of its own as texts of the grammar do, else by stop texts; the contents
+    of a JSON string by either."""
+    if slot.is_json:
+        return ending_of_string(model.vocabulary, place.following), slot.stop or ()
     if slot.stop is not None:
         return None, slot.stop
     if slot.grammar is not None:
@@ -201,11 +205,12 @@ def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | Non
 
 
 class _Outlet:
-    """Text of a sequence from the model's thread to the caller of `fill`. What begins the following text is held back, for it may
-    be no part of it."""
+    """Text of a sequence from the model's thread to the caller of `fill`. What may be no part of it is held back: what begins
+    the following text, and an escape of a JSON string that is not whole."""
 
-    def __init__(self, on_text: Callable[[str], None], following: str) -> None:
-        self._on_text, self._following = on_text, following
+    def __init__(self, on_text: Callable[[str], None], ending: Ending | None) -> None:
+        self._on_text, self._is_json = on_text, ending is not None and ending.is_json
+        self._following = "" if ending is None else ending.text
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._text, self._n_told = "", 0
 
@@ -218,8 +223,14 @@ class _Outlet:
         drawing.handle.when_done(lambda: self._queue.put(None))
         while (piece := self._queue.get()) is not None:
             self._text += piece
-            held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
-            self._tell(self._text[: len(self._text) - held])
+            self._tell(self._text[: self._n_sure()])
+
+    def _n_sure(self) -> int:
+        """Characters that are part of the text however it goes on."""
+        if self._is_json:
+            return whole_length(self._text, self._n_told)
+        held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
+        return len(self._text) - held
 
     def finish(self, whole: Completion) -> None:
         """Tell what was held back."""

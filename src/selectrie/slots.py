@@ -56,7 +56,8 @@ class SelectSlot:
 class GenSlot:
     """`<<gen>>`: text token by token. stop: texts that end it; None: as the place on the page says. seed: None: the place's.
 
-    n: texts drawn, of which the page has the first.
+    is_json: the contents of a JSON string, which its closing quote ends; without `grammar`. n: texts drawn, of which the
+    page has the first.
     """
 
     name: str
@@ -64,6 +65,7 @@ class GenSlot:
     max_tokens: int = DEFAULT_RENDERING.max_tokens
     stop: tuple[str, ...] | None = None
     grammar: Grammar | None = None
+    is_json: bool = False
     seed: int | None = None
     n: int = 1
     hidden: bool = False
@@ -222,6 +224,7 @@ def _gen(given: SlotArguments, max_tokens: int) -> GenSlot:
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
         grammar=grammar,
+        is_json=given.get("json", False),
         seed=given.get("seed"),
         n=given.get("n", 1),
         hidden=given.get("hidden", False),

@@ -89,12 +89,12 @@ class TextEmitter:
     def _pass_on(self, end: int) -> str:
         """Text of the bytes up to `end` that were not passed on before, less an incomplete character."""
         new = bytes(self._data[self._n_passed : end])
-        new = new[: len(new) - _n_incomplete(new)]
+        new = new[: len(new) - n_incomplete(new)]
         self._n_passed += len(new)
         return new.decode("utf-8", "replace")
 
 
-def _n_incomplete(data: bytes) -> int:
+def n_incomplete(data: bytes) -> int:
     """Bytes at the end that begin a character and lack at least one byte of it.
 
     Python's incremental decoder would also keep the beginning of a surrogate, which can become no character.

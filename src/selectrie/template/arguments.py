@@ -161,6 +161,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         "gen": {
             "max_tokens": _COUNT,
             "stop": _stop,
+            "json": flag,
             "temperature": _number,
             "top_k": _NATURAL,
             "top_p": _SHARE,

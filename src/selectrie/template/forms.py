@@ -42,7 +42,7 @@ def check_form(segment: Segment, document: Document) -> None:
 def _check_slot(slot: Slot, document: Document) -> None:
     """Raise where what may stand in a slot is said twice, or not at all."""
     given = dict(slot.arguments)
-    said = [name for name in given if name in ("options", "grammar", "regex")]
+    said = [name for name in given if name in ("options", "grammar", "regex", "json")]
     if slot.choices is not None and said:
         reason = f"the block's choices say what may stand here; leave {said[0]}= out, or the choices"
         raise error_at(document, given[said[0]].span, reason)

@@ -49,6 +49,7 @@ TAGS: Mapping[str, Tag] = MappingProxyType(
                     "stop": "a text that ends it, or a list of them",
                     "regex": _WHAT["regex"],
                     "grammar": _WHAT["grammar"],
+                    "json": "true: the contents of a JSON string, up to its closing quote",
                     "temperature": "0: the most probable token (the default)",
                     "top_k": "so many most probable tokens",
                     "top_p": "the most probable that hold this together",
