@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from selectrie import Chunk, Generating, LookupDrafter, Prompting, Sampling, Stopping, inputs
 from selectrie.cli import app, requests
 from selectrie.cli.live import Growing, watch
-from selectrie.cli.text import shown, tagged, visible
+from selectrie.cli.text import tagged
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.selfcheck import SelfCheck
@@ -328,22 +328,6 @@ def test_streamed_text_is_flushed_piece_by_piece(engine: Remembering, monkeypatc
     engine.chunks = chunks()
     assert run("-p", "a", "--stream").stdout == "abc\n"
     assert flushed == ["a", "a", "abc"]
-
-
-class Tty(io.StringIO):
-    """A file that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_is_not_commanded_by_a_text(monkeypatch: pytest.MonkeyPatch):
-    """Escape sequences of a generated text are made visible there, and left alone elsewhere."""
-    text = "\x1b[2Ja\tb\n\x9b\x07é"
-    monkeypatch.setattr(sys, "stdout", Tty())
-    assert shown(text) == visible(text) == "␛[2Ja\tb\n\ufffd␇é"
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert shown(text) == text
 
 
 def console(height: int = 6) -> Console:

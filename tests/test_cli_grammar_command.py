@@ -104,10 +104,16 @@ def test_a_mistake_in_a_grammar_is_shown_with_its_line(tmp_path: Path):
     ],
 )
 def test_accepts_shows_the_place(text: str, expected: list[str]):
-    """The verdict, the text with a caret, and what could stand there; exit 0, as the question was answered."""
+    """The verdict, the text with a caret, and what could stand there; exit 0 for yes, 1 for no and for unfinished."""
+    code = 0 if expected == ["yes"] else 1
     result = run("accepts", "move", text)
-    assert (result.exit_code, result.stdout.splitlines()) == (0, expected)
-    assert run("accepts", "move", text, "--strict").exit_code == (0 if expected == ["yes"] else 2)
+    assert (result.exit_code, result.stdout.splitlines(), result.stderr) == (code, expected, "")
+    assert run("accepts", "move", text, "--json").exit_code == code
+
+
+def test_accepts_has_no_strict():
+    """Its exit code always says what the verdict is."""
+    assert "No such option: --strict" in run("accepts", "move", "stop", "--strict").stderr
 
 
 def test_accepts_as_json():

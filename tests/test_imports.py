@@ -127,7 +127,7 @@ def test_help_loads_only_the_command_line(bare, arguments):
     """Who asks for help does not wait for arrays, back ends, reports or the engine."""
     added = modules_after(command(*arguments)) - bare
     own = {name.split(".")[1] for name in added if name.startswith("selectrie.")}
-    assert own <= {"cli", "errors", "inputs", "options", "version"}
+    assert own <= {"cli", "errors", "inputs", "options", "output", "version"}
     assert "selectrie.cli.commands" in added
     assert not {name.split(".")[0] for name in added} & (set(HEAVY) - {"typer"} | {"numpy"})
     assert len(added) <= MOST_MODULES_OF_HELP or "select" in arguments  # a command's help is laid out: 242

@@ -16,7 +16,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "selectrie"
 DESIGN = SOURCE.parent.parent / "docs" / "design.md"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "types", "options", "version"),  # 0: what everybody may know
+    ("errors", "types", "options", "output", "version"),  # 0: what everybody may know
     (
         "numerics",
         "vocabulary",
@@ -96,7 +96,7 @@ HIGHEST_FOR = {"backends": 1}
 """Stricter than their layer: a back end is an adapter and knows the port, nothing that runs on it."""
 
 THIRD_PARTY = {
-    "numpy": frozenset(LAYER_OF) - {"errors", "options", "version", "__init__"},
+    "numpy": frozenset(LAYER_OF) - {"errors", "options", "output", "version", "__init__"},
     "lark": frozenset({"grammar", "template"}),
     "rich": frozenset({"report", "cli"}),
     "typer": frozenset({"cli"}),

@@ -10,12 +10,14 @@ Names are imported when used, so that `import selectrie` is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from selectrie.version import __version__
 
+TYPE_CHECKING = (
+    False  # as in typing, whose import would take longer than all that the command imports before it listens
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from selectrie.draft import EngineDrafter, LookupDrafter
     from selectrie.engine import Engine
     from selectrie.errors import SelectrieError
@@ -113,6 +115,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'selectrie' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(f"selectrie.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -14,6 +14,7 @@ SelectrieError
 │   ├── DeadEndError            no token is both allowed and possible
 │   ├── NothingFoundError       a search of a grammar that ended without a text
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
+│   ├── OutputError             standard output that cannot be written
 │   ├── DeadlineError           the deadline passed before there was an answer
 │   ├── QueueFullError          more work waits than may wait
 │   ├── ClosedError             used after close()
@@ -202,6 +203,16 @@ class InputFileError(RequestError):
     def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
         self.path, self.reason, self.line = path, reason, line
         super().__init__(f"{path}{'' if line is None else f':{line}'}: {reason}")
+
+
+class OutputError(RequestError):
+    """Standard output that cannot be written: closed, or on a disk that is full."""
+
+    code = "output"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"standard output cannot be written: {reason}")
 
 
 class DeadlineError(RequestError):

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Option
 
 from selectrie.cli import requests
@@ -15,6 +14,7 @@ from selectrie.cli.groups import ModelGroup, PromptGroup
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, Beam
 from selectrie.options.beaming import BEAM_TERMINATORS
+from selectrie.output import write
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
@@ -85,7 +85,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     if output.json:
         from selectrie.report import formats
 
-        typer.echo(formats.to_json(result.to_dict()))
+        write(formats.to_json(result.to_dict()), sys.stdout)
         return 0
     from selectrie.report import terminal
     from selectrie.report.beam import beam_report

@@ -36,11 +36,12 @@ from selectrie.cli.groups import (
     TextGroup,
     TokensOutput,
 )
-from selectrie.cli.guard import guarded
+from selectrie.cli.guard import guarded, tell
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
 from selectrie.errors import OptionError
 from selectrie.options import TERMINATORS, one_of
+from selectrie.output import write
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ app.add_typer(eval_app)
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"selectrie {__version__}")
+        write(f"selectrie {__version__}", sys.stdout)
         raise typer.Exit
 
 
@@ -238,7 +239,7 @@ def models(output: ModelsGroup) -> int:
         from selectrie.results import FORMAT_VERSION
 
         fields = {"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]}
-        typer.echo(formats.to_json(fields))
+        write(formats.to_json(fields), sys.stdout)
         return 0
     from selectrie.report import terminal
     from selectrie.report.models import models_report
@@ -332,7 +333,7 @@ def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | N
     elif output.tsv:
         from selectrie.report import formats
 
-        typer.echo(formats.to_tsv(selection.top(output.top)))
+        write(formats.to_tsv(selection.top(output.top)), sys.stdout)
     else:
         from selectrie.report import terminal
 
@@ -341,7 +342,7 @@ def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | N
     uncertain = selection.is_tie or not selection.certificate.proved
     if output.strict and uncertain:
         reason = "the first place is a tie" if selection.is_tie else "the first place is not proved"
-        typer.echo(f"error[uncertain]: {reason} (--strict)", err=True)
+        tell("uncertain", f"{reason} (--strict)")
         return TIE
     return 0
 
@@ -350,5 +351,5 @@ def _write_json(result: Any, more: Mapping[str, object] | None = None) -> int:
     """The fields of a result, and some more, as one object."""
     from selectrie.report import formats
 
-    typer.echo(formats.to_json({**result.to_dict(), **(more or {})}))
+    write(formats.to_json({**result.to_dict(), **(more or {})}), sys.stdout)
     return 0

@@ -18,6 +18,7 @@ from selectrie.cli import requests
 from selectrie.cli.flat import command
 from selectrie.cli.groups import ModelGroup
 from selectrie.errors import OptionError
+from selectrie.output import is_terminal, visible, write
 
 if TYPE_CHECKING:
     from selectrie.engine import Engine
@@ -175,7 +176,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     if output.json:
         from selectrie.report import formats
 
-        typer.echo(formats.to_json(fields))
+        write(formats.to_json(fields), sys.stdout)
     else:
         from selectrie.report import terminal
         from selectrie.report.evaluation import comparison_report
@@ -253,7 +254,7 @@ def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, meas
     try:
         return run_in(engine, loaded.tasks, out, options, measure=measure)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; go on with: selectrie eval --resume {out}", err=True)
+        write(visible(f"interrupted; go on with: selectrie eval --resume {out}"), sys.stderr)
         raise
 
 
@@ -281,16 +282,17 @@ def _absolute(source: str) -> str:
 @contextmanager
 def _told() -> Iterator[OnProgress | None]:
     """A bar on stderr where somebody is looking: items, items a second, rows saved."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
+    from selectrie.report.screen import Screen
+
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     began = time.monotonic()
-    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+    with Bar(*columns, console=Screen(sys.stderr), transient=True) as bar:
         task = bar.add_task("items", total=None)
 
         def tell(progress: Progress) -> None:
@@ -310,7 +312,7 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     if output.json:
         from selectrie.report import formats
 
-        typer.echo(formats.to_json(evaluation.to_dict()))
+        write(formats.to_json(evaluation.to_dict()), sys.stdout)
     else:
         from selectrie.report import terminal
         from selectrie.report.evaluation import evaluation_report

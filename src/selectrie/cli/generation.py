@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from selectrie.cli import requests
 from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
-from selectrie.cli.text import shown, tagged
+from selectrie.cli.text import tagged
 from selectrie.errors import OptionError
+from selectrie.output import flush, is_terminal, write
 
 if TYPE_CHECKING:
     from selectrie.engine import Engine
@@ -92,27 +91,27 @@ def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: 
     from selectrie.report import formats
 
     if output.json:
-        typer.echo(formats.to_json(generation.to_dict()))
+        write(formats.to_json(generation.to_dict()), sys.stdout)
     elif output.openai:
-        typer.echo(formats.to_json(generation.to_openai(chat=chat)))
+        write(formats.to_json(generation.to_openai(chat=chat)), sys.stdout)
     else:
         for completion in generation:
-            typer.echo(_whole(completion, many=many))
+            write(_whole(completion, many=many), sys.stdout)
 
 
 def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) -> None:
     with engine.stream(given, **request) as chunks:
         if not many:
             _flow(chunks)
-        elif sys.stdout.isatty():
+        elif is_terminal(sys.stdout):
             from selectrie.cli.live import watch
 
             watch(chunks, lambda completion: _whole(completion, many=True))
         else:
             for chunk in chunks:
                 if chunk.completion is not None:
-                    typer.echo(_whole(chunk.completion, many=True))
-                    sys.stdout.flush()
+                    write(_whole(chunk.completion, many=True), sys.stdout)
+                    flush()
 
 
 def _flow(chunks: Iterable[Chunk]) -> None:
@@ -121,17 +120,17 @@ def _flow(chunks: Iterable[Chunk]) -> None:
     try:
         for chunk in chunks:
             if chunk.text:
-                typer.echo(shown(chunk.text), nl=False)
-                sys.stdout.flush()
+                write(chunk.text, sys.stdout, end="")
+                flush()
                 last = chunk.text[-1]
     except KeyboardInterrupt:
         if last not in ("", "\n"):
-            typer.echo()
+            write("", sys.stdout)
         raise
     if last != "\n":
-        typer.echo()
+        write("", sys.stdout)
 
 
 def _whole(completion: Completion, *, many: bool) -> str:
-    text = shown(completion.text)
+    text = completion.text
     return tagged(completion.prompt_index, completion.index, text) if many else text.removesuffix("\n")

@@ -12,13 +12,15 @@ import typer
 from typer import Argument, Option
 
 from selectrie.cli.flat import command
-from selectrie.cli.text import shown
+from selectrie.cli.guard import tell
 from selectrie.errors import InputFileError, OptionError
+from selectrie.output import write
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
 
-REFUSED = 2
+NOT_ACCEPTED = 1
+UNSOUND = 2
 _ENDINGS = (".gbnf", ".lark", ".json")
 
 grammar_app = typer.Typer(
@@ -61,7 +63,6 @@ class VerdictOutput:
     """Output."""
 
     json: Annotated[bool, Option("--json", help="One JSON object.")] = False
-    strict: Annotated[bool, Option("--strict", help="Exit 2 unless the verdict is yes.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,10 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     if output.json:
         _write_json({"grammar": found.name, **report.to_dict()})
     else:
-        typer.echo("\n".join(grammar_lines(found.name, report)))
+        write("\n".join(grammar_lines(found.name, report)), sys.stdout)
     if output.strict and not report.sound:
-        typer.echo("error[unsound]: there is something to mend (--strict)", err=True)
-        return REFUSED
+        tell("unsound", "there is something to mend (--strict)")
+        return UNSOUND
     return 0
 
 
@@ -134,7 +135,7 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
 def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) -> int:
     r"""Tell whether a text is one of a grammar's.
 
-    yes; no, with the place and what could stand there; or unfinished: a text of the grammar begins with it.
+    yes (exit code 0); no, with the place and what could stand there; or unfinished: a text of the grammar begins with it (both 1).
 
     \b
     selectrie grammar accepts json '{"a": 1}'
@@ -146,11 +147,8 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) 
     if output.json:
         _write_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]})
     else:
-        typer.echo("\n".join(verdict_lines(given, verdict)))
-    if output.strict and not verdict:
-        typer.echo(f"error[refused]: the verdict is {verdict.verdict} (--strict)", err=True)
-        return REFUSED
-    return 0
+        write("\n".join(verdict_lines(given, verdict)), sys.stdout)
+    return 0 if verdict else NOT_ACCEPTED
 
 
 @command(grammar_app)
@@ -170,7 +168,7 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
         _write_json({"grammar": found.name, "texts": [*texts]})
         return 0
     for text in texts:
-        typer.echo(shown(escaped(text)))
+        write(escaped(text), sys.stdout)
     return 0
 
 
@@ -186,7 +184,8 @@ def show(grammar: GrammarGroup) -> int:
     from selectrie.grammar.installed import installed_grammar
 
     source = grammar.grammar
-    typer.echo(open_grammar(source).to_gbnf() if _is_file(source) else installed_grammar(source), nl=False)
+    text = open_grammar(source).to_gbnf() if _is_file(source) else installed_grammar(source)
+    write(text, sys.stdout, end="")
     return 0
 
 
@@ -205,7 +204,7 @@ def list(output: ListOutput) -> int:
         return 0
     width = max(map(len, summaries), default=0)
     for name, summary in summaries.items():
-        typer.echo(f"{name.ljust(width)}  {summary}")
+        write(f"{name.ljust(width)}  {summary}", sys.stdout)
     return 0
 
 
@@ -227,4 +226,4 @@ def _write_json(values: dict[str, object]) -> None:
     from selectrie.report import formats
     from selectrie.results import FORMAT_VERSION
 
-    typer.echo(formats.to_json({"format": FORMAT_VERSION, **values}))
+    write(formats.to_json({"format": FORMAT_VERSION, **values}), sys.stdout)

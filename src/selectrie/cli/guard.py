@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable
 
 import typer
 
+from selectrie import output
+from selectrie.cli.signals import code_of, stoppable
 from selectrie.errors import GrammarError, SelectrieError, TemplateError
 
-INTERRUPTED = 130
+OF_THE_SYSTEM = 2
 OURS = 70
 _REPORT = "this is a fault of selectrie; please report it with the command and the output of --verbose"
 
@@ -23,24 +24,43 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> None:
     verbose: the traceback is written as well. A closed pipe ends silently with 0, as nobody is left to read.
     """
     try:
-        code = work()
-        sys.stdout.flush()
+        with stoppable():
+            code = work()
+            output.flush()
     except SelectrieError as error:
-        message, marked = _taken_apart(error)
-        _write(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
-        if marked:
-            typer.echo(marked, err=True)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        _write("interrupted", "stopped", verbose=False)
-        code = INTERRUPTED
+        code = report(error, verbose=verbose)
+    except KeyboardInterrupt as stopped:
+        code = code_of(stopped)
+        tell("interrupted", "stopped")
     except BrokenPipeError:
-        _forget_stdout()
         code = 0
+    except MemoryError:
+        tell("memory", "there is not enough memory; ask for less at once", verbose=verbose)
+        code = OF_THE_SYSTEM
+    except OSError as error:
+        tell("system", str(error), verbose=verbose)
+        code = OF_THE_SYSTEM
     except Exception as error:  # noqa: BLE001 - the last line of defence: a fault of ours must not look like a result
-        _write("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=verbose)
+        tell("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=verbose)
         code = OURS
     raise typer.Exit(code)
+
+
+def report(error: SelectrieError, *, verbose: bool = False) -> int:
+    """Write an error of selectrie; its exit code."""
+    message, marked = _taken_apart(error)
+    tell(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
+    if marked:
+        output.write(output.visible(marked), sys.stderr)
+    return error.exit_code
+
+
+def tell(code: str, message: str, *, verbose: bool = False) -> None:
+    """Write one line about what went wrong; verbose: below the traceback of the error
+    that is being handled."""
+    if verbose:
+        output.write(traceback.format_exc(), sys.stderr, end="")
+    output.write(output.visible(f"error[{code}]: {' '.join(message.split())}"), sys.stderr)
 
 
 def _taken_apart(error: SelectrieError) -> tuple[str, str]:
@@ -50,14 +70,3 @@ def _taken_apart(error: SelectrieError) -> tuple[str, str]:
         return text, ""
     message, line, caret = text.rsplit("\n", 2)
     return message, f"{line}\n{caret}"
-
-
-def _write(code: str, message: str, *, verbose: bool) -> None:
-    if verbose:
-        traceback.print_exc()
-    typer.echo(f"error[{code}]: {' '.join(message.split())}", err=True)
-
-
-def _forget_stdout() -> None:
-    """Let the flush at exit go nowhere: it would complain about the pipe once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

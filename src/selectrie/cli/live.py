@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from selectrie.cli.text import tag, visible
+from selectrie.cli.text import tag
+from selectrie.output import visible
+from selectrie.report.screen import Screen
 
 if TYPE_CHECKING:
     from selectrie.results import Chunk, Completion
@@ -51,8 +54,11 @@ class Growing:
 
 
 def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
-    """Show sequences as they grow; each that has ended is written for good above the rest, as `whole` gives it."""
-    console = console or Console(highlight=False, markup=False, emoji=False)
+    """Show sequences as they grow; each that has ended is written for good above the rest, as `whole` gives it.
+
+    console: a `Screen` on standard output by default.
+    """
+    console = console or Screen(sys.stdout)
     growing = Growing(console)
     with Live(growing, console=console, transient=True, refresh_per_second=8):
         for chunk in chunks:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from selectrie.output import is_terminal
+
 PATIENCE_S = 1.0
 """Work that is over sooner shows nothing."""
 
@@ -16,14 +18,15 @@ OnProgress = Callable[[int, int], None]
 @contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress | None]:
     """A callback (done, total) that draws a bar once `PATIENCE_S` have passed; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from selectrie.report.screen import Screen
+
     columns = (TextColumn("nodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+    bar = Progress(*columns, console=Screen(sys.stderr), transient=True)
     task = bar.add_task("nodes", total=None)
     began, shown = clock(), False
 

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from selectrie import inputs
 from selectrie.cli import requests
 from selectrie.cli.groups import ModelGroup
-from selectrie.cli.text import shown
 from selectrie.errors import OptionError, of_request
 from selectrie.options import DEFAULT_RENDERING, Rendering
+from selectrie.output import flush, visible, write
 
 if TYPE_CHECKING:
     from selectrie.render import PageStream
@@ -106,7 +105,7 @@ def render(
     given, rows = _read_values(values)
     read = _read_template(template)
     for name, near in _unused(read, [given, *(rows or ())]):
-        typer.echo(f"warning: the template reads no value called {name!r}{near}", err=True)
+        write(visible(f"warning: the template reads no value called {name!r}{near}"), sys.stderr)
     if output.check:
         return _tell(read, given, rows, output)
     _check_values(read, given, rows)
@@ -191,7 +190,7 @@ def _tell(template: Template, given: Values, rows: Sequence[Values] | None, outp
     if output.json:
         from selectrie.report import formats
 
-        typer.echo(formats.to_json(template_fields(template)))
+        write(formats.to_json(template_fields(template)), sys.stdout)
         return 0
     from selectrie.report import terminal
 
@@ -209,16 +208,16 @@ def _write(page: Page, output: RenderOutput) -> None:
     if output.json:
         from selectrie.report import formats
 
-        typer.echo(formats.to_json(page.to_dict()))
+        write(formats.to_json(page.to_dict()), sys.stdout)
     else:
-        typer.echo(shown(page.text).removesuffix("\n"))
+        write(page.text.removesuffix("\n"), sys.stdout)
 
 
 def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | None) -> int:
     """Every page, in the order of the rows; a text below a line with its number."""
     for at, page in enumerate(pages):
         if not output.json:
-            typer.echo(f"--- row {at}")
+            write(f"--- row {at}", sys.stdout)
         _write(page, output)
         if output.explain:
             _explain(page, output, unnamed)
@@ -232,12 +231,12 @@ def _flow(stream: PageStream) -> Page:
         try:
             for event in events:
                 if event.text:
-                    typer.echo(shown(event.text), nl=False)
-                    sys.stdout.flush()
+                    write(event.text, sys.stdout, end="")
+                    flush()
                     last = event.text[-1]
         finally:
             if last not in ("", "\n"):
-                typer.echo()
+                write("", sys.stdout)
         return events.page
 
 
@@ -246,5 +245,5 @@ def _explain(page: Page, output: RenderOutput, unnamed: str | None) -> None:
     from selectrie.report.page import page_report
 
     file = sys.stderr if output.json else sys.stdout
-    file.write("\n")
+    write("", file)
     terminal.show(page_report(page, unnamed=unnamed), file)

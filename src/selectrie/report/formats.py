@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from selectrie.output import json_escaped
 from selectrie.results import ChoiceScore
 
 TSV_COLUMNS = ("rank", "index", "text", "probability", "logp", "score", "logp_upper")
 
 
 def to_json(fields: Mapping[str, object]) -> str:
-    """One object on one line, UTF-8 as it stands. Strict: a number JSON cannot hold is an error of ours, not `NaN`."""
-    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+    r"""One object on one line, UTF-8 as it stands, but for controls and direction marks, which are `\uXXXX`.
+
+    Strict: a number JSON cannot hold is an error of ours, not `NaN`.
+    """
+    return json_escaped(json.dumps(fields, ensure_ascii=False, allow_nan=False))
 
 
 def to_tsv(ranked: Iterable[ChoiceScore]) -> str:

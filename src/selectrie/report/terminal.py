@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from selectrie.output import put
 from selectrie.report.facts import plan_facts, selection_facts, text_score_facts, unnamed_model
 from selectrie.report.layout import Units
+from selectrie.report.screen import Screen
 from selectrie.report.tree import LEGEND, tree_lines
 from selectrie.report.words import count, interval, probability, quoted, quoted_bytes
 from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
@@ -23,15 +25,13 @@ _GREY = "bright_black"
 _WARNING = "bold yellow"
 
 
-def show(report: RenderableType, file: IO[str], *, width: int | None = None) -> None:
+def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> None:
     """Write a report to `file`: in colour on a terminal unless NO_COLOR is set, plain and without trailing spaces elsewhere."""
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
-    if console.is_terminal:
-        console.print(report)
-        return
-    with console.capture() as capture:
-        console.print(report)
-    file.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
+    screen = Screen(file, width=width)
+    with screen.capture() as capture:
+        screen.print(report)
+    text = capture.get()
+    put(text if screen.is_terminal else "".join(line.rstrip() + "\n" for line in text.split("\n")[:-1]), file)
 
 
 def selection_report(

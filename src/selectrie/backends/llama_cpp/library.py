@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 import llama_cpp
 
+from selectrie.output import write
+
 _WARN, _ERROR, _CONTINUED = 3, 4, 5
 """Levels of `ggml_log_level` (ggml.h); llama-cpp-python's own table is of an older version."""
 
@@ -81,7 +83,7 @@ class Log:
             line = text.decode("utf-8", "replace")
             self._lines.append((self._level, line))
             if self._shown:  # not by the callback before: a `Llama` that is to be quiet has made that one quiet
-                sys.stderr.write(line)
+                write(line, sys.stderr, end="")
             return
         if logging.getLogger("llama-cpp-python").level == logging.NOTSET:
             return

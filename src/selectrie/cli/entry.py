@@ -1,0 +1,63 @@
+"""The command as a process: its streams, and the exit code that the system gets."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from selectrie import output
+from selectrie.cli.commands import app
+from selectrie.cli.guard import report
+from selectrie.errors import OutputError
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""Of the click that typer brings, which has no public name."""
+
+
+def run() -> None:
+    """Do what the arguments say and leave. Output is UTF-8 whatever the locale says."""
+    _prepare_streams()
+    code = _code() if sys.stdout is not None else report(OutputError("it is closed"))
+    try:
+        output.flush()
+    except BrokenPipeError:
+        pass
+    except OutputError as error:
+        code = code or report(error)
+    sys.exit(code)
+
+
+def _code() -> int:
+    try:
+        # A choice "*" is a choice, not the files of the folder.
+        return int(get_command(app)(prog_name="selectrie", windows_expand_args=False, standalone_mode=False) or 0)
+    except _UsageError as error:
+        shown = io.StringIO()
+        error.show(file=shown)
+        output.write(shown.getvalue(), sys.stderr, end="")
+        return int(error.exit_code)
+    except OutputError as error:
+        return report(error)
+    except OSError as error:  # standard output, while a help text was written
+        return report(OutputError(error.strerror or str(error)))
+    except SystemExit as left:
+        if isinstance(left.__context__, OSError) and left.__context__.errno == errno.EPIPE:
+            return 0  # typer says 1 where nobody reads the help text to its end
+        raise
+
+
+def _prepare_streams() -> None:
+    """Open the standard streams that whoever started the process has closed, as nowhere:
+    their numbers would be those of the next files opened, such as the model's."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
