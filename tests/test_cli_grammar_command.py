@@ -133,7 +133,7 @@ def test_accepts_reads_files_as_they_are(tmp_path: Path):
         result = run("accepts", "move", *words)
         assert result.exit_code == 2
         assert "a TEXT or --text-file, one of them" in result.stderr
-    assert "not UTF-8 at byte 1" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
+    assert "byte 0xff is no UTF-8" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
     assert "No such file" in run("accepts", "move", "--text-file", str(tmp_path / "none")).stderr
 
 

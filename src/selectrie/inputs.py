@@ -1,7 +1,7 @@
 r"""Files and arguments a caller hands over: choices, prompts, chats, priors, token ids.
 
-Text is taken as it stands. Of a line or a file only the line end goes (`\n` or `\r\n`); spaces at either end are kept,
-because ` Paris` and `Paris` are different choices.
+Text is taken as it stands. Of a line or a file only the line end goes (`\n` or `\r\n`), and of a file a byte order mark
+at its beginning, which editors add; spaces at either end are kept, because ` Paris` and `Paris` are different choices.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.errors import InputFileError, OptionError
+from selectrie.options.checks import MOST_NUMBER
 
 STDIN = "-"
 """Path that stands for standard input."""
@@ -26,7 +27,7 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     """Choices of a file: one a line, or a `.json` array of strings.
 
     A CR before the line end and the file's last line end are dropped, nothing else. An empty line raises unless
-    `allow_empty`; so do an empty file, bad UTF-8 and a byte order mark. Errors name the line.
+    `allow_empty`; so do an empty file and bad UTF-8. Errors name the line.
     """
     text = _decode(path, _read_bytes(path))
     if path.lower().endswith(".json"):
@@ -121,7 +122,7 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     for choice, p in prior.items():
         if choice not in known:
             raise InputFileError(path, f"{choice!r} is none of the choices")
-        if isinstance(p, bool) or not isinstance(p, int | float) or not math.isfinite(p) or p < 0:
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= MOST_NUMBER:
             raise InputFileError(path, f"{choice!r}: {p!r} is no probability")
     return {choice: float(p) for choice, p in prior.items()}
 
@@ -164,21 +165,32 @@ def parse_values(items: Sequence[str]) -> dict[str, Any]:
         if match is None:
             raise OptionError("var", item, "name=text or name:=json, the name of letters, digits and _")
         name, is_json, value = match.groups()
-        try:
-            result[name] = json.loads(value, parse_constant=_no_number) if is_json else value
-        except (ValueError, RecursionError):
-            raise OptionError("var", item, f"JSON behind := (a text is {name}=text)") from None
+        expected = f"JSON behind := (a text is {name}=text)"
+        result[name] = _json_value("var", item, value, expected) if is_json else value
     return result
+
+
+def _json_value(name: str, item: str, text: str, expected: str) -> Any:
+    """The JSON value in an item of an option; `OptionError` for what is none, is nested too deeply, or has a number that
+    is no number or of thousands of digits."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise OptionError(name, item, expected) from None
 
 
 def _no_number(text: str) -> float:
     raise ValueError(text)
 
 
+_TOKEN_DIGITS = 10
+"""More than any vocabulary's ids have."""
+
+
 def parse_token_ids(text: str) -> list[int]:
     """Token ids separated by commas or white space."""
     words = re.split(r"[,\s]+", text.strip().strip(","))
-    if not all(word.isascii() and word.isdigit() for word in words):
+    if not all(word.isascii() and word.isdigit() and len(word) <= _TOKEN_DIGITS for word in words):
         raise OptionError("token_ids", text, "token ids such as 1,2,3")
     return [int(word) for word in words]
 
@@ -192,11 +204,7 @@ def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
             raise OptionError("template_arg", item, "key=value")
         if key in result:
             raise OptionError("template_arg", item, f"each key once; {key} was given before")
-        try:
-            result[key] = json.loads(value)
-        except json.JSONDecodeError:
-            expected = f"a JSON value: {key}=true, {key}=3, {key}='\"text\"'"
-            raise OptionError("template_arg", item, expected) from None
+        result[key] = _json_value("template_arg", item, value, f"a JSON value: {key}=true, {key}=3, {key}='\"text\"'")
     return result
 
 
@@ -234,14 +242,17 @@ def parse_escapes(name: str, text: str) -> str:
 
 def _read_bytes(path: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-    except OSError as error:
-        raise InputFileError(path, error.strerror or str(error)) from error
+        if path != STDIN:
+            return Path(path).read_bytes()
+        if sys.stdin is None:
+            raise InputFileError(path, "standard input is closed")
+        return sys.stdin.buffer.read()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputFileError(path, getattr(error, "strerror", None) or str(error)) from error
 
 
 def _decode(path: str, data: bytes) -> str:
-    if data.startswith(_BOM):
-        raise InputFileError(path, "begins with a byte order mark; save it as UTF-8 without one", line=1)
+    data = data.removeprefix(_BOM)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -161,13 +161,12 @@ def test_the_ending_says_the_dialect(folder):
 @pytest.mark.parametrize(
     ("data", "line", "reason"),
     [
-        (b"\xef\xbb\xbfx", 1, "byte order mark"),
         (b"a\nb\xff", 2, "byte 0xff is no UTF-8"),
         (b"x" * (1 << 20) + b"x", None, "longer than 1048576 bytes"),
     ],
 )
 def test_files_that_cannot_be_read(folder, data, line, reason):
-    """A byte order mark, bad UTF-8 and a file too long name the path, and the line where there is one."""
+    """Bad UTF-8 and a file too long name the path, and the line where there is one."""
     path = folder / "page.tmpl"
     path.write_bytes(data)
     with pytest.raises(InputFileError, match=reason) as caught:

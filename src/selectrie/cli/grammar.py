@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from selectrie import inputs
 from selectrie.cli.flat import command
 from selectrie.cli.guard import tell
-from selectrie.errors import InputFileError, OptionError
+from selectrie.errors import OptionError
 from selectrie.output import write
 
 if TYPE_CHECKING:
@@ -212,14 +213,7 @@ def _tried(group: TriedTextGroup) -> str:
     """The text from where it was given; a file is read as it is."""
     if (group.text is None) == (group.text_file is None):
         raise OptionError("text", group.text, "a TEXT or --text-file, one of them")
-    if group.text_file is None:
-        return group.text or ""
-    try:
-        data = sys.stdin.buffer.read() if group.text_file == "-" else Path(group.text_file).read_bytes()
-        return data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
-        raise InputFileError(group.text_file, reason or "cannot be read") from error
+    return group.text or "" if group.text_file is None else inputs.read_text(group.text_file)
 
 
 def _write_json(values: dict[str, object]) -> None:

@@ -21,6 +21,7 @@ from selectrie.cli.groups import (
 )
 from selectrie.errors import ChoiceError, OptionError, PromptError
 from selectrie.options import DEFAULT_PROMPTING, Prompting, Rule, Sampling, Search, Stopping
+from selectrie.output import is_terminal
 
 if TYPE_CHECKING:
     from selectrie.engine import Engine
@@ -85,7 +86,7 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
         return inputs.read_messages(group.chat)
     if group.prompt_file is not None:
         return inputs.read_prompt(group.prompt_file)
-    text = "" if sys.stdin.isatty() else inputs.read_prompt(inputs.STDIN)
+    text = "" if sys.stdin is None or is_terminal(sys.stdin) else inputs.read_prompt(inputs.STDIN)
     if not text:
         raise PromptError(
             "no prompt: give -p TEXT, --prompt-file, --token-ids, --chat, or text on stdin (-p '' for an empty one)"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, SelectrieError
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
 
@@ -20,13 +20,14 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Raise errors of the system about a folder as `OptionError`: a full disk, no
-    permission, a folder that has gone."""
+    permission, a folder that has gone, a name that no folder can have."""
     try:
         yield
-    except OSError as error:
-        expected = (
-            f"a folder that can be written ({error.strerror}); what it holds is whole, and a run goes on from there"
-        )
+    except SelectrieError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        expected = f"a folder that can be written ({reason}); what it holds is whole, and a run goes on from there"
         raise OptionError("out", str(folder), expected) from error
 
 

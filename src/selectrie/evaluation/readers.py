@@ -59,8 +59,8 @@ def read_data(path: Path) -> Data:
         records = tuple(reader(path))
         digest = _digest(path)
         later = path.stat()
-    except OSError as error:
-        raise InputFileError(str(path), error.strerror or str(error)) from error
+    except (OSError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half a character in the name
+        raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
     if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
         raise InputFileError(str(path), "it changed while it was read; try again when it is whole")
     if not records:

@@ -115,12 +115,12 @@ def load_task(name: str) -> Task:
     try:
         with Path(name).open("rb") as file:
             data = file.read(MOST_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputFileError(name, error.strerror or str(error)) from error
+    except (OSError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half a character in the name
+        raise InputFileError(name, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
         raise InputFileError(name, f"more than {MOST_FILE_BYTES >> 20} MiB: not the file of a task")
     try:
-        return parse_task(data.decode().replace("\r\n", "\n"), name)
+        return parse_task(data.decode("utf-8-sig").replace("\r\n", "\n"), name)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputFileError(name, f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -174,7 +175,8 @@ class Grammar:
         """
         path = Path(path)
         ending = ending or path.suffix.lower()
-        text = _read(path) if ending in _ENDINGS or not path.is_file() else ""
+        is_file = os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
+        text = _read(path) if ending in _ENDINGS or not is_file else ""
         try:
             if ending == ".gbnf":
                 return cls.from_gbnf(text, name=path.name)
@@ -451,8 +453,8 @@ def _read(path: Path) -> str:
     """The text of a file, without a byte order mark, its line ends LF."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(str(path), error.strerror or "cannot be read") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character, or half a character
+        raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
     try:
         return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

@@ -10,6 +10,8 @@ from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog")
+MOST_PENALTY = 16
+"""Of the length: as many tokens as `max_tokens` takes, 2^63, to this power are still a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Beam:
     """How a beam search goes on, and what it gives.
 
     width: unfinished texts kept at every step; finished ones take no place among them. n: most texts given, best first.
-    max_tokens: longest path. length_penalty: score = logp / n_tokens ** length_penalty, 0 = the joint itself.
+    max_tokens: longest path. length_penalty: score = logp / n_tokens ** length_penalty, 0 = the joint itself, at most 16.
     groups, diversity: the beam is cut into groups of equal width; at every step, `diversity` nats are taken off a token's
     place in a group's order for each time that earlier groups chose it at that step (Vijayakumar et al. 2016, Hamming).
     canonical_only: only the tokens that the tokenizer itself makes of a text; other spellings take no place. False: any
@@ -47,7 +49,8 @@ class Beam:
         for name in ("width", "n", "max_tokens", "groups"):
             at_least(name, getattr(self, name), 1, optional=False)
         at_least("budget_nodes", self.budget_nodes, 1)
-        number("length_penalty", self.length_penalty, least=0, remedy="a number of at least 0 (0 = the joint itself)")
+        remedy = f"a number from 0 to {MOST_PENALTY} (0 = the joint itself)"
+        number("length_penalty", self.length_penalty, least=0, most=MOST_PENALTY, remedy=remedy)
         number("diversity", self.diversity, least=0, remedy="nats, at least 0 (0 = groups do not mind each other)")
         one_of("terminator", self.terminator, BEAM_TERMINATORS)
         for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):

@@ -18,8 +18,8 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_source(path: Path, shown_as: str) -> str:
-    """The text of a file, its line ends LF. `InputFileError` with path and line where it cannot be read, is no UTF-8, begins
-    with a byte order mark, or is longer than `MOST_FILE_BYTES`."""
+    """The text of a file without a byte order mark, its line ends LF. `InputFileError` with path and line where it cannot be
+    read, is no UTF-8, or is longer than `MOST_FILE_BYTES`."""
     try:
         if not path.is_file():
             reason = "is a folder; name a file" if path.is_dir() else "is no file" if path.exists() else "no such file"
@@ -30,8 +30,7 @@ def read_source(path: Path, shown_as: str) -> str:
         raise InputFileError(shown_as, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
         raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it by `include`")
-    if data.startswith(_BOM):
-        raise InputFileError(shown_as, "begins with a byte order mark; save it as UTF-8 without one", line=1)
+    data = data.removeprefix(_BOM)
     try:
         return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

@@ -6,6 +6,7 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import struct
 from collections.abc import Mapping
@@ -65,7 +66,7 @@ def read_header(path: Path) -> Header:
 
 def require_gguf(path: Path) -> None:
     """What can be said about a file without llama.cpp, in plainer words."""
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
         raise ModelFileError(str(path), "no such file")
     if not path.is_file():
         raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")

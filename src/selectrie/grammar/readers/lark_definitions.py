@@ -179,7 +179,7 @@ class Definitions:
                 inside = inside.joinpath(folder_name)
             path = inside.joinpath(f"{last}.lark")
             try:
-                text = path.read_text(encoding="utf-8")
+                text = path.read_text(encoding="utf-8-sig")
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, UnicodeDecodeError) as error:
