@@ -24,11 +24,12 @@ from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import folder
 from selectrie.evaluation.comparing import compare
 from selectrie.evaluation.evaluating import measured, signature_of
-from selectrie.evaluation.files import write_whole
+from selectrie.evaluation.files import write_file, write_whole
 from selectrie.evaluation.folder import ITEMS, LOG, RUN, SUMMARY, check_folder
 from selectrie.evaluation.log import Line, TornLineError
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 
+SOURCE = Path(__file__).resolve().parent.parent / "src"
 FIRST_FORMAT = Path(__file__).parent / "data" / "run_format_1"
 """A finished run as selectrie 0.1.0 left it before run folders had a format of their own."""
 
@@ -229,6 +230,35 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(OSError, match="folder is no plain file"):
         write_whole(tmp_path / "folder", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_any(tmp_path):
+    """One that only its owner may read stays so; the umask decides about a new one."""
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o600)
+    (tmp_path / "link").symlink_to("old")
+    before = os.umask(0o027)
+    try:
+        for name in ("link", "new"):
+            write_file(tmp_path / name, "text")
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+    assert modes == {"old": "0o600", "link": "0o600", "new": "0o640"}
+    (tmp_path / "old").chmod(0o604)
+    write_file(tmp_path / "old", "text")
+    assert oct((tmp_path / "old").stat().st_mode & 0o777) == "0o604"
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("target", ["/dev/stdout", "out"])
+def test_a_page_for_standard_output_follows_what_stands_there(tmp_path, target):
+    """Redirected to a file, which is neither replaced nor emptied; a device takes it as it is."""
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from selectrie.evaluation.files import write_file, Path\n"
+    code += f"print('report', flush=True); write_file(Path({target!r}), 'page'); write_file(Path('/dev/null'), 'page')"
+    with (tmp_path / "out").open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=file, cwd=tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "report\npage")]
 
 
 @pytest.mark.parametrize("name", [RUN, LOG, ITEMS, SUMMARY])

@@ -19,7 +19,7 @@ from selectrie.cli import requests
 from selectrie.cli.flat import command
 from selectrie.cli.groups import ModelGroup
 from selectrie.errors import OptionError
-from selectrie.output import is_terminal, visible, write
+from selectrie.output import flush, is_terminal, visible, write
 
 if TYPE_CHECKING:
     from selectrie.engine import Engine
@@ -346,15 +346,11 @@ def _target(path: Path) -> Path:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a page as a whole; a link stays one, and a FIFO or a device is written
-    into."""
-    from selectrie.evaluation.files import write_whole
+    """Write a page, below what standard output has had if that is where it goes."""
+    from selectrie.evaluation.files import write_file
 
-    target = Path(path)
+    flush()
     try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8", newline="")
-        else:
-            write_whole(target.resolve(), text)
+        write_file(Path(path), text)
     except OSError as error:
         raise OptionError("html", path, f"a file that can be written ({error.strerror})") from error

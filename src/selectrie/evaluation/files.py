@@ -52,8 +52,9 @@ def write_whole(path: Path, text: str) -> None:
 
     The text is first written to a file that no other process can have (`.NAME-<16 hex
     digits>.tmp`, NAME cut at 32 characters), so of two that write one file at once the
-    last one decides. A process that is killed leaves that file behind. Raises
-    `OSError`, also where `check_plain` does.
+    last one decides. A process that is killed leaves that file behind. The mode of the
+    old file is kept; a new one has that of any new file. Raises `OSError`, also where
+    `check_plain` does.
     """
     check_plain(path)
     data = text.encode()
@@ -61,6 +62,8 @@ def write_whole(path: Path, text: str) -> None:
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(FileNotFoundError):
+                os.fchmod(handle, stat.S_IMODE(path.lstat().st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -74,3 +77,31 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that the caller has named.
+
+    A plain file, links to it followed, is replaced as `write_whole` does. What is no
+    plain file, such as a FIFO or a terminal, is written into, and so is the file that
+    standard output or error goes to (`/dev/stdout`): what it holds already stays.
+    Raises `OSError`.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        found = None
+    if found is None or (stat.S_ISREG(found.st_mode) and not _is_standard(found)):
+        write_whole(path.resolve(), text)
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+        file.write(text.encode())
+
+
+def _is_standard(found: os.stat_result) -> bool:
+    """Whether standard output or error is this file."""
+    for number in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(found, os.fstat(number)):
+                return True
+    return False
