@@ -9,7 +9,7 @@ TINY := PYTHONPATH=tools $(BIN)/python -m tiny_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long test-kernels check bench model wheel clean
+.PHONY: demo test test-long test-kernels mutants check bench model wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
@@ -25,6 +25,10 @@ test-long: $(VENV)/installed $(VENV)/extras-tried
 # The same suite on builds of llama.cpp with other kernels; TESTS="tests/backends -x" runs a part of it.
 test-kernels: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python tools/kernels.py $(TESTS)
+
+# 300 changes of the sources, drawn with a fixed seed, each against the tests that reach it. It goes on where it was interrupted.
+mutants: $(VENV)/installed $(VENV)/extras-tried
+	$(BIN)/python tools/mutants.py $(MUTANTS)
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .

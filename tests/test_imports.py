@@ -159,14 +159,15 @@ def test_everything_imported_is_declared_and_everything_declared_is_imported():
 
 def test_tests_import_only_what_the_test_extra_declares():
     """`pip install selectrie[test]` is enough to run the suite, the tools and the benchmarks, but for the training of the
-    embedded model and what benchmarks compare with, which have groups of their own; llguidance is in the extra `schema`. What tests
-    skip by name without is in other extras and in the group `parity`."""
+    embedded model and what benchmarks compare with, which have groups of their own; llguidance is in the extra `schema`, and what
+    `make mutants` measures coverage with in `dev`. What tests skip by name without is in other extras and in the group `parity`."""
     groups = declared((ROOT / "pyproject.toml").read_text())
     allowed = groups[""] | groups["hf"] | groups["test"]
     tools = {path.stem for path in (ROOT / "tools").iterdir()}
     for folder in (ROOT / name for name in ("tests", "tools", "benchmarks", "examples")):
         own = tools | {path.stem for path in folder.rglob("*")} | {folder.name}
-        beyond = {"tools": groups["train"], "benchmarks": groups["schema"] | (groups["bench"] - allowed)}.get(
+        of_tools = groups["train"] | (groups["dev"] & {"coverage"})
+        beyond = {"tools": of_tools, "benchmarks": groups["schema"] | (groups["bench"] - allowed)}.get(
             folder.name, set()
         )
         optional = set() if folder.name == "tools" else set().union(*(groups[name] for name in SKIPPED_WITHOUT))

@@ -1,0 +1,98 @@
+"""Where a mutant runs: a copy of the sources, and one process at a time that imports it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_TOOLS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """limit_s: CPU seconds of a mutant; wall_s: seconds on the clock, against what waits."""
+
+    root: Path
+    jobs: int
+    limit_s: float
+    wall_s: float
+
+    @property
+    def build(self) -> Path:
+        return self.root / "build" / "mutants"
+
+
+class Place:
+    """A copy of the sources, in which one worker runs one process at a time."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self._options = options
+        self._folder = folder
+        self.sources = folder / "src"
+        self._temporary = folder / "tmp"
+        shutil.copytree(options.root / "src", self.sources, symlinks=True)
+
+    def write(self, path: str, content: bytes) -> None:
+        """A file of the copy; what Python compiled it to goes, since times are seconds there."""
+        file = self.sources / path
+        for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
+            compiled.unlink()
+        file.write_bytes(content)
+
+    def run(self, what: str, request: dict[str, Any], limit_s: float | None, wall_s: float | None) -> int | None:
+        """Run `reached` with a request; its exit code, or None where the clock ended it."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary.mkdir()
+        told, log = self._folder / "request.json", self._folder / "log"
+        told.write_text(json.dumps({**request, "limit_s": limit_s}), encoding="utf-8")
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(self._path()),
+            "TMPDIR": str(self._temporary),
+            "OMP_NUM_THREADS": "1",
+            "COVERAGE_CORE": "ctrace",  # the one that knows contexts
+        }
+        command = [sys.executable, str(_TOOLS / "reached.py"), what, str(told)]
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                command,
+                cwd=self._options.root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                return child.wait(wall_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                _end(child)
+
+    def pytest_arguments(self) -> list[str]:
+        """What makes pytest import the copy."""
+        path = shlex.join(self._path())
+        return ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={path}", f"--basetemp={self._temporary}/pytest"]
+
+    def _path(self) -> list[str]:
+        return [str(self.sources), str(self._options.root / "tools"), str(_TOOLS)]
+
+    def last_words(self) -> str:
+        """The end of what the last process printed."""
+        return (self._folder / "log").read_text(encoding="utf-8", errors="replace")[-2000:]
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """The process and whatever it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
