@@ -161,13 +161,24 @@ def _longest_match(writer: gguf.GGUFWriter) -> None:
     writer.add_eos_token_id(0)
 
 
+def make_wordpiece(path: Path, starts: list[str], inner: list[str]) -> Path:
+    """A vocabulary of BERT's kind: special tokens, then beginnings of words, then what goes on within one."""
+    writer = _begin(path)
+    _add_wordpiece(writer, [f"\u2581{one}" for one in starts] + inner)
+    return _end(writer, path)
+
+
 def _wordpiece(writer: gguf.GGUFWriter) -> None:
     """BERT's: the longest part of a word from the left, words apart from what goes on within one."""
     letters = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
     parts = [piece.strip() for piece in _pieces() if piece.strip().islower()]
     starts = dict.fromkeys(["\u2581" + one for one in (*letters, *parts, *_WORDS[:150])])
     inner = dict.fromkeys((*letters, *parts[:200]))
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *starts, *inner]
+    _add_wordpiece(writer, [*starts, *inner])
+
+
+def _add_wordpiece(writer: gguf.GGUFWriter, spellings: list[str]) -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *spellings]
     writer.add_tokenizer_model("bert")
     writer.add_token_list(tokens)
     writer.add_token_types([_CONTROL, _UNKNOWN, _CONTROL, _CONTROL, _CONTROL] + [_NORMAL] * (len(tokens) - 5))

@@ -212,7 +212,7 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, bef
         for text in texts:
             data = text.encode()
             may = all_may or any(one in start + data for one in altered or ())
-            if may and not opened.joint.writes(before + data):
+            if may and not opened.paths.writes(before + data):
                 return f"the tokenizer does not write {text!r} as it stands"
         return ""
     if opened.is_changed:

@@ -10,7 +10,7 @@ import numpy as np
 
 from selectrie.boundary.records import PromptText
 from selectrie.boundary.settling import MOST_HEALED, settled_places
-from selectrie.boundary.tail import encode_after, is_at_start
+from selectrie.boundary.tail import encode_after, find_separator, is_at_start
 from selectrie.errors import OptionError, PromptError
 from selectrie.types import IntArray
 from selectrie.vocabulary import TokenizerKind, Vocabulary
@@ -37,10 +37,10 @@ class OpenPrompt:
     puts before a text that begins here: every path spells it first, without any
     condition. At most one of the two has bytes. prompt_tokens: int32[], the prompt
     alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's
-    own. joint: the same where the whole prompt is encoded with the text, not from a
-    place of it on where it is certain. is_changed: the tokens of the prompt do not
-    spell its text, so that nothing was healed. doubt: why the encoding of prompt and
-    text may begin with other tokens than the context; "" where it cannot.
+    own; where it is not certain that the context stays, each text is encoded with the
+    whole prompt. is_changed: the tokens of the prompt do not spell its text, so that
+    nothing was healed. doubt: why the encoding of prompt and text may begin with other
+    tokens than the context; "" where it cannot.
     """
 
     context: IntArray
@@ -50,7 +50,6 @@ class OpenPrompt:
     boundary: str
     doubt: str
     paths: OwnPaths
-    joint: OwnPaths
     is_changed: bool
 
     @property
@@ -97,10 +96,13 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
     if not len(tokens):
         raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
     is_aligned = spells_text(vocabulary, own, prompt.text)
+    is_certain = not vocabulary.space_prefix or vocabulary.derived(find_separator) is not None
+    unknown = "" if is_certain else "it is not certain how the tokenizer writes text behind other text"
     if not heal or not is_aligned or not len(own):
-        return Reopened(tokens, b"", tokens, is_aligned, "")
+        return Reopened(tokens, b"", tokens, is_aligned, unknown)
     n_kept, doubt = _n_settled(vocabulary, prompt, own)
-    return Reopened(tokens[: len(prompt.prefix) + n_kept], vocabulary.decode(own[n_kept:]), tokens, is_aligned, doubt)
+    healed = vocabulary.decode(own[n_kept:])
+    return Reopened(tokens[: len(prompt.prefix) + n_kept], healed, tokens, is_aligned, unknown or doubt)
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
@@ -136,11 +138,11 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     if not opened.healed and vocabulary.space_prefix:
         first = encode_after(vocabulary, opened.context, _LETTER)
         put = _SPACE if first and vocabulary.pieces[first[0]].startswith(_SPACE) else b""
-    before, text = (prompt.prefix, prompt.text) if opened.doubt else (opened.context, opened.healed)
+    is_changed = boundary == "heal" and not opened.is_aligned
+    as_a_whole = opened.doubt or is_changed
+    before, text = (prompt.prefix, prompt.text) if as_a_whole else (opened.context, opened.healed)
     if opened.healed and len(opened.context) == len(prompt.prefix):
         text = prompt.text
-    is_changed = boundary == "heal" and not opened.is_aligned
-    paths = OwnPaths(vocabulary, PromptText(before, text), opened, opened.healed or put)
     return OpenPrompt(
         context=opened.context,
         healed=opened.healed,
@@ -148,8 +150,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         prompt_tokens=opened.prompt_tokens,
         boundary=boundary if opened.is_aligned else "split",
         doubt=opened.doubt,
-        paths=paths,
-        joint=OwnPaths(vocabulary, prompt, opened, put) if is_changed else paths,
+        paths=OwnPaths(vocabulary, PromptText(before, text), opened, opened.healed or put),
         is_changed=is_changed,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from selectrie.boundary.tail import is_spanned
+from selectrie.boundary.tail import is_spanned, separator_of
 from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 _SPACE = " "
@@ -77,9 +77,9 @@ def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> 
 
 
 def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
-    """Does no token span the line end that `encode_after` puts before what stands
-    behind the place, and its beginning?"""
-    return not vocabulary.space_prefix or not is_spanned(vocabulary, _LINE_END.encode() + rest, 1)
+    """Does no token span the byte that `encode_after` puts before what stands behind the
+    place, and its beginning?"""
+    return not vocabulary.space_prefix or not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
 
 
 def _begun(vocabulary: Vocabulary, text: bytes) -> int:

@@ -15,8 +15,9 @@ from selectrie.types import IntArray, OffsetArray
 from selectrie.vocabulary import TokenizerKind, Vocabulary
 
 _SPACE = b" "
-_LINE_END = b"\n"
-"""Put before text to keep a vocabulary from putting a space there. SentencePiece spells it with a byte token, which merges with nothing."""
+_SEPARATORS = b"\n" + bytes(byte for byte in range(1, 128) if byte not in b"\n ")
+"""Bytes to put before text that keep a vocabulary from putting a space there, the
+preferred one first."""
 _WORDS_BYTES = 16
 """Text encoded again in front of every rest, at least, from a place before a space."""
 _TAIL_BYTES = 64
@@ -46,17 +47,42 @@ def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
     return not len(prefix) or bool((vocabulary.control == prefix[-1]).any())
 
 
+def find_separator(vocabulary: Vocabulary) -> bytes | None:
+    """Return a byte that text can stand behind without a space and without merging.
+
+    The byte has a token, occurs in no longer token, and is no user-defined token, which
+    would make the text behind it begin anew. SentencePiece spells a line end with a byte
+    token, so that is the usual one. None where a vocabulary has no such byte.
+    """
+    longer = "".join(text for text in vocabulary.texts if len(text) > 1)
+    longer_pieces = b"".join(piece for piece in vocabulary.pieces if len(piece) > 1)
+    own = {vocabulary.texts[token] for token in vocabulary.user_defined.tolist()}
+    for byte in _SEPARATORS:
+        one = bytes([byte])
+        has_token = byte == _SEPARATORS[0] or vocabulary.has_bytes(one)
+        if has_token and one not in longer_pieces and chr(byte) not in longer and chr(byte) not in own:
+            return one
+    return None
+
+
+def separator_of(vocabulary: Vocabulary) -> bytes:
+    """Return the byte of `find_separator`; a line end, for want of a better one, where
+    there is none."""
+    return vocabulary.derived(find_separator) or _SEPARATORS[:1]
+
+
 def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[int]:
     """Tokens of text that stands after `prefix`: no space is put before it unless it begins a text of its own."""
     if not text:
         return []
     if not vocabulary.space_prefix or is_at_start(vocabulary, prefix):
         return vocabulary.tokenize(text)
-    line_end = vocabulary.tokenize(_LINE_END)
-    tokens = vocabulary.tokenize(_LINE_END + text)
-    if tokens[: len(line_end)] == line_end:
-        return tokens[len(line_end) :]
-    # A token spans the line end and the text: let the space put before the text be the text's own where it has one.
+    separator = separator_of(vocabulary)
+    separating = vocabulary.tokenize(separator)
+    tokens = vocabulary.tokenize(separator + text)
+    if tokens[: len(separating)] == separating:
+        return tokens[len(separating) :]
+    # A token spans the separator and the text: let the space put before the text be the text's own where it has one.
     return vocabulary.tokenize(text[1:] if text[:1] == _SPACE and len(text) > 1 else text)
 
 
@@ -101,7 +127,7 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
     wanted = encode_after(vocabulary, prefix, text + sample)
     for place in islice(_places(vocabulary, text, rests), _MOST_TRIED):
         takes_space = vocabulary.space_prefix and (place == len(text) or text[place] == _SPACE[0])
-        put = _LINE_END if vocabulary.space_prefix and not takes_space else b""
+        put = separator_of(vocabulary) if vocabulary.space_prefix and not takes_space else b""
         lead, skip = put + text[place + takes_space :], int(takes_space and place == len(text))
         encoded, n_put = vocabulary.tokenize(lead), len(vocabulary.tokenize(put))
         n_own = len(encoded) - n_put
@@ -118,7 +144,8 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
         return Tail(prefix, own, text, text, 0, [])
     if is_at_start(vocabulary, prefix):
         return Tail(prefix, own, _SPACE + text, text, 0, [])
-    return Tail(prefix, own, text, _LINE_END + text, 0, vocabulary.tokenize(_LINE_END))
+    separator = separator_of(vocabulary)
+    return Tail(prefix, own, text, separator + text, 0, vocabulary.tokenize(separator))
 
 
 def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
