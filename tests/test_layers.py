@@ -49,6 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "calls",
         "scheduler",
         "owner",
+        "unproved",
         "selecting",
         "layouts",
         "selfcheck",

@@ -20,6 +20,7 @@ from selectrie.settle import Found, settle_near_ties
 from selectrie.tasks.best_first import BestFirst, SearchOutcome
 from selectrie.tasks.score import ScoreTask
 from selectrie.types import FloatArray, IntArray
+from selectrie.unproved import search_ended
 
 PLAN_NODES = 200
 """Trie nodes that a `TokenPlan` shows."""
@@ -87,7 +88,7 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
     found = []
     for i, question in enumerate(questions):
         with _of(questions, i):
-            evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(searches[i])
+            evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(question, searches[i])
         cost = sum((handle.cost for handle in baselines[i]), finding.cost)
         finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
         found.append(Found(question, evaluation, means[i], finding))
@@ -139,7 +140,7 @@ def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tu
     return evaluation, Finding(certificate, handle.cost)
 
 
-def _searched(handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Finding]:
+def _searched(question: Question, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Finding]:
     outcome = handle.result()
     certificate = Certificate(
         proved=outcome.proved,
@@ -150,6 +151,7 @@ def _searched(handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Fi
         settled=False,
         n_settled=0,
         method="best_first",
+        reason="" if outcome.proved else search_ended(question.search, outcome.n_evaluated),
     )
     return outcome.evaluation, Finding(certificate, handle.cost, outcome.log_open)
 

@@ -23,6 +23,7 @@ from selectrie.tasks.frontier import ROUNDING
 from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
 from selectrie.trie import TokenTrie
 from selectrie.types import Cost
+from selectrie.unproved import beam_ended
 
 
 def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, prompting: Prompting) -> Constrained:
@@ -133,8 +134,10 @@ def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: Beam) -> B
         )
     gap = math.inf if outcome.lost == -math.inf else last - outcome.lost
     reason = asked.reason(outcome.heal_gap)
+    if not reason and not (is_plain and gap > ROUNDING):
+        reason = beam_ended(beam, outcome.stopped, outcome.n_evaluated)
     return BeamCertificate(
-        proved=is_plain and gap > ROUNDING and not reason,
+        proved=not reason,
         about=about(strings=beam.canonical_only),
         bound_gap=gap,
         nodes_evaluated=outcome.n_evaluated,
@@ -153,21 +156,24 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
     last = found[-1].score if len(found) == beam.n else -math.inf
     gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
     greedy, agrees = _exact_greedy(asked, outcome, hypotheses)
+    stopped = "budget" if not outcome.proved else "length" if gap <= 0 else "done"
     reason = asked.reason(outcome.heal_gap)
+    if not reason and stopped != "done":
+        reason = beam_ended(beam, stopped, outcome.n_evaluated)
     return BeamResult(
         hypotheses=hypotheses,
         incomplete=(),
         greedy=greedy,
         agrees_with_greedy=agrees,
         certificate=BeamCertificate(
-            proved=outcome.proved and gap > 0 and not reason,
+            proved=not reason,
             about=about(strings=outcome.strings),
             bound_gap=gap,
             nodes_evaluated=outcome.n_evaluated,
             method="best_first",
             reason=reason,
         ),
-        stopped="budget" if not outcome.proved else "length" if gap <= 0 else "done",
+        stopped=stopped,
         n_dead_ends=outcome.n_dead_ends,
         n_merged=sum(path.n_paths - 1 for path in outcome.found),
         n_refused=outcome.n_other,

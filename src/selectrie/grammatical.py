@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from selectrie.tasks.found_paths import FoundPath
 from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
 from selectrie.trie import TokenTrie
 from selectrie.types import Cost, FloatArray
+from selectrie.unproved import search_ended
 
 MOST_LISTED = 100_000
 """Texts of a finite grammar that are choices; more are searched, unless the grammar is
@@ -83,7 +84,7 @@ def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
     return _selection(
         hunt,
         outcome,
-        _certificate(outcome, hunt, tau),
+        _certificate(outcome, replace(hunt, search=spec.search), tau),
         asked.cost(handle.cost, outcome.found),
         asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, hunt.rule),
     )
@@ -96,13 +97,15 @@ def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
 def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Certificate:
     """`settled`: nothing else among the first k or open is as near as layout can move scores."""
     search, rule, reason = hunt.search, hunt.rule, hunt.asked.reason(outcome.heal_gap)
+    if not reason and not outcome.proved:
+        reason = search_ended(search, outcome.n_evaluated)
     scores = np.array([path.score for path in outcome.found[: search.k + 1]])
     next_best = max([outcome.best_open, *scores[search.k :]])
     scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
     n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
     moves = np.inf if tau is None else 2 * tau * (n_rows if rule == "joint" else 2)
     return Certificate(
-        proved=outcome.proved and not reason,
+        proved=not reason,
         bound_gap=outcome.bound_gap,
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,

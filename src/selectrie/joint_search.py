@@ -23,6 +23,7 @@ from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.tasks.score import ScoreTask
 from selectrie.trie import TokenTrie
 from selectrie.types import FloatArray
+from selectrie.unproved import budget_ended
 from selectrie.vocabulary import Vocabulary
 
 MOST_CONTINUING = 2_000
@@ -238,8 +239,9 @@ def _offset(question: Question, scored: selecting.Scored, searched: _Searched) -
 def _certificate(search: ProductSearch, kth: float, offset: float) -> Certificate:
     """What the search proves of texts whose k-th best is this."""
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
+    proved = gap > ROUNDING
     return Certificate(
-        proved=gap > ROUNDING,
+        proved=proved,
         bound_gap=gap,
         open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
         nodes_evaluated=search.n_evaluated,
@@ -247,4 +249,5 @@ def _certificate(search: ProductSearch, kth: float, offset: float) -> Certificat
         settled=False,
         n_settled=0,
         method="best_first",
+        reason="" if proved else budget_ended(search.n_evaluated),
     )

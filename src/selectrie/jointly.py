@@ -260,7 +260,7 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
     best_open = float(scores[places - 1] - certificate.bound_gap)
     gap = float(scores[request.k - 1] - best_open)
     proved = certificate.proved or gap > 2 * RESOLVED
-    return replace(certificate, proved=proved, bound_gap=gap), best_open
+    return replace(certificate, proved=proved, bound_gap=gap, reason="" if proved else certificate.reason), best_open
 
 
 def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:

@@ -73,11 +73,9 @@ def _greedy(result: BeamResult) -> str:
 def _proof(result: BeamResult, remedy: str) -> str:
     certificate = result.certificate
     nodes = count(certificate.nodes_evaluated, "node")
-    if certificate.reason:
-        return f"not proved, after {nodes}: {certificate.reason}"
     if not certificate.proved:
-        exact = "" if certificate.method == "best_first" else f"; {remedy}"
-        return f"not proved, after {nodes}: what was left aside may hold a better one{exact}"
+        helps = certificate.method == "beam" and certificate.bound_gap <= 0
+        return f"not proved, after {nodes}: {certificate.reason}{f'; {remedy}' if helps else ''}"
     gap = f", the rest at least {certificate.bound_gap:.3f} nats behind" if math.isfinite(certificate.bound_gap) else ""
     return f"proved with {nodes}{gap}; of {certificate.about}"
 

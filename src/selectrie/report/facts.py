@@ -177,10 +177,10 @@ def _greedy(selection: Selection) -> str:
 
 
 def _open(certificate: Certificate) -> str:
-    if certificate.reason:
+    if certificate.bound_gap > 0:
         return certificate.reason
     gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
-    return f"the search stopped early; a choice not scored to its end may be ahead{gap}"
+    return f"{certificate.reason}; a choice not scored to its end may be ahead{gap}"
 
 
 def _proof(certificate: Certificate, signature: Signature) -> str:

@@ -71,8 +71,8 @@ class BeamCertificate:
     bound_gap: score of the last given path less the best that anything dropped or left
     could reach; inf where nothing was, -inf where fewer were found than asked for and
     something was. nodes_evaluated: rows read. method: "beam" or "best_first".
-    reason: why nothing is proved although nothing that could be better was dropped or
-    left; "" for no such reason.
+    reason: why nothing is proved (what stays doubtful however long is searched, else
+    what ended the search or was left aside); "" where it is.
     """
 
     proved: bool

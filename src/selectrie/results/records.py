@@ -158,8 +158,9 @@ class Certificate:
     settled: near ties among the first k were decided in the canonical layout (or there
     were none); False when scoring them again would take more rows than the request did,
     or in `fast` precision. n_settled: choices scored again for it.
-    method: "exhaustive" or "best_first". reason: why nothing is proved although nothing
-    that could be better was left open; "" for no such reason.
+    method: "exhaustive" or "best_first". reason: why the first k are not proved (what
+    stays doubtful however long is searched, else what ended the search); "" where they
+    are.
     """
 
     proved: bool

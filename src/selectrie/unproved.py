@@ -1,0 +1,33 @@
+"""Why an answer is not proved, in words: each certificate without a proof has some."""
+
+from __future__ import annotations
+
+from selectrie.options import Beam, Search
+
+
+def search_ended(search: Search, n_evaluated: int) -> str:
+    """Why a best-first search ended with something open that may be better."""
+    has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
+    if search.stop == "mass" and has_budget_left:
+        return f"the search ended when {search.mass:g} of the probability was found (stop='mass')"
+    return budget_ended(n_evaluated)
+
+
+def budget_ended(n_evaluated: int) -> str:
+    """The same of a search that a budget alone ends."""
+    return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
+
+
+def beam_ended(beam: Beam, stopped: str, n_evaluated: int) -> str:
+    """Why a beam search, or the exact one, proves nothing. stopped: as of `BeamResult`."""
+    if beam.groups > 1:
+        return "a search in groups bounds nothing that is not among them"
+    if beam.expand is not None:
+        return "a callback chose the extensions"
+    if stopped == "budget":
+        return budget_ended(n_evaluated)
+    if stopped == "deadline":
+        return "time ran out"
+    if stopped == "length":
+        return f"a text of more than {beam.max_tokens} tokens may be better (max_tokens)"
+    return "a beginning that was left aside may lead to a better text"
