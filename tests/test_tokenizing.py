@@ -15,6 +15,7 @@ from selectrie.backends.llama_cpp import tokenizing
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.boundary import PromptText, open_prompt
 from selectrie.constraining import Constrained, Space, constrain
+from selectrie.errors import NothingFoundError
 from selectrie.selfcheck import SelfCheck
 from selectrie.testing.fakes import HashModel
 from selectrie.types import Limits, ModelKind
@@ -342,3 +343,45 @@ def test_a_prompt_with_a_word_that_wordpiece_does_not_know(prompt, exact, tmp_pa
     assert {one.text for one in found} == {"3", "33"}
     assert found.text == listed.text
     assert found[0].logp - found[1].logp == pytest.approx(listed.ranked[0].logp - listed.ranked[1].logp)
+
+
+# Tokens that a grammar names
+
+
+@pytest.mark.parametrize(
+    ("rule", "texts", "changed"),
+    [
+        ('"a" <s> "ab" | "c"', {"aab", "c"}, ""),
+        ('"a" <s> " b" | "c"', {"a b", "c"}, ""),
+        ('<s> [ab] <s> "bc"', {"abc", "bbc"}, ""),
+        ('"a" <s>', {"a"}, ""),
+        ('<u> "a" | "c"', {"c"}, "<u>"),
+        ('<u> | "c"', {"<u>", "c"}, "<u>"),
+        (f'"a" <s> "{SIGN}b" | "c"', {"c"}, SIGN),
+    ],
+)
+def test_texts_behind_named_tokens_are_found_or_doubted(rule, texts, changed, tmp_path):
+    """SentencePiece puts a space behind a control token only where text is encoded: what the grammar has there is one of its texts,
+    found by every search and drawn; what is behind a user-defined token may be missing, and nothing is proved."""
+    grammar = Grammar.from_gbnf(f"root ::= {rule}")
+    with engine_on(made("spaced", tmp_path)) as engine:
+        for exact in (True, False):
+            found = engine.beam_search("x ", grammar, beam=Beam(exact=exact, n=4, width=16, terminator="none"))
+            assert set(found.texts) == texts
+            assert changed in found.certificate.reason
+            if exact:
+                assert found.certificate.proved == (not changed)
+        drawn = engine.sample("x ", grammar, n=3, seed=1, terminator="none")
+        assert ({one.text for one in drawn} <= texts, drawn.exact) == (True, not changed)
+
+
+def test_a_named_token_that_the_tokenizer_would_not_write_is_no_answer(tmp_path):
+    """Behind `x ` the tokenizer writes ` a`, which the grammar does not allow: nothing is found, and no beam gives it."""
+    vocabulary = made("spaced", tmp_path)
+    grammar = Grammar.from_gbnf(f'root ::= <[{vocabulary.texts.index("a")}]> "b"')
+    with engine_on(vocabulary) as engine:
+        for exact in (True, False):
+            with pytest.raises(NothingFoundError, match="no text"):
+                engine.beam_search("x ", grammar, beam=Beam(exact=exact, terminator="none"))
+            beam = Beam(exact=exact, terminator="none", canonical_only=False)
+            assert engine.beam_search("x ", grammar, beam=beam).text == "ab"

@@ -18,6 +18,7 @@ from selectrie.options import Beam, Prompting, Search, record
 from selectrie.owner import Handle
 from selectrie.prompts import Prompt
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature
+from selectrie.tasks.automaton_records import accepts
 from selectrie.tasks.beam import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.tasks.frontier import ROUNDING
 from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
@@ -63,7 +64,7 @@ def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> t
     free = replace(beam, canonical_only=False)
     second = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, free, tolerance)))
     own = [asked.canonicity.own(path.tokens.tolist()) for path in second.result().finished]
-    own = [path for path in own if 0 < asked.healing.n_text(path) <= beam.max_tokens]
+    own = [path for path in own if 0 < asked.healing.n_text(path) <= beam.max_tokens and accepts(asked.automaton, path)]
     if not own:
         return outcome, first.cost + second.cost
     trie = TokenTrie.from_flat(np.concatenate(own).astype(np.int32), np.cumsum([0, *map(len, own)], dtype=np.int64))

@@ -201,7 +201,7 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, bef
     altered = vocabulary.tokenizing.altered
     start = opened.healed + before
     all_may = altered is None or opened.is_changed
-    written = "" if altered is None else _written(altered, start, grammar.bytes_used)
+    written = "" if altered is None else _written(altered, start, _bytes_used(vocabulary, grammar))
     if not all_may and not written:
         return ""
     try:
@@ -218,6 +218,21 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, bef
     if opened.is_changed:
         return "the tokenizer does not write the prompt as it stands"
     return f"the tokenizer does not write {written or 'every text'} as it stands"
+
+
+def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
+    """Bytes that a text may hold, and maybe more; those of tokens that the grammar names
+    included."""
+    terminals = grammar.token_terminals
+    if any(one.negated for one in terminals):
+        return frozenset(range(256))
+    named = {token for one in terminals for token in one.tokens}
+    spelled = (
+        piece
+        for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True))
+        if text in named or token in named
+    )
+    return grammar.bytes_used.union(*spelled) if named else grammar.bytes_used
 
 
 def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:

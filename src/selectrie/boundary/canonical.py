@@ -166,7 +166,7 @@ class OwnPaths:
     A finished path is, where its text, encoded behind the prompt, gives the kept tokens and then the path's. Where that
     encoding changes the context, or spells something else, so that nothing is proved (`OpenPrompt.doubt`,
     `Tokenizing.altered`), the text is encoded apart: behind the context, or else behind the prompt as it is encoded alone.
-    Control tokens are nobody's text: each begins another one.
+    Control tokens are nobody's text: each begins another one, before which no space is put that the grammar does not have.
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt: PromptText, opened: Reopened, prefix: bytes) -> None:
@@ -186,11 +186,7 @@ class OwnPaths:
         first, *others = [list(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True)]
         if not self._begins_own(first):
             return False
-        for start, part in zip(starts[1:], others, strict=True):
-            before = np.array([tokens[start - 1]], dtype=np.int32)
-            if encode_after(self._vocabulary, before, self._vocabulary.decode(part)) != part:
-                return False
-        return True
+        return all(encode_inside(self._vocabulary, self._vocabulary.decode(part)) == part for part in others)
 
     def writes(self, text: bytes) -> bool:
         """Are the bytes of this text's own path those of the text? Where they are not,
@@ -300,7 +296,7 @@ def _stand_in(vocabulary: Vocabulary, left: int, right: int, before: bytes, behi
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
     """Tokens of text that stands within another: no space is put before it."""
-    if not vocabulary.space_prefix:
-        return vocabulary.tokenize(text)
+    if not vocabulary.space_prefix or not text:
+        return vocabulary.tokenize(text) if text else []
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)
     return encode_after(vocabulary, anything, text)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from selectrie.automaton import Automaton
 from selectrie.errors import GrammarError, InputFileError, OptionError
-from selectrie.grammar.expressions import RuleSet
+from selectrie.grammar.expressions import RuleSet, TokenSet
 from selectrie.grammar.installed import installed_grammar
 from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
 from selectrie.grammar.texts import TextList
@@ -332,13 +332,19 @@ class Grammar:
 
     @cached_property
     def bytes_used(self) -> frozenset[int]:
-        """Bytes that a text may hold, and maybe more: all where llguidance reads it."""
+        """Bytes that a text may hold beside those of `token_terminals`, and maybe more:
+        all where llguidance reads it."""
         if isinstance(self._source, TextList):
             return frozenset(b"".join(self._source.encoded))
         if not isinstance(self._source, RuleSet):
             return frozenset(range(256))
         labels = {label for edges in self._program("bytes_used").edges for label, _ in edges}
         return frozenset(byte for byte in range(256) if any(label >> byte & 1 for label in labels))
+
+    @property
+    def token_terminals(self) -> tuple[TokenSet, ...]:
+        """What names tokens whatever their bytes; none where llguidance reads it."""
+        return self._program("token_terminals").token_sets if isinstance(self._source, RuleSet) else ()
 
     @cached_property
     def is_finite(self) -> bool:
