@@ -267,6 +267,19 @@ def test_the_tree_shows_greedy_decoding_too():
     assert np.isclose(result.greedy.logp, np.log(0.5 * 0.3))
 
 
+def test_the_exact_search_of_any_tokens_scores_what_it_orders():
+    """`cb` by one path of 0.3 stands before `cat` by two of 0.2: logp and score are those of the best path, coverage has all three."""
+    rows = {("a",): {"cat": 0.2, "c": 0.5}, ("a", "c"): {"b": 0.6, "at": 0.4}}
+    grammar = Grammar.from_gbnf('root ::= "cat" | "cb"')
+    how = {"model": TableModel(rows), "prompting": SPLIT, "canonical_only": False, "terminator": "none"}
+    result = found("a", grammar, exact=True, n=2, **how)
+    assert (result.texts, [one.n_paths for one in result]) == (("cb", "cat"), [1, 2])
+    assert np.allclose(np.exp([one.logp for one in result]), [0.3, 0.2])
+    assert all(one.logp == one.logp_path == one.score for one in result)
+    assert result.certificate.proved
+    assert np.isclose(result.coverage, 0.7)
+
+
 def test_what_was_left_aside_is_not_called_impossible():
     """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
     asked, outcome = SimpleNamespace(grammar=PETS, doubt=""), SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-1.0)

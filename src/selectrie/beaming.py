@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from selectrie import scoring
 from selectrie.automaton import ChoiceAutomaton
 from selectrie.constraining import Constrained, Space, about, constrain, nothing_found, shown
 from selectrie.errand import Errand
@@ -113,6 +114,7 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
         n_refused=outcome.n_refused,
         n_steps=outcome.n_steps,
         close_steps=outcome.close_steps,
+        coverage=scoring.coverage_of(np.array([path.logp for path in outcome.finished])),
         healed=asked.healed,
         log_heal=outcome.log_heal,
         heal_gap=outcome.heal_gap,
@@ -180,6 +182,7 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
         n_refused=outcome.n_other,
         n_steps=max(len(path.tokens) for path in outcome.found),
         close_steps=(),
+        coverage=scoring.coverage_of(np.array([path.logp for path in found])),
         healed=asked.healed,
         log_heal=outcome.log_heal,
         heal_gap=outcome.heal_gap,

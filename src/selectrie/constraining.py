@@ -100,15 +100,16 @@ class Constrained:
         return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
 
     def hypothesis(self, path: FoundPath) -> Hypothesis:
-        """The record of a text that was found, or drawn, by the joint."""
+        """The record of a text that was found, or drawn, by the joint: its log-probability
+        is that of its best path, by which it was found."""
         return Hypothesis(
             text=shown(path.data),
             data=path.data,
             tokens=self.token_scores(path.tokens, path.token_logp),
-            logp=path.logp,
+            logp=path.score,
             logp_path=path.score,
             logp_end=path.logp_terminator,
-            score=path.logp,
+            score=path.score,
             n_paths=path.n_paths,
             complete=True,
             ended_by=self.ended_by,

@@ -25,8 +25,8 @@ class Hypothesis:
 
     text: bytes that are no UTF-8 replaced. data: its bytes, healed ones not among them. tokens: its most probable path, those
     that spell healed bytes included. logp: joint log-probability of the text, terminator included and conditional on the
-    healed bytes: of all `n_paths` token paths where those are added up, of `tokens` alone otherwise; logp_path: of `tokens`
-    alone. logp_end: the terminator's part. score: logp / n_tokens ** length_penalty.
+    healed bytes: of all `n_paths` token paths where a beam adds those up, of `tokens` alone otherwise (exact search, draws);
+    logp_path: of `tokens` alone. logp_end: the terminator's part. score: logp / n_tokens ** length_penalty.
     complete: it is a text of the grammar; else the beginning of one. ended_by: "eog", "grammar" (no term for the end), "length"
     (`max_tokens`), "budget" or "deadline". group: of the beam that found it.
     """
@@ -93,6 +93,7 @@ class BeamResult(Sequence[Hypothesis]):
     to where that shows. n_dead_ends: paths that neither end nor go on. n_merged: paths that spell a text another one spells. n_refused: finished
     paths that the tokenizer would not make. n_steps: tokens of the longest path. close_steps: steps in which the layout of
     the work could have changed what was kept (`signature.tolerance`). stopped: "done", "length", "budget" or "deadline".
+    coverage: probability of the texts given, by all of their paths that were found.
     healed: bytes of the prompt that every path spells first; log_heal, taken off every logp, and heal_gap as of `Selection`.
     grammar: its name; grammar_digest: equal for equal rules. beam: the options; terminator: as used.
     """
@@ -108,6 +109,7 @@ class BeamResult(Sequence[Hypothesis]):
     n_refused: int
     n_steps: int
     close_steps: tuple[int, ...]
+    coverage: float
     healed: bytes
     log_heal: float
     heal_gap: float
@@ -204,6 +206,7 @@ class BeamResult(Sequence[Hypothesis]):
             "n_refused": self.n_refused,
             "n_steps": self.n_steps,
             "close_steps": list(self.close_steps),
+            "coverage": number(self.coverage),
             **bytes_fields("healed", self.healed),
             "log_heal": number(self.log_heal),
             "heal_gap": number(self.heal_gap),
