@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,14 @@ from selectrie.backends.llama_cpp import tokenizing
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.boundary import PromptText, open_prompt
 from selectrie.constraining import Constrained, Space, constrain
+from selectrie.errand import errand
 from selectrie.errors import NothingFoundError
+from selectrie.filling import Place
+from selectrie.jointly import JointRequest, JointSlot, decide_jointly
+from selectrie.options import DEFAULT_PROMPTING
+from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
+from selectrie.template.values import Option
 from selectrie.testing.fakes import HashModel
 from selectrie.types import Limits, ModelKind
 from selectrie.vocabulary import TokenizerKind, Vocabulary
@@ -343,6 +350,38 @@ def test_a_prompt_with_a_word_that_wordpiece_does_not_know(prompt, exact, tmp_pa
     assert {one.text for one in found} == {"3", "33"}
     assert found.text == listed.text
     assert found[0].logp - found[1].logp == pytest.approx(listed.ranked[0].logp - listed.ranked[1].logp)
+
+
+# Joint blocks
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "changed"),
+    [
+        ("merged", ["f", "oo", "a"], "foo"),
+        ("unused", ["f", "oo", "o"], "foo"),
+        ("dropped", ["q", "a", "b"], "q"),
+        ("ghost", [" ", "a", "b"], " a"),
+        ("merged", ["b", "c", "a"], ""),
+    ],
+)
+def test_a_searched_block_whose_texts_are_altered_is_not_proved(kind, options, changed, tmp_path):
+    """Three slots of which a text may be written otherwise: what is found is one of the block's texts, and the reason names the
+    string. Where none may, the search is the list, proved."""
+    found = []
+    with engine_on(made(kind, tmp_path)) as engine:
+        slots = [JointSlot(name, tuple(Option(text, text) for text in options)) for name in "xyz"]
+        for most_listed in (1, 100):
+            request = JointRequest((slots[0], ".", slots[1], slots[2]), most_listed=most_listed)
+            with errand(engine._owner) as begun:
+                place = Place(read_prompt(engine.vocabulary, "x", DEFAULT_PROMPTING), "")
+                found.append(decide_jointly(begun, engine._model, 0.0, request, place))
+    searched, listed = found
+    assert searched.certificate.proved == (not changed)
+    assert changed in searched.certificate.reason
+    assert searched.text in {request.text_of(picked) for picked in product(range(3), repeat=3)}
+    if not changed:
+        assert (searched.text, searched.logp) == (listed.text, pytest.approx(listed.logp))
 
 
 # Tokens that a grammar names

@@ -236,6 +236,14 @@ def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
     return grammar.bytes_used.union(*spelled) if named else grammar.bytes_used
 
 
+def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str:
+    """Why the tokenizer may write a text of these bytes, behind `start`, otherwise than
+    it stands; "" where it does not."""
+    altered = vocabulary.tokenizing.altered
+    written = "every text" if altered is None else _written(altered, start, used)
+    return f"the tokenizer does not write {written} as it stands" if written else ""
+
+
 def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
     """One of these strings, the first of the shortest, that may stand in `start` and
     any of these bytes behind it; "" for none."""

@@ -10,6 +10,7 @@ import numpy as np
 from selectrie import scoring, selecting
 from selectrie.boundary import EncodedChoices, heal_plan
 from selectrie.boundary.products import Ground, Part, one_varied
+from selectrie.constraining import may_alter
 from selectrie.errand import Errand
 from selectrie.errors import ChoiceError, InternalError
 from selectrie.model import Model
@@ -34,13 +35,15 @@ _MOST_STATES = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
-    """What was found, and where. letters: the product byte by byte. terminator: never "auto"."""
+    """What was found, and where. letters: the product byte by byte. terminator: never "auto". doubt: why texts may be
+    missing, or ""."""
 
     hunt: Hunt
     paths: ProductPaths
     search: ProductSearch
     letters: ProductAutomaton
     terminator: str
+    doubt: str
 
     @property
     def continues(self) -> bool:
@@ -61,7 +64,7 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
     check_fits(paths, model.limits)
     search = ProductSearch(begun, paths, hunt, "eog" if terminator == "eog" else "none", tau or 0.0)
     search.run()
-    searched = _Searched(hunt, paths, search, letters, terminator)
+    searched = _Searched(hunt, paths, search, letters, terminator, _doubt(model.vocabulary, hunt, paths.ground))
     question = _question(model.vocabulary, searched)
     if question is None:
         if not hunt.cuts:
@@ -73,6 +76,17 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
         more = _question(model.vocabulary, searched)
         selection = selection if more is None else _selection(begun, more, searched, tau)[0]
     return selection
+
+
+def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: Ground) -> str:
+    """Why the tokenizer may write a text of the product otherwise than it stands, so that no path of it is searched."""
+    used = frozenset(b"".join([*_spelled(hunt.parts), ground.tail]))
+    return may_alter(vocabulary, ground.healed + ground.put, used)
+
+
+def _spelled(parts: tuple[Part, ...]) -> list[bytes]:
+    """The literals and options."""
+    return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
 
 
 def _terminator(asked: str, letters: ProductAutomaton) -> str:
@@ -204,7 +218,7 @@ def _selection(begun: Errand, question: Question, searched: _Searched, tau: floa
     evaluation = handle.result()
     scored = selecting.score(question, evaluation, None)
     offset, kth = _offset(question, scored, searched), _kth(scored.scores, k)
-    certificate = _certificate(search, kth, offset)
+    certificate = _certificate(searched, kth, offset)
     search.cost += handle.cost
     with np.errstate(divide="ignore"):
         log_open = float(np.log(certificate.open_mass))
@@ -236,12 +250,13 @@ def _offset(question: Question, scored: selecting.Scored, searched: _Searched) -
     return logp[question.texts[known].encode()] - (float(scored.logp[known]) - ends)
 
 
-def _certificate(search: ProductSearch, kth: float, offset: float) -> Certificate:
+def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
     """What the search proves of texts whose k-th best is this."""
+    search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
-    proved = gap > ROUNDING
+    reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)
     return Certificate(
-        proved=proved,
+        proved=not (doubt or reason),
         bound_gap=gap,
         open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
         nodes_evaluated=search.n_evaluated,
@@ -249,5 +264,5 @@ def _certificate(search: ProductSearch, kth: float, offset: float) -> Certificat
         settled=False,
         n_settled=0,
         method="best_first",
-        reason="" if proved else budget_ended(search.n_evaluated),
+        reason=doubt or reason,
     )

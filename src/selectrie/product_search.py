@@ -9,7 +9,7 @@ import numpy as np
 
 from selectrie.automaton import Automaton, ChoiceAutomaton
 from selectrie.boundary import PromptText
-from selectrie.boundary.products import Ground, Part, cut_product, neighbours, open_ground
+from selectrie.boundary.products import Ground, Part, cut_product, neighbours, open_ground, spellings
 from selectrie.errand import Errand
 from selectrie.errors import OptionError, PromptTooLongError
 from selectrie.options import Beam, Search
@@ -253,5 +253,7 @@ class ProductSearch:
 
     def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
         text = self._paths.ground.text_of(data)
+        if not spellings(self._hunt.parts, text, 1):  # tokens that spell another text than they are of
+            return
         self.tokens.setdefault(text, tuple(tokens))
         self.logp.setdefault(text, logp)
