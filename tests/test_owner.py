@@ -367,6 +367,28 @@ def close_by_signal(engine: Engine) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.parametrize("method", ["exhaustive", "best_first"])
+def test_progress_of_many_requests_counts_requests(engine, method):
+    """Once for each, in order, up to all of them; a list of one is one request too."""
+    told: list[tuple[int, int]] = []
+    search = Search(method=method, on_progress=lambda *numbers: told.append(numbers))
+    requests = [(f"{PROMPT} {word}", [" a dog", " the dog", " a cat"]) for word in ("one", "two", "red")]
+    engine.select_many(requests, search=search)
+    engine.select_many(requests[:1], search=search)
+    assert told == [(1, 3), (2, 3), (3, 3), (1, 1)]
+
+
+def test_what_progress_of_many_requests_raises_ends_them(engine):
+    """The engine goes on working."""
+
+    def fail(_done: int, _total: int) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        engine.select_many([(PROMPT, [" a dog", " the dog"])] * 2, search=Search(on_progress=fail))
+    assert engine.select(PROMPT, [" a dog", " the dog"]).text in {" a dog", " the dog"}
+
+
 def close_in_use(engine: Engine) -> None:
     with engine._owner.using():
         engine.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -22,6 +22,8 @@ from selectrie.tasks.score import ScoreTask
 from selectrie.types import FloatArray, IntArray
 from selectrie.unproved import search_ended
 
+Progress = Callable[[int, int], None]
+"""Told how much is done, of how much."""
 PLAN_NODES = 200
 """Trie nodes that a `TokenPlan` shows."""
 
@@ -54,10 +56,14 @@ def _check_batch(questions: list[Question]) -> None:
             raise error
 
 
-def answer(errand: Errand, questions: list[Question], tau: float | None) -> list[Selection]:
-    """Evaluate all together, settle and answer each. tau: nats a row that layout may move, None = not measured."""
+def answer(
+    errand: Errand, questions: list[Question], tau: float | None, on_evaluated: Progress | None = None
+) -> list[Selection]:
+    """Evaluate all together, settle and answer each. tau: nats a row that layout may
+    move, None = not measured. on_evaluated: called in this thread with (questions
+    evaluated, of how many); the `Search.on_progress` of each is then not called."""
     selections = []
-    for i, found in enumerate(_evaluate(errand, questions, tau or 0.0)):
+    for i, found in enumerate(_evaluate(errand, questions, tau or 0.0, on_evaluated)):
         with _of(questions, i):
             selections.append(_decide(errand, found, tau))
     return selections
@@ -68,11 +74,12 @@ def _of(questions: list[Question], i: int) -> AbstractContextManager[None]:
     return of_request(i if len(questions) > 1 else None)
 
 
-def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Found]:
+def _evaluate(errand: Errand, questions: list[Question], tau: float, on_evaluated: Progress | None) -> list[Found]:
     """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
+    tell = questions[0].search.on_progress if questions and on_evaluated is None else None  # all have one search
     baselines = [[errand.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
     mains: dict[int, Handle[scoring.TrieEvaluation]] = {
-        i: errand.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), q.search.on_progress, q.needs.n_rows)
+        i: errand.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), tell, q.needs.n_rows)
         for i, q in enumerate(questions)
         if q.method == "exhaustive"
     }
@@ -81,7 +88,7 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
         with _of(questions, i):
             means.append(_mean(question, baselines[i]))
     searches: dict[int, Handle[SearchOutcome]] = {
-        i: errand.begin_told(_best_first(q, means[i], tau), q.search.on_progress, q.needs.n_rows)
+        i: errand.begin_told(_best_first(q, means[i], tau), tell, q.needs.n_rows)
         for i, q in enumerate(questions)
         if i not in mains
     }
@@ -92,6 +99,8 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float) -> list[Fou
         cost = sum((handle.cost for handle in baselines[i]), finding.cost)
         finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
         found.append(Found(question, evaluation, means[i], finding))
+        if on_evaluated is not None:
+            on_evaluated(len(found), len(questions))
     return _with_batch_means(found)
 
 

@@ -259,11 +259,13 @@ class Engine:
     ) -> list[Selection]:
         """As `select` for many (prompt, choices) at once: they share model calls and prefixes. Results in order.
 
+        `search.on_progress` is told (requests evaluated, requests) in this thread, once for each request.
         A request that is refused refuses all, before any model call; the error's `request` is its index.
         """
         if not isinstance(requests, Iterable):
             raise OptionError("requests", requests, "pairs of prompt and choices")
-        return self._answer(list(requests), Asked(rule, terminator, following, prior, search, prompting))
+        asked = Asked(rule, terminator, following, prior, search, prompting)
+        return self._answer(list(requests), asked, search.on_progress)
 
     def score(
         self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = DEFAULT_PROMPTING
@@ -482,11 +484,16 @@ class Engine:
     arender = awaitable(render)
     arender_many = awaitable(render_many)
 
-    def _answer(self, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Selection]:
+    def _answer(
+        self,
+        requests: Sequence[tuple[Prompt, Sequence[str]]],
+        asked: Asked,
+        on_evaluated: answering.Progress | None = None,
+    ) -> list[Selection]:
         """Prepare all, evaluate all together, settle and answer each."""
         with errand(self._owner) as begun:
             questions = answering.prepare_all(self._model, requests, asked)
-            return answering.answer(begun, questions, self._tolerance(begun))
+            return answering.answer(begun, questions, self._tolerance(begun), on_evaluated)
 
     def _plan(self, prompts: Prompts, wanted: Wanted) -> Plan:
         if wanted.draft is not None:

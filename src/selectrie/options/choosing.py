@@ -22,7 +22,8 @@ class Search:
     k: how many of the best must be certain. stop: "best" (the first k are proved), "mass" (the finished choices hold
     `mass` of the set's probability), "all" (everything scored). budget_nodes: most trie nodes to evaluate; when it is used
     up the answer is the best so far with `proved=False` (rows of the masked-greedy path come on top). width: nodes per model call of best_first.
-    on_progress: called with (nodes evaluated, nodes in all; 0 where nobody knows) after each model call, from the model's thread.
+    on_progress: called with (nodes evaluated, nodes in all; 0 where nobody knows) after each model call, from the model's thread;
+    of `select_many` with (requests evaluated, requests), once for each, from the caller's.
 
     Of a grammar that is searched, for its texts cannot be listed: max_tokens: most tokens of a text. canonical_only: a text
     counts with the tokenizer's own encoding alone, so that the best *text* is proved; else every token path counts.
