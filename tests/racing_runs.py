@@ -32,17 +32,17 @@ END_OF_STEPS = 1_000
 
 
 def kinds(which: int) -> list[tuple[int, bool]]:
-    """Seed of the model and whether metrics are others, of both processes: other
-    models, or another metric."""
+    """Seed of the model and whether items are others, of both processes: other models,
+    or the items in another order."""
     return [(4, False), (5, False)] if which % 3 else [(4, False), (4, True)]
 
 
 def one_run(out: Path, kind: tuple[int, bool]) -> None:
     """A run to its end."""
-    seed, has_other_metrics = kind
+    seed, has_other_items = kind
     asked = tasks()
-    if has_other_metrics:
-        asked = [dataclasses.replace(asked[0], metrics=("acc_mutual_info", "brier")), asked[1]]
+    if has_other_items:
+        asked = [dataclasses.replace(asked[0], items=asked[0].items[::-1]), asked[1]]
     with engine(seed) as llm:
         run(llm, asked, out)
 

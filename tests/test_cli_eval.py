@@ -124,6 +124,17 @@ def test_a_folder_holds_the_run(opened):
     assert (folder / LOG).stat().st_mtime_ns == before
 
 
+def test_a_run_is_shown_by_other_metrics(opened):
+    """Of the same folder by the same command, and by `report`: nothing is measured, no file changes."""
+    run("questions.jsonl", "--metric", "acc,acc_mutual_info", "--out", "a")
+    before = {path.name: path.read_bytes() for path in Path("a").iterdir()}
+    again = json.loads(run("questions.jsonl", "--out", "a", "--json").stdout)
+    shown = json.loads(run("report", "a", "--metric", "brier", "--metric", "acc,mc2", "--json").stdout)
+    assert list(again["tasks"][0]["metrics"]) == ["acc", "acc_norm"]
+    assert list(shown["tasks"][0]["metrics"]) == ["brier", "acc", "mc2"]
+    assert before == {path.name: path.read_bytes() for path in Path("a").iterdir()}
+
+
 def test_a_run_goes_on_where_it_was(opened, monkeypatch):
     """Ctrl-C says how; the run taken up again has the bytes of one that was never interrupted."""
     tasks = [f"{name}=two.jsonl" for name in ("generic",)]
@@ -217,6 +228,12 @@ MISTAKES = {
     "a folder of something else": (("questions.jsonl", "--out", "."), "a new folder"),
     "a file as folder": (("questions.jsonl", "--out", "two.jsonl"), "a new folder"),
     "another run": (("questions.jsonl", "--out", "done", "--limit", "1"), "configuration.limit was null, now 1"),
+    "more than a run measured": (
+        ("questions.jsonl", "--out", "done", "--metric", "acc_mutual_info"),
+        "not the log-probability without a context; begin a run with this metric in a new folder",
+    ),
+    "a report of more": (("report", "done", "--metric", "acc_mutual_info"), "begin a run with this metric"),
+    "a report of no metric": (("report", "done", "--metric", "accc"), "did you mean 'acc'"),
     "a page nowhere": (("questions.jsonl", "--html", "no/where.html"), "a folder that exists"),
     "a page in a circle": (("questions.jsonl", "--html", "circle.html"), "a file in a folder that exists"),
     "a page behind a link to nowhere": (("questions.jsonl", "--html", "astray.html"), "a file in a folder that exists"),

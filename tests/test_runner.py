@@ -18,7 +18,7 @@ import kill_points
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.evaluation import Item, log
-from selectrie.evaluation.evaluating import measured
+from selectrie.evaluation.evaluating import evaluate_tasks, measured
 from selectrie.evaluation.folder import ITEMS, LOG, RUN, SUMMARY, plan_of
 from selectrie.evaluation.log import Line, Log, TornLineError
 from selectrie.evaluation.planning import TaskItems, plan
@@ -126,12 +126,12 @@ def test_a_finished_run_is_read_back(finished):
 
 
 def test_another_run_is_not_mixed_in(finished):
-    """Other metrics, another model, another configuration: the error names what differs, and nothing is written."""
+    """Other data, another model, another configuration, metrics that need more: the error says what, and nothing is written."""
     before = {path.name: path.read_bytes() for path in finished.iterdir()}
     tasks = kill_points.tasks()
     with kill_points.engine() as llm:
-        with pytest.raises(OptionError, match=r"tasks\[0\].metrics\[0\] was \"acc\", now \"brier\""):
-            run(llm, [replace(tasks[0], metrics=("brier", "acc_norm", "acc_mutual_info")), tasks[1]], finished)
+        with pytest.raises(OptionError, match="'long', and not the log-probability without a context; begin a run"):
+            run(llm, [tasks[0], replace(tasks[1], metrics=("acc", "acc_mutual_info"))], finished)
         with pytest.raises(OptionError, match="plan"):
             run(llm, [replace(tasks[0], items=tasks[0].items[::-1]), tasks[1]], finished)
         with pytest.raises(OptionError, match=r"configuration\.shots was null, now 5"):
@@ -142,6 +142,64 @@ def test_another_run_is_not_mixed_in(finished):
     with Engine(HashModel(4, limits=limits)) as llm, pytest.raises(OptionError, match="rows_per_call was 512, now 64"):
         run(llm, tasks, finished)
     assert before == {path.name: path.read_bytes() for path in finished.iterdir()}
+
+
+def test_other_metrics_are_another_view_of_a_run(finished):
+    """They are worked out from what was measured, and the folder stays as it is; what `read_run` is asked for, likewise."""
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    first, second = kill_points.tasks()
+    asked = [replace(first, metrics=("brier", "acc")), replace(second, metrics=("log_likelihood",))]
+    with kill_points.engine() as llm:
+        measured = []
+        found = run(llm, asked, finished, measure=lambda units: iter(measured.extend(units) or ()))
+        alone = evaluate_tasks(llm, asked)
+    assert (measured, before) == ([], {path.name: path.read_bytes() for path in finished.iterdir()})
+    assert [list(task.figures.metrics) for task in found.tasks] == [["brier", "acc"], ["log_likelihood"]]
+    assert [task.figures for task in found.tasks] == [task.figures for task in alone.tasks]
+    assert [task.subsets for task in found.tasks] == [task.subsets for task in alone.tasks]
+    shown = read_run(finished, ["brier"])
+    assert shown["small"].figures.metrics["brier"] == found["small"].figures.metrics["brier"]
+    assert read_run(finished, ()).to_dict() == json.loads((finished / SUMMARY).read_text())
+
+
+def test_other_metrics_go_on_with_a_run_that_was_killed(finished, tmp_path):
+    """What is left is measured for the metrics it was begun with; the results have the bytes of a run never disturbed."""
+    (tmp_path / RUN).write_bytes((finished / RUN).read_bytes())
+    (tmp_path / LOG).write_bytes(b"".join((finished / LOG).read_bytes().splitlines(keepends=True)[:3]))
+    with kill_points.engine() as llm:
+        run(llm, [replace(task, metrics=("acc_token_mean",)) for task in kill_points.tasks()], tmp_path)
+    for name in (RUN, LOG, ITEMS, SUMMARY):
+        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("accc", "did you mean 'acc'"),
+        ("acc_mutual_info", "what this run measured of 'long', and not the log-probability without a context"),
+        ("pmi_dc", "what this run measured of 'small', and not the log-probability after the premise"),
+        ("calibrated", "what this run measured of 'small', and not the log-probability after content-free contexts"),
+    ],
+)
+def test_what_was_not_measured_is_not_shown(metric, said, finished):
+    """The error says what is missing."""
+    with pytest.raises(OptionError, match=said):
+        read_run(finished, [metric])
+
+
+@pytest.mark.parametrize(
+    ("item", "rolling", "metric", "said"),
+    [
+        (Item("a", ("b",), (0,)), False, "brier", "its item 0 has one choice"),
+        (Item("", ("ab",)), True, "acc", "whole texts, which have bits_per_byte"),
+    ],
+)
+def test_what_a_kind_of_item_cannot_have_is_not_shown(item, rolling, metric, said, tmp_path):
+    """As before a run, so after it."""
+    with kill_points.engine() as llm:
+        run(llm, [TaskItems("one", (item,), ("log_likelihood",), is_rolling=rolling)], tmp_path)
+    with pytest.raises(OptionError, match=said):
+        read_run(tmp_path, [metric])
 
 
 def test_another_machine_needs_a_word(finished, tmp_path):

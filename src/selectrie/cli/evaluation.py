@@ -118,6 +118,10 @@ class OneRunGroup:
     """Run."""
 
     folder: Annotated[str, Argument(metavar="FOLDER", help="The folder of a finished run.")]
+    metric: Annotated[
+        list[str] | None,
+        Option(metavar="NAMES", help="Metrics, separated by commas. [default: those of the run]"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +200,12 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
 
     \b
     selectrie eval report runs/q8 --html q8.html
+    selectrie eval report runs/q8 --metric acc,brier
     """
     from selectrie.evaluation.runner import read_run
 
     _check_html(output)
-    _show(read_run(Path(run.folder)), output)
+    _show(read_run(Path(run.folder), _metrics(run.metric)), output)
     return 0
 
 
@@ -231,7 +236,7 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
         configuration = Configuration(
             data=tuple(data.data or ()),
             task=data.task,
-            metrics=tuple(name.strip() for said in data.metric or () for name in said.split(",") if name.strip()),
+            metrics=_metrics(data.metric),
             n_shots=data.shots,
             shots_file=data.shots_file,
             shots_seed=data.shots_seed,
@@ -240,13 +245,18 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
         loaded, out = configuration.read(), None if running.out is None else Path(running.out)
         check(loaded.tasks)
         if out is not None:
-            check_folder(out, loaded.to_dict())
+            check_folder(out, loaded.to_dict(), loaded.tasks)
         return loaded, out, model
     if running.out is not None or data != DataGroup():
         raise OptionError("resume", running.resume, "alone: the run's folder says what is run")
     configuration_then, model_then = began_with(Path(running.resume))
     loaded = reload(configuration_then, running.resume)
     return loaded, Path(running.resume), ModelGroup(**model_then) if model == ModelGroup() else model
+
+
+def _metrics(said: list[str] | None) -> tuple[str, ...]:
+    """The names of all `--metric`."""
+    return tuple(name.strip() for one in said or () for name in one.split(",") if name.strip())
 
 
 def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, measure: Measure | None) -> Evaluation:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from selectrie.errors import OptionError
-from selectrie.evaluation.items import Item
+from selectrie.evaluation.items import Item, ItemRecord
+from selectrie.evaluation.metrics import Metric, named
 from selectrie.evaluation.planning import TaskItems
 from selectrie.vocabulary import to_bytes
 
@@ -15,6 +17,16 @@ OF_TEXTS = frozenset(
 """Metrics of one text; the others compare choices."""
 OF_SETS = frozenset({"mc2", "brier", "batch_calibrated"})
 """Metrics that one choice alone does not have: it would always have all of the probability."""
+
+_NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "unconditional": ("logp_unconditional", "without a context"),
+        "premise": ("logp_premise", "after the premise"),
+        "content_free": ("logp_content_free", "after content-free contexts"),
+    }
+)
+"""What a metric may need (`Metric.needs`): the field of `Measured`, and which
+log-probability that is."""
 
 
 def check(tasks: Iterable[TaskItems]) -> None:
@@ -29,6 +41,51 @@ def check(tasks: Iterable[TaskItems]) -> None:
             wanted = _missing(metric, task)
             if wanted is not None:
                 raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {wanted}")
+
+
+def check_view(task: TaskItems, own: Sequence[str]) -> None:
+    """Raise `OptionError` for a metric of a task that needs more than was measured of
+    it for metrics of these names."""
+    measured = frozenset().union(*(metric.needs for metric in named(own)))
+    for metric in named(task.metrics):
+        for need in sorted(metric.needs - measured):
+            raise _not_measured(metric, task.task, need)
+
+
+def check_records(task: str, metrics: Iterable[str], records: Iterable[ItemRecord]) -> None:
+    """Raise `OptionError` for the first of these metrics that cannot be worked out from
+    what was measured of a task."""
+    good = [record for record in records if record.problem is None]
+    for metric in named(metrics):
+        for need in sorted(metric.needs):
+            field, _ = _NEEDED[need]
+            if any(getattr(choice, field) in (None, ()) for record in good for choice in record.choices):
+                raise _not_measured(metric, task, need)
+        reason = _texts(metric.name) if not all(record.gold for record in good) else None
+        reason = reason or _missing_choices(metric.name, {record.index: record.choices for record in good})
+        if reason is not None:
+            raise OptionError("metric", metric.name, f"a metric that {task!r} can have: {reason}")
+
+
+def _not_measured(metric: Metric, task: str, need: str) -> OptionError:
+    which = _NEEDED[need][1]
+    expected = f"a metric of what this run measured of {task!r}, and not the log-probability {which}"
+    return OptionError("metric", metric.name, f"{expected}; begin a run with this metric in a new folder")
+
+
+def _texts(metric: str) -> str | None:
+    """What whole texts have not got for a metric."""
+    return None if metric in OF_TEXTS else f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
+
+
+def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
+    """What is missing for a metric in the choices of a task's items, by place; None for nothing."""
+    sizes = sorted({len(one) for one in choices.values()})
+    if metric in OF_SETS and sizes and sizes[0] < 2:
+        return f"its item {next(place for place, one in choices.items() if len(one) < 2)} has one choice"
+    if metric == "batch_calibrated" and len(sizes) > 1:
+        return f"its items have {', '.join(map(str, sizes[:-1]))} and {sizes[-1]} choices, and as many each are wanted"
+    return None
 
 
 def _check_items(task: TaskItems) -> None:
@@ -58,18 +115,10 @@ def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
 
 def _missing(metric: str, task: TaskItems) -> str | None:
     """What this task has not got for a metric, None where it has it."""
-    if task.is_rolling and metric not in OF_TEXTS:
-        return f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
+    if task.is_rolling and (reason := _texts(metric)) is not None:
+        return reason
     if metric == "pmi_dc" and (place := _first(task, lambda item: item.premise is None)) is not None:
         return f"it has no `premise` (item {place})"
     if metric == "calibrated" and (place := _first(task, lambda item: not item.content_free)) is not None:
         return f"it has no `content_free` contexts (item {place})"
-    if metric in OF_SETS and (place := _first(task, lambda item: len(item.choices) < 2)) is not None:
-        return f"its item {place} has one choice"
-    if metric == "batch_calibrated":
-        sizes = sorted({len(item.choices) for item in task.items})
-        if len(sizes) > 1:
-            return (
-                f"its items have {', '.join(map(str, sizes[:-1]))} and {sizes[-1]} choices, and as many each are wanted"
-            )
-    return None
+    return _missing_choices(metric, dict(enumerate(item.choices for item in task.items)))

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +20,11 @@ from typing import Any
 
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError, OptionError
+from selectrie.evaluation.checking import check_view
 from selectrie.evaluation.evaluating import signature_of
 from selectrie.evaluation.files import check_plain, is_temporary, write_whole, writing
 from selectrie.evaluation.log import Log
+from selectrie.evaluation.metrics import named
 from selectrie.evaluation.planning import TaskItems, Unit
 from selectrie.version import __version__
 
@@ -132,13 +135,46 @@ def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool
     return begun or described
 
 
-def check_folder(out: Path, configuration: Mapping[str, object]) -> None:
+def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence[TaskItems] = ()) -> None:
     """What can be said of a folder without the model. Raises `OptionError` where it
-    holds something else, or a run of another configuration."""
-    begun, asked = _begun(out), json.loads(json.dumps(configuration))
-    if begun is not None and begun["configuration"] != asked:
-        said = _difference("configuration", begun["configuration"], asked)
-        raise OptionError("out", str(out), f"a folder of the same run: {said}")
+    holds something else, a run of another configuration, or one that has not measured
+    what metrics of these tasks need."""
+    begun = _begun(out)
+    if begun is None:
+        return
+    own = begun["configuration"]
+    asked = json.loads(json.dumps({**configuration, **_metrics_of(own)}))
+    if own != asked:
+        raise OptionError("out", str(out), f"a folder of the same run: {_difference('configuration', own, asked)}")
+    for task, was in zip(tasks, _as_begun(out, begun, tasks), strict=True):
+        check_view(task, was.metrics)
+
+
+def _metrics_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in configuration.items() if name == "metrics"}
+
+
+def as_begun(
+    out: Path, tasks: Sequence[TaskItems], configuration: Mapping[str, object]
+) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
+    """Tasks and configuration with the metrics that the folder's run was begun with: a
+    run is what it measures, and other metrics are another view of that. As they are
+    where no run has begun."""
+    begun = _begun(out)
+    if begun is None:
+        return tuple(tasks), dict(configuration)
+    return _as_begun(out, begun, tasks), {**configuration, **_metrics_of(begun["configuration"])}
+
+
+def _as_begun(out: Path, begun: Mapping[str, Any], tasks: Sequence[TaskItems]) -> tuple[TaskItems, ...]:
+    try:
+        known = {one["task"]: tuple(one["metrics"]) for one in begun["tasks"]}
+    except (KeyError, TypeError) as error:
+        raise InputFileError(str(out / RUN), f"not the beginning of a run: {error}") from error
+    own = tuple(replace(task, metrics=known.get(task.task, task.metrics)) for task in tasks)
+    for task in own:
+        named(task.metrics)
+    return own
 
 
 def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any] | None:

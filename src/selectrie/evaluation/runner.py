@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from selectrie.engine import Engine
 from selectrie.errors import InputFileError
-from selectrie.evaluation.checking import check
+from selectrie.evaluation.checking import check, check_records, check_view
 from selectrie.evaluation.evaluating import Counter, Done, Measure, OnProgress, measured_by, results_of
 from selectrie.evaluation.files import write_whole, writing
 from selectrie.evaluation.folder import (
     ITEMS,
     SUMMARY,
+    as_begun,
     begin,
     check_same,
     describe,
@@ -32,6 +33,7 @@ from selectrie.evaluation.folder import (
     read_described,
 )
 from selectrie.evaluation.items import ItemRecord
+from selectrie.evaluation.metrics import named
 from selectrie.evaluation.planning import TaskItems, plan
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
 
@@ -61,16 +63,21 @@ def run(
 ) -> Evaluation:
     """Measure what a folder's log does not have yet, and write the results.
 
-    out: a new or empty folder, or one of a run of the same tasks, data, model and options, which goes on where it was. measure: who measures
-    units, in any order (default: this engine, one after the other).
+    out: a new or empty folder, or one of a run of the same tasks, data, model and
+    options, which goes on where it was. Its metrics may be others: they are worked out
+    from what the run measures, and its files keep those it was begun with. measure: who
+    measures units, in any order (default: this engine, one after the other).
 
-    Raises `OptionError` where the folder holds something else or another run, naming what differs, before anything is
-    written; Ctrl-C and errors leave a folder that can be taken up again.
+    Raises `OptionError` where the folder holds something else or another run, naming
+    what differs, and for a metric that needs what its run does not measure, before anything is written; Ctrl-C and errors leave a folder that can be taken up again.
     """
     check(tasks)
-    units = plan(llm.vocabulary, llm.limits, tasks)
-    described = describe(llm, tasks, units, options.configuration, options.model)
+    own, configuration = as_begun(out, tasks, options.configuration)
+    units = plan(llm.vocabulary, llm.limits, own)
+    described = describe(llm, own, units, configuration, options.model)
     check_same(out, described, other_machine=options.other_machine)  # nothing is made in a folder of something else
+    for task, was in zip(tasks, own, strict=True):
+        check_view(task, was.metrics)
     with open_log(out) as log:
         begun = begin(out, log, described, other_machine=options.other_machine)
         own_plan = plan_of(begun)
@@ -82,16 +89,13 @@ def run(
             log.add(own_plan, done)
             finished[done.unit.number] = done
             _count(counter, done)
-        evaluation = Evaluation(
-            results_of(tasks, (record for done in finished.values() for record in done.records)),
-            counter.rows_evaluated,
-            counter.rows_naive,
-            begun["signature"],
-        )
+        records = [record for done in finished.values() for record in done.records]
+        rows = (counter.rows_evaluated, counter.rows_naive)
+        evaluation = Evaluation(results_of(own, records), *rows, begun["signature"])
         log.check_held()
         with writing(out):
             _write_results(out, evaluation)
-    return evaluation
+    return evaluation if own == tuple(tasks) else replace(evaluation, tasks=results_of(tasks, records))
 
 
 def _count(counter: Counter, done: Done, *, is_logged: bool = False) -> None:
@@ -112,18 +116,27 @@ def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return described["configuration"], described["model"]
 
 
-def read_run(out: Path) -> Evaluation:
-    """The results of a finished run. Raises `InputFileError` where there are none, and
-    where they are not those of the run that began the folder."""
+def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
+    """The results of a finished run. metrics: names; none: those it was begun with.
+
+    Raises `InputFileError` where there are no results, and where they are not those of
+    the run that began the folder; `OptionError` for a metric that cannot be worked out
+    from what was measured.
+    """
+    named(metrics)
     described = read_described(out)
     if not (out / ITEMS).exists() or not (out / SUMMARY).exists():
         raise InputFileError(str(out), f"this run is not finished: selectrie eval --resume {out}")
     evaluated, naive = _rows(out / SUMMARY, described)
     tasks = [
-        TaskItems(one["task"], (), tuple(one["metrics"]), version=one["version"], n_shots=one["shots"])
+        TaskItems(
+            one["task"], (), tuple(metrics) or tuple(one["metrics"]), version=one["version"], n_shots=one["shots"]
+        )
         for one in described["tasks"]
     ]
     records = list(_read_items(out / ITEMS, {task.task for task in tasks}))
+    for task in tasks if metrics else ():
+        check_records(task.task, metrics, [record for record in records if record.task == task.task])
     return Evaluation(results_of(tasks, records), evaluated, naive, described["signature"])
 
 
