@@ -15,6 +15,7 @@ from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ItemRecord, Measured
 from selectrie.evaluation.metrics import Estimate, Metric
 from selectrie.evaluation.statistics import CalibrationBin, calibration_table, expected_calibration_error
+from selectrie.results.cells import cell, label, row, table
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.types import FloatArray
 
@@ -42,7 +43,7 @@ class Figures:
         return {"n": self.n, "n_failed": self.n_failed, "metrics": shown}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskResult:
     """One task. subsets: figures of each, by name, where there are several. calibration: how often the choice is right, by how
     probable it is in its set; ece: expected calibration error, NaN where items have one choice. records: in input order.
@@ -81,6 +82,14 @@ class TaskResult:
             records=tuple(records),
         )
 
+    def __repr__(self) -> str:
+        return f"TaskResult({self._line()})"
+
+    def _line(self) -> str:
+        failed = f", {self.figures.n_failed} not measured" if self.figures.n_failed else ""
+        shown = "  ".join(f"{name} {one.value:.4f} ± {one.stderr:.4f}" for name, one in self.figures.metrics.items())
+        return f"{self.task}: {self.figures.n} items{failed}  {shown}"
+
     @property
     def margins(self) -> FloatArray:
         """float64[n]: nats between the two most probable choices of each item that has two, in input order."""
@@ -105,7 +114,7 @@ class TaskResult:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
     """Every task of a run. rows_evaluated: rows the model computed; rows_naive: of evaluating every context and choice alone.
 
@@ -123,6 +132,28 @@ class Evaluation:
             if result.task == task:
                 return result
         raise KeyError(task)
+
+    def __repr__(self) -> str:
+        head = f"Evaluation({self.rows_evaluated} rows evaluated of {self.rows_naive} one by one)"
+        return "\n".join([head, *(f"  {task._line()}" for task in self.tasks)])
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks: a row for each metric of each task."""
+        lines = [
+            row(
+                label(task.task),
+                cell(str(task.figures.n)),
+                cell(name),
+                cell(f"{one.value:.4f}"),
+                cell(f"{one.stderr:.4f}"),
+                cell(f"{one.low:.4f} to {one.high:.4f}"),
+                cell("" if one.chance is None else f"{one.chance:.4f}"),
+            )
+            for task in self.tasks
+            for name, one in task.figures.metrics.items()
+        ]
+        heads = ("task", "items", "metric", "value", "± stderr", "95 % interval", "random")
+        return table(heads, lines, f"{self.rows_evaluated} rows evaluated of {self.rows_naive} one by one")
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready, with `format` and kind "evaluation"; the records are left out (`items.jsonl` of a run has them)."""

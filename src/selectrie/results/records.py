@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from selectrie.results.cells import tokens_table
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.types import Cost, ModelIdentity, SelfCheck
 from selectrie.version import __version__
@@ -11,6 +12,9 @@ from selectrie.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 """Of `to_dict` and `--json`; raised when a field changes its meaning or goes."""
+
+_REPR_ROWS = 12
+_REPR_TEXT = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,7 @@ class GrammarFacts:
     n_refused: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TextScore:
     """A text scored after a prompt. logp: sum over tokens, less log_heal where the boundary was healed.
 
@@ -227,3 +231,16 @@ class TextScore:
             "signature": plain(self.signature),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
+
+    def __repr__(self) -> str:
+        shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
+        rest = len(self.tokens) - len(shown)
+        text = self.text if len(self.text) <= _REPR_TEXT else self.text[: _REPR_TEXT - 1] + "…"
+        head = f"TextScore({text!r}, logp={self.logp:.4f}, {len(self.tokens)} tokens"
+        head += f"{', as greedy decoding' if self.is_greedy else ''})"
+        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks."""
+        greedy = " · what greedy decoding gives" if self.is_greedy else ""
+        return tokens_table(((one.label, one.logp) for one in self.tokens), f"logp {self.logp:.4f}{greedy}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
@@ -13,6 +14,7 @@ from selectrie.types import Cost
 
 _REPR_ROWS = 5
 _HTML_ROWS = 20
+_REPR_TOKENS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -154,7 +156,7 @@ class Selection:
         return f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.rule} · {self.terminator}{greedy}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TokenPlan:
     """How a request is cut into tokens, and what will be evaluated; no model call is made.
 
@@ -199,6 +201,33 @@ class TokenPlan:
             "rows_inner": self.rows_inner,
             "rows_naive": self.rows_naive,
         }
+
+    def __repr__(self) -> str:
+        head = f"TokenPlan({len(self.choices)} choices, boundary={self.boundary!r}, terminator={self.terminator!r}, "
+        head += f"rows {self.rows_prompt} + {self.rows_inner}, one by one {self.rows_naive})"
+        lines = [f"  context  {self._context()}"]
+        lines += [f"  {place}. {_spelled(path)}" for place, path in enumerate(self.choices[:_HTML_ROWS], start=1)]
+        rest = len(self.choices) - _HTML_ROWS
+        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks: the tokens of the context's end, then of each choice."""
+        paths = [("context", self._context(), len(self.context))]
+        paths += [
+            (str(place), _spelled(path), len(path)) for place, path in enumerate(self.choices[:_HTML_ROWS], start=1)
+        ]
+        rows = [row(cell(name), label(path, wide=True), cell(str(n))) for name, path, n in paths]
+        caption = f"{self.boundary} · {self.terminator} · rows {self.rows_prompt} + {self.rows_inner}, one by one {self.rows_naive}"
+        return table(("", "tokens", "n"), rows, caption, hidden=len(self.choices) - _HTML_ROWS)
+
+    def _context(self) -> str:
+        """The end of the context."""
+        before = "… " if len(self.context) > _REPR_TOKENS else ""
+        return before + _spelled(self.context[-_REPR_TOKENS:])
+
+
+def _spelled(path: tuple[tuple[int, str], ...]) -> str:
+    return " · ".join(repr(text) for _, text in path)
 
 
 def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:

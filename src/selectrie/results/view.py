@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from selectrie.results.cells import bar, cell, label, row, table
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
 
+_REPR_ROWS = 20
+_HTML_ROWS = 100
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class TrieView:
     """The evaluated trie for reports, parallel tuples over the nodes shown, parents first; node 0 is the shared context.
 
@@ -35,6 +40,44 @@ class TrieView:
 
     def __len__(self) -> int:
         return len(self.parent)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{'  ' * depth}{_named(self.piece[at])}{_facts(self.logp[at], self.n_choices[at])}"
+            f"{' *' if self.on_winner[at] else ''}"
+            for at, depth in self._depths(_REPR_ROWS)
+        ]
+        rest = len(self) - 1 - len(lines)
+        head = f"TrieView({len(self) - 1} nodes, {self.n_choices[0] if len(self) else 0} choices)"
+        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks: a row per node below its parent, the winner's path bold."""
+        rows = []
+        for at, depth in self._depths(_HTML_ROWS):
+            logp, won = self.logp[at], self.on_winner[at]
+            numbers = (cell(), cell()) if logp is None else (bar(math.exp(logp), strong=won), cell(f"{logp:.3f}"))
+            name = label(_named(self.piece[at]), bold=won, indent=depth - 1)
+            rows.append(row(name, *numbers, cell(str(self.n_choices[at])), faint=self.pruned[at]))
+        hidden = len(self) - 1 - len(rows)
+        return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
+
+    def _depths(self, most: int) -> list[tuple[int, int]]:
+        """The first nodes below node 0, each with how deep it is."""
+        depths = [0]
+        for parent in self.parent[1 : most + 1]:
+            depths.append(depths[parent] + 1)
+        return list(enumerate(depths))[1:]
+
+
+def _named(piece: bytes) -> str:
+    """A token's bytes in quotes; a control token has none."""
+    return repr(piece.decode("utf-8", "replace")) if piece else "control token"
+
+
+def _facts(logp: float | None, n_choices: int) -> str:
+    shown = "" if logp is None else f"  logp={logp:.3f}"
+    return shown + (f"  {n_choices} choices" if n_choices > 1 else "")
 
 
 def view_of(

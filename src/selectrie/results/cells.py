@@ -1,0 +1,62 @@
+"""Cells of tables for notebooks. A long text is cut at its cell's width and shown whole where the mouse points, so that
+the bars beside it keep theirs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_WIDEST_EM = 32
+_BAR_EM = 12
+STRONG, PLAIN = "#4c8bf5", "#9aa5b1"
+"""Colours of bars: of what was chosen, and of the rest."""
+
+
+def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: int = 0) -> str:
+    """A table of rows that `row` made; hidden: how many more there are."""
+    more = f'<tr><td colspan="{len(heads)}">… {hidden} more</td></tr>' if hidden > 0 else ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    title = f'<caption style="text-align:left">{escape(caption)}</caption>'
+    style = ' style="border-collapse:collapse"'
+    return f"<table{style}>{title}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}{more}</tbody></table>"
+
+
+def row(*cells: str, faint: bool = False) -> str:
+    """A row of cells."""
+    style = ' style="opacity:.5"' if faint else ""
+    return f"<tr{style}>{''.join(cells)}</tr>"
+
+
+def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: bool = False) -> str:
+    """A text, cut where it is wider than its share of the room for `of` texts; wide: twice
+    that, where no bar stands beside it. indent: steps from the left."""
+    shown = escape(text)
+    style = (
+        f"max-width:{max(8, _WIDEST_EM * (1 + wide) // of)}em;overflow:hidden;text-overflow:ellipsis;white-space:pre"
+    )
+    style += f";margin-left:{indent}em" if indent else ""
+    inner = f"<b>{shown}</b>" if bold else shown
+    return f'<td style="text-align:left"><div style="{style}" title="{shown}">{inner}</div></td>'
+
+
+def bar(share: float, *, strong: bool = True) -> str:
+    """A bar that fills this share of its place."""
+    share = min(1.0, max(0.0, share)) if math.isfinite(share) else 0.0
+    colour = STRONG if strong else PLAIN
+    inner = f'<div style="width:{100 * share:.1f}%;min-width:1px;height:.8em;background:{colour}"></div>'
+    return f'<td><div style="width:{_BAR_EM}em">{inner}</div></td>'
+
+
+def cell(text: str = "") -> str:
+    """A short text, such as a number."""
+    return f"<td>{escape(text)}</td>"
+
+
+def tokens_table(rows: Iterable[tuple[str, float]], caption: str) -> str:
+    """A row for each token of a path: bar, probability, log-probability."""
+    lines = [
+        row(label(repr(text)), bar(math.exp(logp)), cell(f"{math.exp(logp):.4f}"), cell(f"{logp:.3f}"))
+        for text, logp in rows
+    ]
+    return table(("token", "", "p", "logp"), lines, caption)
