@@ -26,7 +26,7 @@ def main() -> None:
         found = llm.beam_search(PROMPT, Grammar.load("rpg-character"), beam=Beam(width=3, n=2, max_tokens=200))
         for text in found:
             record = json.loads(text.text)
-            print(f"{record['name']} ({record['race']} {record['class']}, level {record['level']})")
+            print(f"{record['name']}, {record['age']} ({record['race']} {record['class']}, level {record['level']})")
             print(f"  wears {record['armor']}, carries {record['weapon']} and {', '.join(record['items'])}")
             print(f"  logp {text.logp:.2f}, {text.logp / len(text.tokens):.2f} a token, {len(text.tokens)} tokens")
         print(f"masked greedy decoding would have written the first: {found.agrees_with_greedy}")
