@@ -551,3 +551,28 @@ def test_every_subcommand_is_documented():
     options = {flag for one in names.values() for option in one.params for flag in option.opts if flag.startswith("--")}
     text = PAGE + (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert sorted(option for option in options if not re.search(rf"{option}\b", text)) == []
+
+
+ANOTHER_KIND = ([], {"a": 1}, 1.5, True)
+
+
+def test_a_beginning_of_other_kinds_is_refused(opened):
+    """Each field of `run.json` that decides how a run goes on, with values of another kind, and one that a newer version
+    might write: exit 2 and one sentence."""
+    run("questions.jsonl", "--shots", "1", "--metric", "acc", "--out", "a")
+    begun = json.loads(Path("a", RUN).read_text())
+    n_tried = 0
+    for part in (begun["model"], begun["configuration"], begun["configuration"]["data"][0]):
+        for name, was in [*part.items(), ("newer_option", 1)]:
+            for value in ANOTHER_KIND:
+                if type(value) is type(was):
+                    continue
+                part[name] = value
+                Path("a", RUN).write_text(json.dumps(begun))
+                assert refused("--resume", "a").startswith(("error[input_file]: a: ", "error[option]: ")), (name, value)
+                n_tried += 1
+            part[name] = was
+        part.pop("newer_option")
+    assert n_tried > 60
+    Path("a", RUN).write_text(json.dumps(begun))
+    run("--resume", "a")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -226,7 +226,7 @@ def tasks() -> int:
 def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
     """What is to be run, read, where it goes, and the model; everything the caller got wrong is told here."""
     from selectrie.evaluation.checking import check
-    from selectrie.evaluation.configuration import Configuration, reload
+    from selectrie.evaluation.configuration import Configuration, check_kinds, reload
     from selectrie.evaluation.folder import check_folder
     from selectrie.evaluation.runner import began_with
 
@@ -251,6 +251,7 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
         raise OptionError("resume", running.resume, "alone: the run's folder says what is run")
     configuration_then, model_then = began_with(Path(running.resume))
     loaded = reload(configuration_then, running.resume)
+    check_kinds(model_then, {**get_type_hints(ModelGroup)}, running.resume)
     return loaded, Path(running.resume), ModelGroup(**model_then) if model == ModelGroup() else model
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.building import Shots, items_of, task_for
@@ -85,11 +85,43 @@ def absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
 
 
+_WRITTEN: dict[object, Any] = {
+    **get_type_hints(Configuration),
+    "data": list,
+    "metrics": list,
+    "tasks": dict,
+    "shots_digest": str | None,
+}
+_WRITTEN_DATA: dict[object, Any] = {"task": str, "path": str, "digest": str}
+"""What `Loaded.to_dict` has, and each of its data files, by name."""
+
+
+def check_kinds(said: object, kinds: Mapping[object, Any], where: str) -> None:
+    """Raise `InputFileError` unless `said` is an object that has some of these fields, each of its type, and no others.
+
+    where: the run that says it.
+    """
+    if not isinstance(said, dict):
+        raise InputFileError(where, "not the beginning of a run: a part of it is of another kind")
+    for name, value in said.items():
+        if name not in kinds:
+            raise InputFileError(where, f"{name!r} is not known to this version; go on with the one that began the run")
+        is_flag = isinstance(value, bool) and kinds[name] is not bool
+        if is_flag or not isinstance(value, kinds[name]):
+            raise InputFileError(where, f"not the beginning of a run: {name!r} is of another kind")
+
+
 def reload(described: Mapping[str, Any], where: str) -> Loaded:
     """What `Loaded.to_dict` wrote, read again: the same tasks, whatever has become of the shipped ones.
 
-    where: the run, for errors. Raises `InputFileError` where a data file is gone or is another one now.
+    where: the run, for errors. Raises `InputFileError` where it holds something else, or a data file is gone or is
+    another one now.
     """
+    check_kinds(described, _WRITTEN, where)
+    for one in described.get("data", ()):
+        check_kinds(one, _WRITTEN_DATA, where)
+    for texts in (described.get("tasks", {}), dict(enumerate(described.get("metrics", ())))):
+        check_kinds(texts, dict.fromkeys(texts, str), where)
     try:
         known = {one.name for one in fields(Configuration)}
         own = {name: value for name, value in described.items() if name in known}
