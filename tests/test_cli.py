@@ -106,6 +106,23 @@ def test_select_hands_choices_and_prompt_on_as_given(engine: Engine):
     assert result.stderr == ""
 
 
+def test_escapes_are_read_where_they_are_asked_for(engine: Engine):
+    """In prompt, choices, delimiter, following and the text of `score`, and nowhere without the option."""
+    texts = ["-p", r"a\nb", "--delimiter", r"\t", "--following", r"\\"]
+    for args, n, t, slash in (([], r"\n", r"\t", r"\\"), (["--escapes"], "\n", "\t", "\\")):
+        run("select", *texts, "-c", r"x\n", *args)
+        _, given, options = engine.asked[-1]
+        assert given == (f"a{n}b", [f"x{n}"])
+        assert (options["prompting"].delimiter, options["following"]) == (t, slash)
+        run("score", "-p", r"a\nb", "-t", r"x\n", "--following", r"\t", *args)
+        _, given, options = engine.asked[-1]
+        assert (given, options["following"]) == ((f"a{n}b", f"x{n}"), t)
+    assert (
+        "following='\\\\': expected a text whose backslashes begin"
+        in run("score", "-p", "a", "-t", "b", "--following", "\\", "--escapes").stderr
+    )
+
+
 def test_every_option_of_select_reaches_the_engine(engine: Engine, tmp_path: Path):
     """Rule, ending, search and prompting, each from its options."""
     prior = tmp_path / "prior.json"

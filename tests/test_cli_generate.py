@@ -100,7 +100,7 @@ def test_every_option_reaches_the_engine(engine: Remembering):
     """Sampling, stopping, sequences and prompting, each from its options."""
     words = "--temperature 0.5 --top-k 7 --top-p 0.9 --min-p 0.1 --typical-p 0.8 --repeat-penalty 1.1"
     words += " --presence-penalty 0.2 --frequency-penalty 0.3 --penalty-last-n 9 --logit-bias 3=-inf --logit-bias 4=1.5"
-    words += r" --max-tokens 5 --stop \n\n --stop END --stop-token 6 --stop-token 7 --ignore-eog"
+    words += r" --max-tokens 5 --stop \n\n --escapes --stop END --stop-token 6 --stop-token 7 --ignore-eog"
     words += " -n 2 --best-of 3 --seed 4 --draft lookup --deadline 60 --heal --truncate left -c a -c b --delimiter t --logprobs 2"
     result = run("-p", "a", *words.split(), "--json", "--precision", "exact")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -202,7 +202,7 @@ def test_a_bad_prompts_file_is_named_with_its_line(tmp_path: Path, content: str,
     [(r"\n\n", "\n\n"), (r"a\tb\r", "a\tb\r"), (r"\\n", r"\n"), (r"\\\n", "\\\n"), ("é\n", "é\n"), ("", "")],
     ids=repr,
 )
-def test_escapes_are_read_in_stop_texts(given: str, text: str):
+def test_escapes_are_read(given: str, text: str):
     """What a shell does not write can be written; a backslash is written twice."""
     assert inputs.parse_escapes("stop", given) == text
 
@@ -237,7 +237,7 @@ def test_other_backslashes_are_refused(given: str):
         ("-p a --logit-bias 3=nan", "logit_bias='3=nan': expected ID=NUMBER"),
         ("-p a --logit-bias 3=inf", "logit_bias[3]=inf: expected a finite number"),
         ("-p a --logit-bias 3=1 --logit-bias 3=2", "each token once; 3 was given before"),
-        (r"-p a --stop \d", r"stop='\\d': expected a text whose backslashes begin"),
+        (r"-p a --stop \d --escapes", r"stop='\\d': expected a text whose backslashes begin"),
         ("-p a --max-tokens 0", "max_tokens=0: expected a whole number of at least 1"),
         ("-p a --stop-token -1", "stop_tokens[0]=-1: expected a whole number of at least 0"),
         ("-p a --deadline 0", "deadline_s=0.0: expected seconds above 0"),

@@ -10,7 +10,7 @@ from typer import Option
 
 from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
-from selectrie.cli.groups import ModelGroup, PromptGroup
+from selectrie.cli.groups import WITH_ESCAPES, ModelGroup, PromptGroup
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, Beam
 from selectrie.options.beaming import BEAM_TERMINATORS
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class GrammarsGroup(ConstraintGroup):
     """Grammar (one of them)."""
 
-    delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every text of the grammar.")] = ""
+    delimiter: Annotated[
+        str, Option(metavar="TEXT", help="Text put before every text of the grammar."), WITH_ESCAPES
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)

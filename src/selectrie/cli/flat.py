@@ -11,7 +11,9 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from selectrie.cli.groups import WITH_ESCAPES
 from selectrie.cli.guard import guarded
+from selectrie.inputs import parse_escapes
 
 Command = Callable[..., int]
 """Takes option records, returns an exit code."""
@@ -75,9 +77,20 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
 
 
 def _collect(group: type[Any], values: dict[str, Any]) -> Any:
-    """The record of a group's values; lists become tuples."""
+    """The record of a group's values; lists become tuples. With --escapes those of texts that say so are read."""
     named = {field.name: values[field.name] for field in fields(group)}
+    if values.get("escapes"):
+        hints = get_type_hints(group, include_extras=True)
+        read = [name for name in named if WITH_ESCAPES in hints[name].__metadata__[1:]]
+        named |= {name: _unescaped(name, named[name]) for name in read}
     return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+
+
+def _unescaped(name: str, value: Any) -> Any:
+    """A text, a list of texts or None, escapes read. Raises `OptionError`."""
+    if isinstance(value, list):
+        return [parse_escapes(name, text) for text in value]
+    return None if value is None else parse_escapes(name, value)
 
 
 def _heading(group: type[Any]) -> str:

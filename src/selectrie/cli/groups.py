@@ -9,6 +9,9 @@ from typer import Option
 
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
 
+WITH_ESCAPES = "escapes"
+"""Marks, behind its option, a text whose escapes --escapes reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelGroup:
@@ -55,7 +58,9 @@ class FastModelGroup(ModelGroup):
 class BarePromptGroup:
     """Prompt (one of the first four, or text on stdin)."""
 
-    prompt: Annotated[str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given.")] = None
+    prompt: Annotated[
+        str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given."), WITH_ESCAPES
+    ] = None
     prompt_file: Annotated[
         str | None, Option(metavar="FILE", help="Prompt from a file (- for stdin), less one line end at its end.")
     ] = None
@@ -73,6 +78,13 @@ class BarePromptGroup:
     truncate: Annotated[
         str, Option(metavar="error|left", help="What to do with a prompt too long; left drops its beginning.")
     ] = "error"
+    escapes: Annotated[
+        bool,
+        Option(
+            "--escapes",
+            help="Read \\n, \\r, \\t and \\\\ in -p, -c, -t, --delimiter, --following and texts of --stop as line ends, tab and backslash.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +111,15 @@ class ChoicesGroup:
     """Choices."""
 
     choice: Annotated[
-        list[str] | None, Option("--choice", "-c", metavar="TEXT", help="A choice, exactly as given. Repeatable.")
+        list[str] | None,
+        Option("--choice", "-c", metavar="TEXT", help="A choice, exactly as given. Repeatable."),
+        WITH_ESCAPES,
     ] = None
     choices_file: Annotated[
         str | None, Option(metavar="FILE", help="Choices one a line, or a .json array of texts (- for stdin).")
     ] = None
     allow_empty: Annotated[bool, Option("--allow-empty", help="Let an empty line be the empty choice.")] = False
-    delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every choice.")] = ""
+    delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every choice."), WITH_ESCAPES] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +129,7 @@ class EndingGroup:
     terminator: Annotated[str, Option(metavar="NAME", help="What ends a choice: " + ", ".join(TERMINATORS) + ".")] = (
         "auto"
     )
-    following: Annotated[str, Option(metavar="TEXT", help="Text that follows the choice.")] = ""
+    following: Annotated[str, Option(metavar="TEXT", help="Text that follows the choice."), WITH_ESCAPES] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +183,12 @@ class RankOutput(SelectOutput):
 class TextGroup:
     """Text."""
 
-    text: Annotated[str, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given.")]
-    following: Annotated[str, Option(metavar="TEXT", help="Text that follows it, and is not scored.")] = ""
+    text: Annotated[
+        str, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
+    ]
+    following: Annotated[str, Option(metavar="TEXT", help="Text that follows it, and is not scored."), WITH_ESCAPES] = (
+        ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +215,10 @@ class SequencesGroup:
     best_of: Annotated[int | None, Option(metavar="N", help="Draw so many, give the -n most probable.")] = None
     seed: Annotated[
         int | None,
-        Option(metavar="N", help="Sequence i of every prompt has seed N + i. [default: one from the system]"),
+        Option(
+            metavar="N",
+            help="Sequence i of every prompt has seed N + i, and is the same beside others but for draws closer than logits move between layouts (0.005 nats on the embedded model). [default: random]",
+        ),
     ] = None
     draft: Annotated[
         str | None,
@@ -253,13 +274,9 @@ class StoppingGroup:
     """What ends a sequence."""
 
     max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a sequence.")] = DEFAULT_STOPPING.max_tokens
-    stop: Annotated[
-        list[str] | None,
-        Option(
-            metavar="TEXT",
-            help="Text that ends it, with \\n, \\r, \\t and \\\\ for line ends, tab, backslash. Repeatable.",
-        ),
-    ] = None
+    stop: Annotated[list[str] | None, Option(metavar="TEXT", help="Text that ends it. Repeatable."), WITH_ESCAPES] = (
+        None
+    )
     stop_token: Annotated[list[int] | None, Option(metavar="ID", help="Token that ends it. Repeatable.")] = None
     ignore_eog: Annotated[bool, Option("--ignore-eog", help="Go on after end-of-generation tokens.")] = False
 

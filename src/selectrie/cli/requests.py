@@ -126,7 +126,7 @@ def stopping(group: StoppingGroup) -> Stopping:
     """What ends a sequence."""
     return Stopping(
         max_tokens=group.max_tokens,
-        stop=tuple(inputs.parse_escapes("stop", text) for text in group.stop or ()),
+        stop=tuple(group.stop or ()),
         stop_tokens=tuple(group.stop_token or ()),
         ignore_eog=group.ignore_eog,
     )
