@@ -14,6 +14,27 @@ from selectrie import loading
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 
 
+class HubError(OSError):
+    """The hub answered, and said no."""
+
+
+def hub(monkeypatch, download, answer=None):
+    """A huggingface_hub that downloads so; answer: raised where the hub is asked about a file."""
+
+    def metadata(url, timeout):
+        assert (url, timeout <= 10) == ("owner/repo/dir/file.gguf", True)
+        if answer is not None:
+            raise answer
+
+    stand_in = SimpleNamespace(
+        hf_hub_download=download,
+        hf_hub_url=lambda repository, name: f"{repository}/{name}",
+        get_hf_file_metadata=metadata,
+        errors=SimpleNamespace(HfHubHTTPError=HubError, FileMetadataError=HubError),
+    )
+    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in)
+
+
 def test_a_hub_file_is_asked_for_by_repository_and_name(monkeypatch, tmp_path):
     """`hf:owner/repo/dir/file.gguf` is the file `dir/file.gguf` of `owner/repo`."""
     asked = []
@@ -22,7 +43,7 @@ def test_a_hub_file_is_asked_for_by_repository_and_name(monkeypatch, tmp_path):
         asked.append((repository, name))
         return str(tmp_path / name)
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+    hub(monkeypatch, download)
     assert loading.download("hf:owner/repo/dir/file.gguf") == tmp_path / "dir" / "file.gguf"
     assert asked == [("owner/repo", "dir/file.gguf")]
 
@@ -35,17 +56,37 @@ def test_a_hub_name_without_a_file_is_refused(source):
 
 
 def test_being_offline_is_one_clear_error(monkeypatch):
-    """The first line of the hub's reason is kept, with what to do."""
+    """The hub is asked once; the first line of the reason is kept, with what to do."""
+    asked = []
 
-    def offline(_repository, _name):
-        raise OSError("Connection refused\nlong story")
+    def offline(_repository, _name, **how):
+        asked.append(how)
+        raise OSError("not in the cache")
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=offline))
+    hub(monkeypatch, offline, RuntimeError("Connection refused\nlong story"))
     with pytest.raises(ModelFileError) as caught:
-        loading.download("hf:owner/repo/file.gguf")
+        loading.download("hf:owner/repo/dir/file.gguf")
+    assert asked == [{"local_files_only": True}]
     assert "Connection refused" in str(caught.value)
     assert "long story" not in str(caught.value)
     assert "local file" in str(caught.value)
+
+
+def test_what_is_in_the_cache_is_taken_without_a_network(monkeypatch, tmp_path):
+    """Offline the cached file is the model's."""
+    hub(monkeypatch, lambda _repository, name, local_files_only: tmp_path / name, ConnectionError("offline"))
+    assert loading.download("hf:owner/repo/dir/file.gguf") == tmp_path / "dir" / "file.gguf"
+
+
+def test_a_hub_that_says_no_is_asked_to_the_end(monkeypatch):
+    """A file that is not there, or gated, is the hub's own error."""
+
+    def gated(_repository, _name):
+        raise HubError("403: this model is gated")
+
+    hub(monkeypatch, gated, HubError("403"))
+    with pytest.raises(ModelFileError, match="this model is gated"):
+        loading.download("hf:owner/repo/dir/file.gguf")
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):

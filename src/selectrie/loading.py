@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import llama_cpp
 
 HUB_PREFIX = "hf:"
+_ANSWER_S = 5.0
+"""Within which the hub begins to answer, or counts as unreachable."""
 
 
 def load(
@@ -106,14 +108,31 @@ def download(source: str) -> Path:
         import huggingface_hub
     except ModuleNotFoundError as error:
         raise MissingExtraError(source, "hf") from error
+    file = "/".join(parts[:2]), parts[2]
+    unreachable = _unreachable(huggingface_hub, *file)
     try:
-        return Path(huggingface_hub.hf_hub_download("/".join(parts[:2]), parts[2]))
+        if unreachable is not None:
+            return Path(huggingface_hub.hf_hub_download(*file, local_files_only=True))
+        return Path(huggingface_hub.hf_hub_download(*file))
     except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        told = str(unreachable or error).strip()
+        reason = told.splitlines()[0] if told else type(unreachable or error).__name__
         raise ModelFileError(
             source,
             f"cannot be downloaded and is not in the cache ({reason}); check the name and the network, or pass a local file",
         ) from error
+
+
+def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
+    """Why the hub does not answer; None where it does, whatever it says. Asked once and briefly, because a download tries
+    again for 23 s and logs each time."""
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, name), timeout=_ANSWER_S)
+    except (hub.errors.HfHubHTTPError, hub.errors.FileMetadataError, ValueError):
+        return None
+    except Exception as error:  # noqa: BLE001 - of the HTTP library that the hub's client uses, which changes
+        return error
+    return None
 
 
 class SelfCheckFile:
