@@ -12,7 +12,7 @@ from itertools import permutations, product
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from json_schemas import accepts, piece_vocabulary, walk
@@ -391,7 +391,7 @@ def test_what_is_listed_is_valid_and_what_llguidance_has(schema):
     try:
         automaton = read_schema(schema, route="llguidance").automaton(BYTES)
     except GrammarError:
-        return  # it has no texts, or llguidance cannot tell the parts of a `oneOf` apart
+        assume(False)  # it has no texts, or llguidance cannot tell the parts of a `oneOf` apart
     rng = random.Random(0)
     drawn = [walk(automaton, BYTES, rng) for _ in range(5)]
     assert {key(json.loads(text)) for text in drawn if text is not None} <= known
@@ -466,7 +466,7 @@ def test_without_llguidance_a_value_is_written_as_json_dumps_writes_it(data):
     try:
         check_the_layout(data, "llama-cpp-python", LETTERS | CONTROL, decimals)
     except GrammarError:
-        return  # a keyword that it is not right about
+        assume(False)  # a keyword that it is not right about
 
 
 @pytest.mark.parametrize("route", ["llguidance", "llama-cpp-python"])
