@@ -615,3 +615,19 @@ def test_real_tokens_are_drawn_as_often_as_their_probability_says(real):
     assert ((observed - expected) ** 2 / expected).sum() < 27.88
     shifted = np.roll(observed, 1)
     assert ((shifted - expected) ** 2 / expected).sum() > 27.88
+
+
+def test_the_texts_of_one_request_have_a_limit():
+    """Each is a task of its own, so a slip of the keyboard would fill the memory; nothing is evaluated."""
+    with engine_on(model := HashModel(1)) as engine:
+        grammar = selectrie.Grammar.from_regex("a|b")
+        for ask in (
+            lambda n: engine.generate("a", n=n),
+            lambda n: engine.generate("a", options=Generating(best_of=n)),
+            lambda n: engine.sample("a", grammar, n=n),
+            lambda n: engine.render(selectrie.Template(f"a<<gen 'x' n={n}>>")),
+        ):
+            for n in (65_537, 10**9):
+                with pytest.raises(OptionError, match="from 1 to 65536"):
+                    ask(n)
+    assert model.calls == 0

@@ -11,7 +11,18 @@ from selectrie.errand import Errand
 from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
 from selectrie.model import Model
-from selectrie.options import BEAM_TERMINATORS, GRAMMAR_NODES, Sampling, Search, Stopping, at_least, flag, one_of, seed
+from selectrie.options import (
+    BEAM_TERMINATORS,
+    GRAMMAR_NODES,
+    MOST_TEXTS,
+    Sampling,
+    Search,
+    Stopping,
+    at_least,
+    flag,
+    one_of,
+    seed,
+)
 from selectrie.prompts import Prompt
 from selectrie.results import Draws, Hypothesis, Signature
 from selectrie.selecting import Asked
@@ -37,7 +48,7 @@ def prepare(
 ) -> Lottery:
     """Check a request for draws; wanted: (n, seed, exact)."""
     n, given, exact = wanted
-    at_least("n", n, 1, optional=False)
+    at_least("n", n, 1, most=MOST_TEXTS, optional=False)
     first = seed("seed", given)
     flag("exact", exact)
     one_of("terminator", request.terminator, BEAM_TERMINATORS)

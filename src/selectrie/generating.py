@@ -19,6 +19,7 @@ from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
     DEFAULT_STOPPING,
+    MOST_TEXTS,
     Prompting,
     Sampling,
     Stopping,
@@ -67,7 +68,7 @@ class Generating:
     deadline_s: float | None = None
 
     def __post_init__(self) -> None:
-        at_least("best_of", self.best_of, 1)
+        at_least("best_of", self.best_of, 1, most=MOST_TEXTS)
         if self.choices is not None:
             object.__setattr__(self, "choices", texts("choices", self.choices))
             if not self.choices:
@@ -102,7 +103,7 @@ class Wanted:
     options: Generating = DEFAULT_GENERATING
 
     def __post_init__(self) -> None:
-        at_least("n", self.n, 1, optional=False)
+        at_least("n", self.n, 1, most=MOST_TEXTS, optional=False)
         object.__setattr__(self, "seed", seed("seed", self.seed))
         record("sampling", self.sampling, Sampling)
         record("stopping", self.stopping, Stopping)

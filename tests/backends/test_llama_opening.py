@@ -103,6 +103,10 @@ def test_options_that_cannot_be_are_refused():
     for name, value in (("n_ctx", 0), ("n_batch", 3), ("n_threads", 0), ("n_gpu_layers", -2)):
         with pytest.raises(OptionError, match=name):
             LlamaOptions(**{name: value})
+    for name in ("n_ctx", "n_batch", "n_threads", "n_gpu_layers"):
+        for value in (2**31, 2**32, 2**32 + 64, 2**40, 2**63):  # of which 32 bits would be zero, 64, or a sign
+            with pytest.raises(OptionError, match=name):
+                LlamaOptions(**{name: value})
     with pytest.raises(OptionError, match="precision"):
         LlamaOptions(precision="exactly")
     assert LlamaOptions(precision="fast").precision is Precision.FAST

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from selectrie.options.beaming import BEAM_TERMINATORS, DEFAULT_BEAM, Beam
 from selectrie.options.checks import (
+    MOST_TEXTS,
     at_least,
     flag,
     named,
@@ -43,6 +44,7 @@ __all__ = [
     "DEFAULT_SEARCH",
     "DEFAULT_STOPPING",
     "GRAMMAR_NODES",
+    "MOST_TEXTS",
     "RULES",
     "TERMINATORS",
     "Beam",

@@ -15,6 +15,9 @@ from selectrie.errors import OptionError
 MOST_NUMBER = sys.float_info.max
 """Greater whole numbers are no float."""
 
+MOST_TEXTS = 65_536
+"""Texts that one request may draw: each is a task of its own."""
+
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise `OptionError` unless value is one of those allowed."""
@@ -22,14 +25,15 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise OptionError(name, value, "one of " + ", ".join(repr(a) for a in allowed))
 
 
-def at_least(name: str, value: object, least: int, *, optional: bool = True) -> None:
-    """Raise `OptionError` unless value is an integer not below `least`, or None where it is optional."""
+def at_least(name: str, value: object, least: int, *, most: int = sys.maxsize, optional: bool = True) -> None:
+    """Raise `OptionError` unless value is an integer from `least` to `most`, or None
+    where it is optional."""
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise OptionError(name, value, f"a whole number of at least {least}")
-    if value > sys.maxsize:
-        raise OptionError(name, value, f"a whole number from {least} to {sys.maxsize}")
+    if value > most:
+        raise OptionError(name, value, f"a whole number from {least} to {most}")
 
 
 def record(name: str, value: object, kind: type) -> None:

@@ -23,6 +23,10 @@ from selectrie.vocabulary import Vocabulary
 
 MOST_THREADS = 512
 """GGML_MAX_N_THREADS (ggml.h): more end the process."""
+MOST_CELLS = 1 << 30
+"""Tokens held and rows a call: positions have 32 bits and a sign, and a call's rows are added to the tokens."""
+MOST_LAYERS = (1 << 31) - 1
+"""A number of layers is an `int32_t`."""
 _ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
 """Context parameters that change a model's rows and have a value that means "as the file says"."""
 
@@ -31,8 +35,8 @@ _ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_
 class LlamaOptions:
     """How a model is opened.
 
-    n_ctx: tokens held at once; None: the training context, at most 8192, less where memory is short.
-    n_batch: most rows a call; less where the rows' logits would take more than 384 MiB.
+    n_ctx: tokens held at once, at most 2³⁰; None: the training context, at most 8192, less where memory is short.
+    n_batch: most rows a call, at most 2³⁰; less where the rows' logits would take more than 384 MiB.
     n_threads: None: one per core, and one alone below 20 M weights (of a shared `Llama`: its own). n_gpu_layers: layers put on a GPU, -1 for all.
     precision: see `selectrie.types.Precision`. verbose: show llama.cpp's log on stderr.
     """
@@ -45,12 +49,12 @@ class LlamaOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        at_least("n_ctx", self.n_ctx, 8)
-        at_least("n_batch", self.n_batch, 8)
+        at_least("n_ctx", self.n_ctx, 8, most=MOST_CELLS)
+        at_least("n_batch", self.n_batch, 8, most=MOST_CELLS)
         at_least("n_threads", self.n_threads, 1)
         if self.n_threads is not None and self.n_threads > MOST_THREADS:
             raise OptionError("n_threads", self.n_threads, f"at most {MOST_THREADS}")
-        at_least("n_gpu_layers", self.n_gpu_layers, -1)
+        at_least("n_gpu_layers", self.n_gpu_layers, -1, most=MOST_LAYERS)
         one_of("precision", self.precision, tuple(p.value for p in Precision))
         object.__setattr__(self, "precision", Precision(self.precision))
 
