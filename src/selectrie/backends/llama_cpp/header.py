@@ -9,8 +9,8 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,8 +25,10 @@ _START, _U32, _U64 = struct.Struct("<4xIQQ"), struct.Struct("<I"), struct.Struct
 _SCALARS = {at: struct.Struct("<" + code) for at, code in enumerate("BbHhIif?")} | {
     at: struct.Struct("<" + code) for at, code in zip((10, 11, 12), "Qqd", strict=True)
 }
-_STRING, _ARRAY = 8, 9
+UINT16, STRING, ARRAY = 2, 8, 9
 """Types of values (`gguf_metadata_value_type`)."""
+VERSIONS = (2, 3)
+"""Of the format, which llama.cpp reads."""
 _KEPT_ITEMS = 4096
 """Longest array of whole numbers that is kept: one a layer, never one a token."""
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
@@ -58,10 +60,10 @@ def read_header(path: Path) -> Header:
     require_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            values, lengths, _ = _read(data)
+            found = read_metadata(data)
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
-    return Header(values, lengths, _n_bytes(path))
+    return Header(found.values, found.lengths, sum(one.stat().st_size for one in parts_of(path)))
 
 
 def require_gguf(path: Path) -> None:
@@ -91,55 +93,77 @@ def read_texts(path: Path, key: str) -> list[str]:
     array. Raises `ModelFileError` for a damaged file, `OSError` for none."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            at, n = _read(data)[2].get(key, (0, 0))
-            texts = []
-            for _ in range(n):
-                text, at = _text(data, at)
-                texts.append(text)
+            found = read_metadata(data)
+            texts = [text.decode("utf-8", "replace") for text in found.texts(data, key)]
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
     return texts
 
 
-def _read(data: mmap.mmap) -> tuple[dict[str, Value], dict[str, int], dict[str, tuple[int, int]]]:
-    """Values, lengths of arrays, and of arrays of texts where they begin and their
-    length."""
-    _, _, n_pairs = _START.unpack_from(data, 0)
+@dataclass(slots=True)
+class Metadata:
+    """What stands before the tensors. values, lengths: as in `Header`. kinds: type of
+    each value, and of an array's items. places: of an array of texts, where it begins
+    and how long it is. version: of the format."""
+
+    version: int
+    values: dict[str, Value] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def texts(self, data: mmap.mmap, key: str) -> Iterator[bytes]:
+        """The texts of an array, none where there is no such array."""
+        at, n = self.places.get(key, (0, 0))
+        for _ in range(n):
+            text, at = _text(data, at)
+            yield text
+
+
+def read_metadata(data: mmap.mmap) -> Metadata:
+    """All of it. Raises `struct.error`, `KeyError`, `OverflowError` for a damaged one."""
+    version, _, n_pairs = _START.unpack_from(data, 0)
     at = _START.size
-    values: dict[str, Value] = {}
-    lengths: dict[str, int] = {}
-    texts: dict[str, tuple[int, int]] = {}
+    found = Metadata(version)
     for _ in range(n_pairs):
-        key, at = _text(data, at)
+        name, at = _text(data, at)
+        key = name.decode("utf-8", "replace")
         (kind,) = _U32.unpack_from(data, at)
         at += _U32.size
-        if kind == _STRING:
-            values[key], at = _text(data, at)
-        elif kind == _ARRAY:
-            (kind,) = _U32.unpack_from(data, at)
-            (n,) = _U64.unpack_from(data, at + _U32.size)
-            at += _U32.size + _U64.size
-            lengths[key] = n
-            if kind == _STRING:
-                texts[key] = at, n
-                at = _after_texts(data, at, n)
-                continue
-            item = _SCALARS[kind]
-            if n <= _KEPT_ITEMS and item.format[-1] not in "fd?":
-                values[key] = tuple(item.unpack_from(data, at + i * item.size)[0] for i in range(n))
-            at += n * item.size
+        found.kinds[key] = kind, None
+        if kind == STRING:
+            text, at = _text(data, at)
+            found.values[key] = text.decode("utf-8", "replace")
+        elif kind == ARRAY:
+            at = _read_array(data, at, key, found)
         else:
-            (values[key],) = _SCALARS[kind].unpack_from(data, at)
+            (found.values[key],) = _SCALARS[kind].unpack_from(data, at)
             at += _SCALARS[kind].size
-    return values, lengths, texts
+    return found
 
 
-def _text(data: mmap.mmap, at: int) -> tuple[str, int]:
+def _read_array(data: mmap.mmap, at: int, key: str, found: Metadata) -> int:
+    """Take an array in, and return where the next pair begins."""
+    (kind,) = _U32.unpack_from(data, at)
+    (n,) = _U64.unpack_from(data, at + _U32.size)
+    at += _U32.size + _U64.size
+    found.kinds[key] = ARRAY, kind
+    found.lengths[key] = n
+    if kind == STRING:
+        found.places[key] = at, n
+        return _after_texts(data, at, n)
+    item = _SCALARS[kind]
+    if n <= _KEPT_ITEMS and item.format[-1] not in "fd?":
+        found.values[key] = tuple(item.unpack_from(data, at + i * item.size)[0] for i in range(n))
+    return at + int(n) * item.size
+
+
+def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
     (n,) = _U64.unpack_from(data, at)
     start = at + _U64.size
     if n > len(data) - start:
         raise struct.error(f"a text of {n} bytes")
-    return data[start : start + n].decode("utf-8", "replace"), start + n
+    return data[start : start + n], start + n
 
 
 def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
@@ -150,10 +174,12 @@ def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
     return at
 
 
-def _n_bytes(path: Path) -> int:
+def parts_of(path: Path) -> list[Path]:
+    """The files of a model that was cut into several, those that are there; else the
+    file alone."""
     part = _PART.search(path.name)
     if part is None:
-        return path.stat().st_size
+        return [path]
     stem, n = path.name[: part.start()], int(part[1])
     parts = [path.with_name(f"{stem}-{i:05d}-of-{n:05d}.gguf") for i in range(1, n + 1)]
-    return sum(one.stat().st_size for one in parts if one.exists())
+    return [one for one in parts if one.exists()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,11 @@ import llama_cpp
 import numpy as np
 
 from selectrie.backends.llama_cpp.header import read_texts
+from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.errors import ModelFileError
 from selectrie.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 
 _MODEL, _PRE_TOKENIZER, _MERGES = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.merges"
-_LONGEST_NAME_BYTES = 256
 MERGING = frozenset(
     {
         *(
@@ -57,8 +56,8 @@ def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Voc
         return _by_score
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
         return _by_length
-    if kind == llama_cpp.LLAMA_VOCAB_TYPE_BPE and _metadata(model, _MODEL) == _BYTE_LEVEL:
-        return partial(_by_rank, _metadata(model, _PRE_TOKENIZER) or "default", path)
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_BPE and metadata_of(model, _MODEL) == _BYTE_LEVEL:
+        return partial(_by_rank, metadata_of(model, _PRE_TOKENIZER) or "default", path)
     return lambda _: Tokenizing()
 
 
@@ -184,9 +183,3 @@ def _made(path: Path) -> frozenset[str] | None:
         return None
     places = [(merge, merge.find(" ", 1)) for merge in merges]  # as llama.cpp cuts them
     return frozenset(merge[:place] + merge[place + 1 :] for merge, place in places if place > 0)
-
-
-def _metadata(model: llama_cpp.llama_model_p, key: str) -> str | None:
-    buffer = ctypes.create_string_buffer(_LONGEST_NAME_BYTES)
-    length = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, _LONGEST_NAME_BYTES)
-    return buffer.value.decode("utf-8", "replace") if length >= 0 else None

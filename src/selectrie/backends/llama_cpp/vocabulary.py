@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import llama_cpp
 import numpy as np
 
 from selectrie.backends.llama_cpp.chat import chat_template
+from selectrie.backends.llama_cpp.guarding import guarded
 from selectrie.backends.llama_cpp.tokenizing import examiner
 from selectrie.errors import TextError, UnsupportedModelError
 from selectrie.types import IntArray
@@ -29,25 +31,27 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
     """What `model` reads and writes. path: of its file, None where the file may say
     something else. The result holds the vocabulary's pointer, so it must not outlive the model's memory.
 
-    Raises `UnsupportedModelError` for a model without a vocabulary.
+    Raises `UnsupportedModelError` for a model without a vocabulary, and for one whose
+    vocabulary can spell no letter.
     """
     vocab = llama_cpp.llama_model_get_vocab(model)
     if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
         raise UnsupportedModelError("this model", "it has no vocabulary, so it cannot read text")
     n_tokens = llama_cpp.llama_vocab_n_tokens(vocab)
-    tokenize = _tokenizer(vocab)
     pieces = _pieces(vocab, n_tokens)
-    spellings = map(llama_cpp.llama_vocab_get_text, repeat(vocab), range(n_tokens))
-    texts = tuple([(spelling or b"").decode("utf-8", "replace") for spelling in spellings])
+    spellings = [one or b"" for one in map(llama_cpp.llama_vocab_get_text, repeat(vocab), range(n_tokens))]
+    texts = tuple([spelling.decode("utf-8", "replace") for spelling in spellings])
     attributes = _ids(map(llama_cpp.llama_vocab_get_attr, repeat(vocab), range(n_tokens)), n_tokens)
     is_eog = _ids(map(llama_cpp.llama_vocab_is_eog, repeat(vocab), range(n_tokens)), n_tokens)
     control = _with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
+    special = [_piece(vocab, token, _USUAL_PIECE_BYTES, special=True) for token in control.tolist()]
+    tokenize = guarded(_tokenizer(vocab), model, spellings, [*pieces, *special])
     reachable = _spelled_by_text(vocab, control, tokenize)
     for token, piece in reachable.items():
         pieces[token] = piece
     bos, eos = llama_cpp.llama_vocab_bos(vocab), llama_cpp.llama_vocab_eos(vocab)
     adds_bos = llama_cpp.llama_vocab_get_add_bos(vocab) and bos >= 0
-    first = tokenize(b"a")
+    first = _tokens_of_a_letter(tokenize)
     return Vocabulary(
         pieces=tuple(pieces),
         texts=texts,
@@ -63,6 +67,15 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
         strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
         user_defined=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED),
         examine=examiner(model, path),
+    )
+
+
+def _tokens_of_a_letter(tokenize: Tokenize) -> list[int]:
+    for letter in (b"a", *map(bytes, zip(range(0x21, 0x7F), strict=True))):
+        with suppress(TextError):
+            return tokenize(letter)
+    raise UnsupportedModelError(
+        "this model", "its vocabulary has no token for any letter, so it is of another kind than its file says"
     )
 
 
@@ -100,8 +113,9 @@ def _spelled_by_text(vocab: llama_cpp.llama_vocab_p, control: IntArray, tokenize
     result = {}
     for token in control.tolist():
         piece = _piece(vocab, token, _USUAL_PIECE_BYTES, special=True)
-        if piece and token in tokenize(piece):
-            result[token] = piece
+        with suppress(TextError):  # no text can hold it
+            if piece and token in tokenize(piece):
+                result[token] = piece
     return result
 
 

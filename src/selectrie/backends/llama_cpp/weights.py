@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,8 @@ import llama_cpp
 from selectrie.backends.llama_cpp.header import require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import log, repacks_safely
+from selectrie.backends.llama_cpp.metadata import metadata_of
+from selectrie.backends.llama_cpp.soundness import require_sound
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
 from selectrie.options import at_least, one_of
@@ -173,9 +174,7 @@ class Weights:
         """A metadata value; `{arch}` in the key stands for the architecture."""
         if "{arch}" in key:
             key = key.replace("{arch}", self.metadata("general.architecture") or "")
-        buffer = ctypes.create_string_buffer(256)
-        length = llama_cpp.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
-        return None if length < 0 else buffer.value.decode("utf-8", "replace")
+        return metadata_of(self.pointer, key)
 
     def metadata_int(self, key: str) -> int | None:
         """A metadata value that is a whole number; None where it is missing or a list."""
@@ -207,6 +206,7 @@ def open_weights(source: object, options: LlamaOptions) -> Weights:
 
 def _load(path: Path, options: LlamaOptions) -> Weights:
     require_gguf(path)
+    require_sound(path)
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers
     params.use_extra_bufts = params.use_extra_bufts and repacks_safely()

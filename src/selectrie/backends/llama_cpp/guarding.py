@@ -1,0 +1,92 @@
+"""Texts that a llama.cpp tokenizer cannot take: it ends the process on some, and never
+comes back from others. They are refused before it sees them.
+
+SentencePiece writes a character without a token as its bytes, and throws where a byte
+has none (`byte_to_token`). RWKV's longest match begins again at the first byte of the
+text where nothing that it read is a token. Both kinds have a token for every byte by
+convention alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import llama_cpp
+
+from selectrie.backends.llama_cpp.metadata import metadata_of
+from selectrie.errors import TextError
+from selectrie.vocabulary import Tokenize
+
+_SIGN = "\u2581".encode()
+"""What SentencePiece writes for a space."""
+_CHARACTERS = re.compile(rb"[\xc0-\xdf].?|[\xe0-\xef].{0,2}|[\xf0-\xff].{0,3}|.", re.DOTALL)
+"""How llama.cpp cuts bytes into characters (`unicode_len_utf8`)."""
+
+
+def guarded(
+    tokenize: Tokenize, model: llama_cpp.llama_model_p, spellings: Sequence[bytes], pieces: Iterable[bytes]
+) -> Tokenize:
+    """The tokenizer, which raises `TextError` where llama.cpp would end the process or
+    hang, and where it says that a part of a text has no token.
+
+    spellings: of every token. pieces: the bytes of every token, control tokens
+    included.
+    """
+    kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
+    fault: Callable[[bytes], bytes | None] | None = None
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+        has_prefix = metadata_of(model, "tokenizer.ggml.add_space_prefix") != "false"
+        fault = _without_bytes(frozenset(spellings), has_prefix=has_prefix)
+    elif kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
+        fault = _without_beginning(frozenset(pieces))
+
+    def guard(text: bytes, /) -> list[int]:
+        character = None if fault is None else fault(text)
+        if character is not None:
+            raise _refusal(character)
+        ids = tokenize(text)
+        if ids and min(ids) < 0:
+            raise TextError("text", "the model's vocabulary has no token for a part of it; leave that out")
+        return ids
+
+    return guard
+
+
+def _refusal(character: bytes) -> TextError:
+    shown = character.replace(_SIGN, b" ").decode("utf-8", "backslashreplace")
+    return TextError("text", f"the model's vocabulary has no token for {shown!r}; leave it out, or use another model")
+
+
+def _without_bytes(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[bytes], bytes | None] | None:
+    """What finds a character that SentencePiece has neither a token for nor its bytes;
+    None where it has every byte.
+
+    A user-defined token is looked up before the text is cut, so a character that is
+    only ever a part of one is refused although it need not be.
+    """
+    missing = frozenset(byte for byte in range(256) if not {b"<0x%02X>" % byte, bytes([byte])} & spelled)
+    if not missing:
+        return None
+    always = {_SIGN} if has_prefix else set()
+
+    def find(text: bytes) -> bytes | None:
+        characters = always.union(_CHARACTERS.findall(text.replace(b" ", _SIGN)))
+        return min((one for one in characters - spelled if not missing.isdisjoint(one)), default=None)
+
+    return find
+
+
+def _without_beginning(pieces: frozenset[bytes]) -> Callable[[bytes], bytes | None] | None:
+    """What finds a byte that begins a token and is none; None where there is no such
+    byte."""
+    bare = frozenset(piece[:1] for piece in pieces if piece) - pieces
+    if not bare:
+        return None
+    pattern = re.compile(b"|".join(map(re.escape, sorted(bare))))
+
+    def find(text: bytes) -> bytes | None:
+        found = pattern.search(text)
+        return None if found is None else found[0]
+
+    return find
