@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,11 @@ import pytest
 
 import selectrie
 from selectrie import loading
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
+from selectrie.selfcheck import LEAST_MOVE, MARGIN, is_plausible
+from selectrie.testing import HashModel
+from selectrie.types import SelfCheck
 
 
 class HubError(OSError):
@@ -111,6 +116,58 @@ def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):
     assert json.loads(kept.read_text()) == entries
 
 
+GOOD = {"granule": 8, "moved": 1e-5, "tolerance": 4e-5, "n_rows": 514}
+LIMITS = HashModel(1).limits
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"granule": value} for value in (0, -8, 1, 7, 128, 2**70, 8.0, True, "8", None, float("inf"))),
+        *({"tolerance": value} for value in (float("nan"), -1.0, 0.0, 1e9, 1e-5, float("inf"), "x", 1, [4e-5])),
+        *({"moved": value} for value in (float("nan"), -1e-5, 1e9, float("inf"), 0, None)),
+        {"moved": 1e9, "tolerance": 4e9},
+        *({"n_rows": value} for value in (0, -1, 1.5, 1e400, None)),
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_kept_check_that_none_could_have_made_counts_for_nothing(tmp_path, change):
+    """Wrong types, numbers out of range, a tolerance that does not follow from the move: the check is made anew."""
+    file = tmp_path / "selfcheck.json"
+    file.write_text(json.dumps({"good": GOOD, "bad": GOOD | change, "short": {"granule": 8}, "no": 3}))
+    kept = loading.SelfCheckFile(file)
+    assert kept.get("good", LIMITS) == SelfCheck(**GOOD)
+    assert [kept.get(key, LIMITS) for key in ("bad", "short", "no", "missing")] == [None] * 4
+
+
+def test_what_a_self_check_says_is_plausible(tiny_model):
+    """Also one of a model that nothing moves, and of a forking one, whose granule is 1."""
+    for shape in ("tiny", "recurrent"):
+        path = tiny_model("f32", shape=shape, seed=8)
+        with open_model(path, LlamaOptions(n_ctx=64, n_batch=16, n_threads=1)) as model:
+            granule = model.granule
+            still = SelfCheck(granule, 0.0, MARGIN * LEAST_MOVE, 80)
+            assert is_plausible(still, model.limits)
+            assert not is_plausible(replace(still, granule=9 - granule), model.limits)
+            assert is_plausible(replace(still, granule=32), model.limits) is False
+
+
+def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch):
+    """A granule of 0 and a tolerance that settles nothing: both are measured again, and kept."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("selectrie.selfcheck.MOST_ROWS_FLOAT", 80)
+    kept = tmp_path / ".cache" / "selectrie" / "selfcheck.json"
+    found = []
+    for change in ({}, {"granule": 0}, {"tolerance": 1e9}):
+        if change:
+            kept.write_text(json.dumps({key: value | change for key, value in json.loads(kept.read_text()).items()}))
+        with selectrie.load(tiny_model("f32"), n_threads=1, n_ctx=256) as engine:
+            _ = engine.tolerance
+        found.append(json.loads(kept.read_text()))
+    assert found[0] == found[1] == found[2]
+
+
 def test_an_engine_that_cannot_be_made_closes_its_model(tiny_model, monkeypatch):
     """Whatever fails after opening, the weights are freed."""
     from selectrie.backends.llama_cpp import LlamaModel
@@ -124,7 +181,9 @@ def test_an_engine_that_cannot_be_made_closes_its_model(tiny_model, monkeypatch)
     assert closed == [True]
 
 
-@pytest.mark.parametrize("options", [{"precision": "sloppy"}, {"n_ctx": 0}, {"n_threads": 0}, {"n_batch": -1}])
+@pytest.mark.parametrize(
+    "options", [{"precision": "sloppy"}, {"n_ctx": 0}, {"n_ctx": 2**32 + 8}, {"n_threads": 0}, {"n_batch": -1}]
+)
 def test_options_are_checked_before_the_file_is_opened(options):
     """A wrong option is the caller's mistake whether or not the file exists."""
     with pytest.raises(OptionError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 from selectrie.history import History, absolute
 from selectrie.options import at_least, one_of
-from selectrie.selfcheck import VERSION
-from selectrie.types import ModelIdentity, Precision, SelfCheck
+from selectrie.selfcheck import VERSION, is_plausible
+from selectrie.types import Limits, ModelIdentity, Precision, SelfCheck
 
 if TYPE_CHECKING:
     import llama_cpp
@@ -58,15 +58,19 @@ def load(
         verbose=verbose,
     )
     opened, name = _opened(source)
+    checks = cache_folder() / "selfcheck.json"
+    is_file = isinstance(opened, str | os.PathLike)
     model = open_model(opened, options)
     try:
         # What a check depends on beside the model: where layers run and how many rows a call takes.
-        is_file = isinstance(opened, str | os.PathLike)
         layers = n_gpu_layers if is_file else opened.model_params.n_gpu_layers
         key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
-        checks = SelfCheckFile(cache_folder() / "selfcheck.json")
+        kept = SelfCheckFile(checks)
         engine = Engine(
-            model, check=checks.get(key), on_check=lambda check: checks.put(key, check), max_waiting=max_waiting
+            model,
+            check=kept.get(key, model.limits),
+            on_check=lambda check: kept.put(key, check),
+            max_waiting=max_waiting,
         )
     except BaseException:
         model.close()
@@ -141,14 +145,18 @@ class SelfCheckFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def get(self, key: str) -> SelfCheck | None:
-        entry = read_object(self._path).get(key, {})
-        try:
-            return SelfCheck(
-                int(entry["granule"]), float(entry["moved"]), float(entry["tolerance"]), int(entry["n_rows"])
-            )
-        except (TypeError, KeyError, ValueError):
+    def get(self, key: str, limits: Limits) -> SelfCheck | None:
+        """The check of a model with these limits; None where there is none, or it is not
+        one that `self_check` could have made."""
+        entry = read_object(self._path).get(key)
+        if not isinstance(entry, dict) or entry.keys() != {field.name for field in fields(SelfCheck)}:
             return None
+        if any(type(entry[name]) is not int for name in ("granule", "n_rows")):
+            return None
+        if any(type(entry[name]) is not float for name in ("moved", "tolerance")):
+            return None
+        check = SelfCheck(**entry)
+        return check if is_plausible(check, limits) else None
 
     def put(self, key: str, check: SelfCheck) -> None:
         """Add a check; a cache that cannot be written is no error."""

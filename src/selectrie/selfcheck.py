@@ -21,7 +21,7 @@ import numpy as np
 
 from selectrie.layouts import Layout, Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
 from selectrie.model import Model, chain
-from selectrie.types import FloatArray, IntArray, SelfCheck
+from selectrie.types import FloatArray, IntArray, Limits, SelfCheck
 
 MARGIN, MARGIN_RARE = 4.0, 8.0
 """Tolerance over the largest move seen: the check sees few rows. The second where moves near the largest are rare, and
@@ -37,6 +37,9 @@ RARE_SHARE, RARE_BELOW = 0.1, 0.1
 
 LEAST_MOVE = 5e-7
 """Nats: the rounding of float32 logits of size 8, below which no two sums are told apart."""
+
+MOST_MOVE = 100.0
+"""Nats: no model on which numbers mean anything moves further. Coupled sequences that answer wrongly are 7 off."""
 
 GRANULES = (8, 16, 32, 64)
 
@@ -81,6 +84,16 @@ def self_check(model: Model) -> SelfCheck:
     moved = max(float(moves.max()), cut)
     granule = 1 if model.limits.kind.forks else model.granule
     return SelfCheck(granule, moved, _margin(moves) * max(moved, LEAST_MOVE), len(moves))
+
+
+def is_plausible(check: SelfCheck, limits: Limits) -> bool:
+    """Whether `self_check` could have found this on a model with these limits. Of a check
+    that was kept: where it could not, it is made anew."""
+    granules = (1,) if limits.kind.forks else GRANULES
+    fits = check.granule in granules and check.granule <= max(limits.rows_per_call, 1)
+    is_finite = 0 <= check.moved <= MOST_MOVE and check.n_rows >= 1
+    base = max(check.moved, LEAST_MOVE)
+    return fits and is_finite and check.tolerance in (MARGIN * base, MARGIN_RARE * base)
 
 
 def _margin(moves: FloatArray) -> float:
