@@ -154,9 +154,9 @@ def test_model_options_are_handed_to_load(monkeypatch: pytest.MonkeyPatch):
 
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(loading, "load", lambda *args, **options: seen.append((args, options)))
-    requests.open_engine(ModelGroup("m.gguf", "fast", 512, 64, 2, -1, verbose=True))
+    requests.open_engine(ModelGroup("m.gguf", "fast", 512, 64, 2, -1, untrusted=True, verbose=True))
     options = {"n_ctx": 512, "n_batch": 64, "n_threads": 2, "n_gpu_layers": -1, "precision": "fast", "verbose": True}
-    assert seen == [(("m.gguf",), options)]
+    assert seen == [(("m.gguf",), options | {"untrusted": True})]
 
 
 def test_rank_makes_the_places_shown_certain(engine: Engine):

@@ -82,6 +82,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cache",
         "embedded",
         "history",
+        "trial",
+        "trial_child",
         "loading",
         "registry",
         "inputs",

@@ -517,7 +517,9 @@ def test_a_list_is_named_as_it_is_written(shop):
     assert list(models) == ["a.gguf", "hf:o/r/b.gguf", "c.gguf"]
     visit(models, ["a.gguf"])
     options = {"n_ctx": 64, "n_batch": 512, "n_threads": 1, "n_gpu_layers": 0, "precision": "fast", "verbose": False}
-    assert shop.options == options
+    assert shop.options == options | {"untrusted": None}
+    with pytest.raises(OptionError, match="untrusted"):
+        Models(["a.gguf"], untrusted=1)
 
 
 def test_the_embedded_model_is_one_of_them(shop, monkeypatch):

@@ -249,7 +249,7 @@ def _nothing_counts(context: str, continuation: str) -> OptionError:
     return OptionError("continuation", continuation, f"a text of which some token counts behind {context[-40:]!r}")
 
 
-_LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "precision", "verbose"})
+_LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "precision", "untrusted", "verbose"})
 
 
 def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:

@@ -12,8 +12,9 @@ from selectrie.embedded import embedded_file
 from selectrie.engine import Engine
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 from selectrie.history import History, absolute
-from selectrie.options import at_least, one_of
+from selectrie.options import at_least, flag, one_of
 from selectrie.selfcheck import VERSION, is_plausible
+from selectrie.trial import Marks, try_file
 from selectrie.types import Limits, ModelIdentity, Precision, SelfCheck
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _ANSWER_S = 5.0
 """Within which the hub begins to answer, or counts as unreachable."""
 
 
-def load(
+def load(  # noqa: PLR0913 - what a model is opened with
     source: str | os.PathLike[str] | llama_cpp.Llama | None = None,
     *,
     n_ctx: int | None = None,
@@ -33,6 +34,7 @@ def load(
     n_gpu_layers: int = 0,
     precision: str = "exact",
     max_waiting: int | None = None,
+    untrusted: bool | None = None,
     verbose: bool = False,
 ) -> Engine:
     """Load a model and return its engine; a context manager that closes it.
@@ -42,6 +44,10 @@ def load(
     n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
     rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all.
     max_waiting: tasks that may wait to begin, beyond which a request is refused; None: any number. verbose: llama.cpp's own log on stderr.
+    untrusted: whether a file is opened in a child process first, because llama.cpp ends the
+    process on some damaged ones. None: a file that has not come through that yet; True:
+    always; False, as for the embedded model and an open `Llama`: never. It is a guard
+    against damage, not against files made to harm.
 
     Raises `ModelFileError`, `UnsupportedModelError`, `MissingExtraError`, `OptionError`.
     """
@@ -57,9 +63,13 @@ def load(
         precision=Precision(precision),
         verbose=verbose,
     )
+    if untrusted is not None:
+        flag("untrusted", untrusted)
     opened, name = _opened(source)
     checks = cache_folder() / "selfcheck.json"
     is_file = isinstance(opened, str | os.PathLike)
+    if source is not None and is_file and untrusted is not False:
+        try_file(Path(opened), options.precision, Marks(checks), always=untrusted is True)
     model = open_model(opened, options)
     try:
         # What a check depends on beside the model: where layers run and how many rows a call takes.

@@ -15,7 +15,7 @@ from selectrie.embedded import NAME, PATH
 from selectrie.engine import Engine
 from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError
 from selectrie.loading import load, local_file
-from selectrie.options import at_least, number, one_of
+from selectrie.options import at_least, flag, number, one_of
 from selectrie.results.registered import RegisteredModel
 from selectrie.types import Precision
 
@@ -67,7 +67,7 @@ class Models:
     Not to be called from within the loading of one of its models, by a signal handler say.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as `load`
         self,
         sources: Mapping[str, Source] | Sequence[Source],
         *,
@@ -77,6 +77,7 @@ class Models:
         n_threads: int | None = None,
         n_gpu_layers: int = 0,
         precision: str = "exact",
+        untrusted: bool | None = None,
         verbose: bool = False,
     ) -> None:
         """sources: what `selectrie.load` takes but for a `Llama`, by name; of a list each is named as it is written, and
@@ -89,6 +90,9 @@ class Models:
 
         at_least("budget_bytes", budget_bytes, 1)
         one_of("precision", precision, tuple(p.value for p in Precision))
+        if untrusted is not None:
+            flag("untrusted", untrusted)
+        self._untrusted = untrusted
         self._options = LlamaOptions(n_ctx, n_batch, n_threads, n_gpu_layers, Precision(precision), verbose)
         self._entries = {name: _Entry(name, source) for name, source in _named(sources).items()}
         self._budget = budget_bytes
@@ -291,6 +295,7 @@ class Models:
             n_threads=options.n_threads,
             n_gpu_layers=options.n_gpu_layers,
             precision=options.precision.value,
+            untrusted=self._untrusted,
             verbose=options.verbose,
         )
         with self._changed:

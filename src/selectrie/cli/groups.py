@@ -41,6 +41,13 @@ class ModelGroup:
         int | None, Option(metavar="N", help="Threads. [default: one a core; one below 20 M weights]")
     ] = None
     gpu_layers: Annotated[int, Option("--gpu-layers", metavar="N", help="Layers on the GPU, -1 for all.")] = 0
+    untrusted: Annotated[
+        bool | None,
+        Option(
+            "--untrusted/--trusted",
+            help="Open the file in a child process first, which damage may end: always, or never. [default: once a file]",
+        ),
+    ] = None
     verbose: Annotated[bool, Option("--verbose", help="llama.cpp's log and tracebacks on stderr.")] = False
 
 

@@ -47,6 +47,7 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
         "n_threads": group.threads,
         "n_gpu_layers": group.gpu_layers,
         "precision": group.precision,
+        "untrusted": group.untrusted,
         "verbose": group.verbose,
     }
 

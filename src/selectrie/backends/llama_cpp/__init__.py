@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from selectrie.backends.llama_cpp.header import parts_of, require_gguf
+from selectrie.backends.llama_cpp.identity import file_digest
+from selectrie.backends.llama_cpp.library import build
 from selectrie.backends.llama_cpp.memory import memory_needed
 from selectrie.backends.llama_cpp.model import EXACT_GRANULE, LlamaModel, open_model
 from selectrie.backends.llama_cpp.weights import LlamaOptions
 
-__all__ = ["EXACT_GRANULE", "LlamaModel", "LlamaOptions", "memory_needed", "open_model"]
+__all__ = [
+    "EXACT_GRANULE",
+    "LlamaModel",
+    "LlamaOptions",
+    "build",
+    "file_digest",
+    "memory_needed",
+    "open_model",
+    "parts_of",
+    "require_gguf",
+]
