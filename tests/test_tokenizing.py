@@ -424,3 +424,14 @@ def test_a_named_token_that_the_tokenizer_would_not_write_is_no_answer(tmp_path)
                 engine.beam_search("x ", grammar, beam=Beam(exact=exact, terminator="none"))
             beam = Beam(exact=exact, terminator="none", canonical_only=False)
             assert engine.beam_search("x ", grammar, beam=beam).text == "ab"
+
+
+@pytest.mark.parametrize("part", ["<s", "s>"])
+def test_a_beginning_that_text_may_spell_too_stays_a_beginning(part, tmp_path):
+    """A token `<s` makes text of `<s>` the token BOS; behind BOS a prompt begins with a space all the same."""
+    tokens = [(one, -float(place), 1) for place, one in enumerate([SIGN, "b", "<", "s", ">", part])]
+    vocabulary = vocabulary_of(make_scored(tmp_path / "m.gguf", tokens, space_prefix=True))
+    with engine_on(vocabulary) as engine:
+        plan = engine.tokens("b b", ["b"], terminator="none", prompting=Prompting(boundary="split"))
+    assert vocabulary.bos not in vocabulary.control
+    assert [token for token, _ in plan.prompt] == [vocabulary.bos, *vocabulary.tokenize(b"b b")]

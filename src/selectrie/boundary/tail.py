@@ -44,7 +44,9 @@ def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
 
 def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
     """Does text after these tokens begin a text of its own, before which llama.cpp puts the vocabulary's space?"""
-    return not len(prefix) or bool((vocabulary.control == prefix[-1]).any())
+    if not len(prefix) or prefix[-1] == vocabulary.bos:  # which text may spell too: `<s` and `>` merge to it
+        return True
+    return bool((vocabulary.control == prefix[-1]).any())
 
 
 def find_separator(vocabulary: Vocabulary) -> bytes | None:
