@@ -118,7 +118,7 @@ def test_escapes_are_read_where_they_are_asked_for(engine: Engine):
         _, given, options = engine.asked[-1]
         assert (given, options["following"]) == ((f"a{n}b", f"x{n}"), t)
     assert (
-        "following='\\\\': expected a text whose backslashes begin"
+        "--following '\\\\': expected a text whose backslashes begin"
         in run("score", "-p", "a", "-t", "b", "--following", "\\", "--escapes").stderr
     )
 
@@ -206,18 +206,18 @@ def test_prompt_chat_and_choices_come_from_files(engine: Engine, tmp_path: Path)
         ("select -c a", "error[prompt]: no prompt: give -p TEXT"),
         ("select -c a -p p --token-ids 1", "error[prompt]: the prompt is given 2 times: --prompt, --token-ids"),
         ("select -c a --token-ids 1 --system s", "--system goes with a prompt as text, not with --token-ids"),
-        ("select -c a --token-ids 1,x", "error[option]: token_ids='1,x': expected token ids such as 1,2,3"),
-        ("select -c a -p p --rule max", "error[option]: rule='max': expected one of 'joint'"),
+        ("select -c a --token-ids 1,x", "error[option]: --token-ids '1,x': expected token ids such as 1,2,3"),
+        ("select -c a -p p --rule max", "error[option]: --rule 'max': expected one of 'joint'"),
         ("select -c a -p p --rule batch", "batch needs many (select_many in Python)"),
         ("select -c a -p p --rule calibrated", "at least one content-free prompt"),
-        ("select -c a -p p --premise x", "premise='x': expected None unless the rule is 'pmi'"),
-        ("select -c a -p p --terminator eos", "terminator='eos': expected one of 'auto'"),
-        ("tokens -c a -p p --terminator eos", "terminator='eos': expected one of 'auto'"),
-        ("select -c a -p p --mass 2", "mass=2.0: expected a probability"),
-        ("select -c a -p p --boundary cut", "boundary='cut': expected one of 'heal'"),
-        ("select -c a -p p --template-arg x=No", "template_arg='x=No': expected a JSON value"),
-        ("select -c a -p p --json --tsv", "json=True: expected neither --tsv nor --explain"),
-        ("select -c a -p p --tsv --explain", "tsv=True: expected no --explain"),
+        ("select -c a -p p --premise x", "--premise 'x': expected nothing unless the rule is 'pmi'"),
+        ("select -c a -p p --terminator eos", "--terminator 'eos': expected one of 'auto'"),
+        ("tokens -c a -p p --terminator eos", "--terminator 'eos': expected one of 'auto'"),
+        ("select -c a -p p --mass 2", "--mass 2.0: expected a probability"),
+        ("select -c a -p p --boundary cut", "--boundary 'cut': expected one of 'heal'"),
+        ("select -c a -p p --template-arg x=No", "--template-arg 'x=No': expected a JSON value"),
+        ("select -c a -p p --json --tsv", "--json: expected neither --tsv nor --explain"),
+        ("select -c a -p p --tsv --explain", "--tsv: expected no --explain"),
         ("select -c a --prompt-file gone.txt", "error[input_file]: gone.txt: No such file"),
         ("rank -p p --choices-file gone.txt", "error[input_file]: gone.txt: No such file"),
     ],
@@ -313,7 +313,7 @@ def test_models_are_listed_and_forgotten(at_home: Path, tiny_model, monkeypatch:
     assert [m["name"] for m in after] == ["embedded.gguf", first["name"]]
     again = run("models", "--forget", str(at_home / "b.gguf"))
     assert (again.exit_code, again.stdout) == (2, "")
-    assert "error[option]: forget=" in again.stderr
+    assert "error[option]: --forget " in again.stderr
 
 
 def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):

@@ -240,7 +240,7 @@ MISTAKES = {
     "a page with a NUL": (("questions.jsonl", "--html", "a\0b.html"), "a file in a folder that exists"),
     "a page of a long name": (("questions.jsonl", "--html", "a" * 300), "a file in a folder that exists"),
     "actors without ray": (("questions.jsonl", "--actors", "2"), "--ray"),
-    "no items": (("questions.jsonl", "--limit", "0"), "limit=0"),
+    "no items": (("questions.jsonl", "--limit", "0"), "--limit 0"),
     "too many shots": (("two.jsonl", "--shots", "5"), "at most 1"),
     "shots from nowhere": (("two.jsonl", "--shots-file", "questions.jsonl"), "--shots"),
     "one file twice": (("two.jsonl", "two.jsonl"), "each file once"),

@@ -79,9 +79,7 @@ class OptionError(RequestError, ValueError):
     def __init__(self, name: str, value: object, allowed: str) -> None:
         self.name, self.value, self.allowed = name, value, allowed
         super().__init__(
-            f"{name} is not given; give {allowed}"
-            if value is None
-            else f"{name}={_of_value(value)}: expected {allowed}"
+            f"{name} is not given; give {allowed}" if value is None else f"{name}={of_value(value)}: expected {allowed}"
         )
 
 
@@ -452,7 +450,7 @@ def _clip(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
-def _of_value(value: object, limit: int = 1000) -> str:
+def of_value(value: object, limit: int = 1000) -> str:
     """A value in a message. One whose repr fails (nested too deeply, an int of too many digits) is told by its type."""
     try:
         told = repr(value)

@@ -41,7 +41,7 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     if not allow_empty and "" in choices:
         at = choices.index("")
         line = None if path.lower().endswith(".json") else at + 1
-        raise InputFileError(path, empty.format(at) + "; remove it, or allow the empty choice", line=line)
+        raise InputFileError(path, empty.format(at) + "; remove it, or give --allow-empty", line=line)
     return choices
 
 

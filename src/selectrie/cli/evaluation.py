@@ -251,7 +251,7 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
         raise OptionError("resume", running.resume, "alone: the run's folder says what is run")
     configuration_then, model_then = began_with(Path(running.resume))
     loaded = reload(configuration_then, running.resume)
-    check_kinds(model_then, {**get_type_hints(ModelGroup)}, running.resume)
+    check_kinds(model_then, get_type_hints(ModelGroup), running.resume)
     return loaded, Path(running.resume), ModelGroup(**model_then) if model == ModelGroup() else model
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from selectrie.cli.flags import flag_of
 from selectrie.cli.groups import WITH_ESCAPES
 from selectrie.cli.guard import guarded
 from selectrie.inputs import parse_escapes
@@ -48,7 +49,9 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
         def run(**values: Any) -> None:
             verbose = bool(values.get("verbose"))
             guarded(
-                lambda: function(**{name: _collect(group, values) for name, group in groups.items()}), verbose=verbose
+                lambda: function(**{name: _collect(group, values) for name, group in groups.items()}),
+                verbose=verbose,
+                flags={name: flag for group in groups.values() for name, flag in _flags(group).items()},
             )
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -74,6 +77,12 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
     return result
+
+
+def _flags(group: type[Any]) -> dict[str, str]:
+    """How the fields of a group are written on the command line."""
+    hints = get_type_hints(group, include_extras=True)
+    return {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
 
 
 def _collect(group: type[Any], values: dict[str, Any]) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import typer
 
 from selectrie import output
+from selectrie.cli.flags import message_of
 from selectrie.cli.signals import code_of, stoppable
 from selectrie.errors import GrammarError, SelectrieError, TemplateError
 
@@ -17,18 +18,18 @@ OURS = 70
 _REPORT = "this is a fault of selectrie; please report it with the command and the output of --verbose"
 
 
-def guarded(work: Callable[[], int], *, verbose: bool) -> None:
+def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
     """Run a command and leave with its exit code; an error becomes one line `error[code]: message` on stderr,
     that about a grammar or a template with the line of it and a caret below.
 
-    verbose: the traceback is written as well. A closed pipe ends silently with 0, as nobody is left to read.
+    verbose: the traceback is written as well. flags: how the command's options are written, by name. A closed pipe ends silently with 0, as nobody is left to read.
     """
     try:
         with stoppable():
             code = work()
             output.flush()
     except SelectrieError as error:
-        code = report(error, verbose=verbose)
+        code = report(error, verbose=verbose, flags=flags)
     except KeyboardInterrupt as stopped:
         code = code_of(stopped)
         tell("interrupted", "stopped")
@@ -46,9 +47,9 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> None:
     raise typer.Exit(code)
 
 
-def report(error: SelectrieError, *, verbose: bool = False) -> int:
-    """Write an error of selectrie; its exit code."""
-    message, marked = _taken_apart(error)
+def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, str] | None = None) -> int:
+    """Write an error of selectrie; its exit code. flags: as of `guarded`."""
+    message, marked = _taken_apart(error, flags or {})
     tell(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
     if marked:
         output.write(output.visible(marked), sys.stderr)
@@ -63,9 +64,9 @@ def tell(code: str, message: str, *, verbose: bool = False) -> None:
     output.write(output.visible(f"error[{code}]: {' '.join(message.split())}"), sys.stderr)
 
 
-def _taken_apart(error: SelectrieError) -> tuple[str, str]:
+def _taken_apart(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, str]:
     """The message, and the line of a grammar or a template with a caret that may be its end."""
-    text = str(error)
+    text = message_of(error, flags)
     if not isinstance(error, GrammarError | TemplateError) or not error.excerpt or text.count("\n") < 2:
         return text, ""
     message, line, caret = text.rsplit("\n", 2)

@@ -85,18 +85,18 @@ def absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
 
 
-_WRITTEN: dict[object, Any] = {
+_WRITTEN: dict[Any, Any] = {
     **get_type_hints(Configuration),
     "data": list,
     "metrics": list,
     "tasks": dict,
     "shots_digest": str | None,
 }
-_WRITTEN_DATA: dict[object, Any] = {"task": str, "path": str, "digest": str}
+_WRITTEN_DATA: dict[Any, Any] = {"task": str, "path": str, "digest": str}
 """What `Loaded.to_dict` has, and each of its data files, by name."""
 
 
-def check_kinds(said: object, kinds: Mapping[object, Any], where: str) -> None:
+def check_kinds(said: object, kinds: Mapping[Any, Any], where: str) -> None:
     """Raise `InputFileError` unless `said` is an object that has some of these fields, each of its type, and no others.
 
     where: the run that says it.

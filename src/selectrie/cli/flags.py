@@ -1,0 +1,110 @@
+"""Errors in the words of the command line: `--max-tokens 0`, not `max_tokens=0`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from typer.models import ArgumentInfo, OptionInfo
+
+from selectrie.errors import (
+    DeadEndError,
+    MemoryBudgetError,
+    NothingFoundError,
+    OptionError,
+    PromptError,
+    PromptTooLongError,
+    SelectrieError,
+    of_value,
+)
+
+_NAMED_OTHERWISE = {
+    "budget_nodes": "budget",
+    "n_threads": "threads",
+    "n_gpu_layers": "gpu_layers",
+    "deadline_s": "deadline",
+    "n_alternatives": "logprobs",
+    "stop_tokens": "stop_token",
+    "k": "top",
+    "metrics": "metric",
+    "choices": "choice",
+    "template_args": "template_arg",
+}
+"""Names of the library whose options have names of their own."""
+_SWITCHES = {
+    ("canonical_only", "False"): "any_path",
+    ("merge_equal_text", "False"): "best_path",
+}
+_WITH_TEXT = (PromptTooLongError, DeadEndError, NothingFoundError, MemoryBudgetError, PromptError)
+"""Errors whose remedies name arguments, and whose quoted parts alone are the caller's."""
+_WORD = re.compile(
+    r"""`?\b(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[\w.+-]+)`?|(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    r"""|`(?P<code>[a-z]\w*)`|(?<![\w.-])(?P<word>[a-z]+(?:_[a-z]+)+)(?![\w-]|\.\w)"""
+)
+
+
+_NONE = re.compile(r", or None\b[^;,]*$")
+"""The end of a sentence for those who write Python: leaving an option out is what the command line has for it."""
+
+
+def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
+    """What the caller writes for a field: its long flag, its only one, or the name of a positional argument."""
+    if isinstance(option, ArgumentInfo):
+        return str(option.metavar or name.upper())
+    first = option.default if isinstance(option.default, str) else ""  # typer's place for the first of them
+    declared = [word for word in (first, *(option.param_decls or ())) if word.startswith("-")]
+    long = [word for word in declared if word.startswith("--")]
+    return (long or declared or ["--" + name.replace("_", "-")])[0]
+
+
+def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
+    """The message of an error, its arguments as flags. flags: by the names of the command's options; what is not among
+    them stays as it is, and so does what is said of a slot of a template."""
+    text = str(error)
+    own = str(error.args[0]) if error.args else ""
+    if error.slot is not None or not flags or not own or not text.endswith(own):
+        return text
+    if isinstance(error, OptionError):
+        said = _option(error, flags)
+    elif isinstance(error, _WITH_TEXT):
+        said = _in_flags(own, flags)
+    else:
+        return text
+    return text.removesuffix(own) + said
+
+
+def _option(error: OptionError, flags: Mapping[str, str]) -> str:
+    name, _, place = error.name.partition("[")
+    flag = _flag(name, flags)
+    if flag is None:
+        return str(error.args[0])
+    allowed = _NONE.sub("", _in_flags(error.allowed, flags).replace("None unless", "nothing unless"))
+    if error.value is None:
+        return f"{flag} is not given; give {allowed}"
+    is_pair = place and name == "logit_bias"
+    values = error.value if isinstance(error.value, tuple | list) else (error.value,)
+    value = f"{place.removesuffix(']')}={error.value!r}" if is_pair else ", ".join(map(of_value, values))
+    return f"{flag}: expected {allowed}" if error.value is True else f"{flag} {value}: expected {allowed}"
+
+
+def _in_flags(text: str, flags: Mapping[str, str]) -> str:
+    """A text of ours with the arguments that it names as flags; quoted parts stay as they are."""
+
+    def written(found: re.Match[str]) -> str:
+        name: str | None = found["name"] or found["code"] or found["word"]
+        if name is None:
+            return found[0]
+        value = found["value"]
+        flag = _flag(_SWITCHES.get((name, value), name), flags)
+        if flag is None:
+            return found[0]
+        if value is None or value == "True" or (name, value) in _SWITCHES:
+            return flag
+        return f"no {flag}" if value == "False" else f"{flag} {value.strip(chr(39))}"
+
+    return _WORD.sub(written, text)
+
+
+def _flag(name: str, flags: Mapping[str, Any]) -> str | None:
+    return flags.get(name) or flags.get(_NAMED_OTHERWISE.get(name, name))

@@ -1,0 +1,67 @@
+"""Errors in the words of the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from selectrie.cli.flags import message_of
+from selectrie.errors import (
+    DeadEndError,
+    GrammarError,
+    NothingFoundError,
+    OptionError,
+    PromptTooLongError,
+    SelectrieError,
+)
+
+FLAGS = {
+    name: "--" + name.replace("_", "-")
+    for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "budget", "logit_bias", "stop_token", "json")
+} | {"n": "-n", "file": "FILE"}
+
+
+def of_request(error: SelectrieError) -> SelectrieError:
+    error.request = 2
+    return error
+
+
+def of_slot(error: SelectrieError) -> SelectrieError:
+    error.slot = "gen 'x' at page.tmpl:3:8"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OptionError("max_tokens", 0, "at least 1"), "--max-tokens 0: expected at least 1"),
+        (OptionError("budget_nodes", "a=b", "a number"), "--budget 'a=b': expected a number"),
+        (OptionError("stop_tokens[1]", -1, "an id"), "--stop-token -1: expected an id"),
+        (OptionError("logit_bias[3]", 1e999, "less, or None for none"), "--logit-bias 3=inf: expected less"),
+        (OptionError("json", True, "no --tsv"), "--json: expected no --tsv"),
+        (OptionError("file", None, "a file"), "FILE is not given; give a file"),
+        (OptionError("n", 1, "at least max_tokens=3, `exact` or exact=True"), "-n 1: expected at least --max-tokens 3, --exact or --exact"),
+        (OptionError("n", 1, "canonical_only=False, not 'n_ctx'"), "-n 1: expected --any-path, not 'n_ctx'"),
+        (OptionError("unknown", 1, "two"), "unknown=1: expected two"),
+        (of_request(OptionError("n", 0, "1")), "request 2: -n 0: expected 1"),
+        (of_slot(OptionError("max_tokens", 0, "1")), "gen 'x' at page.tmpl:3:8: max_tokens=0: expected 1"),
+        (
+            PromptTooLongError(needed_tokens=9, available_tokens=8, remedy="set truncate='left', or load with a larger n_ctx"),
+            "needs 9 tokens, the context holds 8; set --truncate left, or load with a larger --n-ctx",
+        ),
+        (
+            NothingFoundError("n_ctx.gbnf", "none is short", "raise budget_nodes (2), or lower max_tokens"),
+            "no text of n_ctx.gbnf was found: none is short; raise --budget (2), or lower --max-tokens",
+        ),
+        (DeadEndError(2), "none of the 2 tokens allowed here is possible; allow more, or forbid less by --logit-bias"),
+        (GrammarError("n_ctx is not defined"), "n_ctx is not defined"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value[:40],
+)  # fmt: skip
+def test_arguments_are_named_as_flags(error: SelectrieError, message: str):
+    """Names that are the command's, with their values; what is quoted, other names, slots and grammars stay as they are."""
+    assert message_of(error, FLAGS) == message
+
+
+def test_without_flags_the_message_is_the_librarys():
+    """As for errors outside of a command."""
+    assert message_of(OptionError("n", 0, "1"), {}) == "n=0: expected 1"
