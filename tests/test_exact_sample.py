@@ -244,6 +244,15 @@ def test_draws_that_are_not_close_are_those_of_every_layout(most_kept, tolerance
     assert n_certain > 100
 
 
+def test_tokens_are_doubtful_where_they_may_change_places_with_the_last_one_kept():
+    """By hand: of those within 0.1 nats of it, one is kept and one is not. None is where there is no tolerance, and where
+    the last one kept is impossible, as all after it are then."""
+    ids, p = np.arange(5, dtype=np.int32), np.array([0.4, 0.3, 0.1, 0.1, 0.05])
+    assert KnownRow.of(ids, p, 0.05, most_kept=3, tolerance=0.05).doubtful == pytest.approx(0.2)
+    assert KnownRow.of(ids, p, 0.05, most_kept=3).doubtful == 0
+    assert KnownRow.of(ids, np.array([0.6, 0.4, 0, 0, 0]), 0.0, most_kept=3, tolerance=0.05).doubtful == 0
+
+
 def test_ends_without_a_token():
     """With terminator "none" a text ends as soon as it may, and weighs its own tokens alone."""
     law = {(CAT,): 0.9, (C, AT): 0.03, (C, A): 0.03, (BAT,): 0.04}

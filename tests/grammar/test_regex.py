@@ -230,6 +230,7 @@ def test_patterns_to_check_by_hand(pattern, accepted, rejected):
         (r"\q", "no escape", 1),
         (r"\x4", "no escape", 1),
         (r"\400", "octal", 1),
+        (r"\U00110000", "no escape", 1),
         (r"\N{NO SUCH THING}", "name of no character", 1),
         ("a(?i)b", "at its beginning", 2),
         ("(?P<a>x)(?P<a>y)", "used twice", 9),
@@ -242,6 +243,20 @@ def test_what_is_no_grammar_is_refused_by_name(pattern, name, column):
         read_regex(pattern)
     assert caught.value.column == column
     assert str(caught.value).endswith("\n  " + " " * (column - 1) + "^") or "\n" in pattern
+
+
+def test_escapes_reach_to_the_last_character():
+    """U+10FFFF can be written, by itself and as the end of a range."""
+    last = chr(sys.maxunicode)
+    for pattern in (r"\U0010FFFF", r"[b-\U0010FFFF]"):
+        assert differences(re.compile(pattern), read_regex(pattern), ["a", last, last * 2]) == []
+
+
+def test_the_null_character_tells_states_apart():
+    """What may follow `x` and `y` differs in U+0000 alone, and in nothing behind it."""
+    pattern = r"x(?:[\x00b]d|ce)|y(?:bd|ce)"
+    checked = [first + second + third for first, second, third in product("xy", "\0bc", "de")]
+    assert differences(re.compile(pattern), read_regex(pattern), checked) == []
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python reads possessive counts from 3.11 on")

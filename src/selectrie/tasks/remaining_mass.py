@@ -43,9 +43,9 @@ class KnownRow:
         order = np.lexsort((ids, -p))
         kept, rest = order[:n], order[n:]
         doubtful = 0.0
-        if len(rest) and tolerance:
+        if len(rest) and tolerance and p[kept[-1]] > 0:
             near = np.abs(np.log(np.maximum(p, np.finfo(np.float64).tiny) / p[kept[-1]])) <= 2 * tolerance
-            doubtful = float(p[near].sum()) if p[kept[-1]] > 0 else 0.0
+            doubtful = float(p[near].sum())
         kept = np.sort(kept[p[kept] > 0])
         return cls(ids[kept], p[kept], end, float(p[rest].sum()), doubtful)
 
