@@ -314,6 +314,7 @@ def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
         ("a", {"n": 3, "options": Generating(best_of=2)}, OptionError),
         ("a", {"options": Generating(choices=["at", "a\ud800"])}, TextError),
         ("a", {"prompting": Prompting(delimiter=" ")}, OptionError),
+        ("a", {"prompting": {"boundary": "split"}}, OptionError),
         ("a", {"draft": "small"}, OptionError),
     ],
     ids=str,

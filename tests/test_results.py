@@ -106,6 +106,8 @@ def test_a_trie_view_accounts_for_every_choice(choices: ChoiceTable, limit: int,
         assert view.on_winner[node] == choices.texts[winner].startswith(text)
         assert view.on_greedy[node] == choices.texts[greedy].startswith(text)
     assert {choices.texts[winner], choices.texts[greedy]} <= set(texts)
+    marked = sum(view.on_winner[node] or view.on_greedy[node] for node in range(len(view)))
+    assert limit > marked or len(view) == marked
 
 
 def test_a_trie_view_shows_the_heaviest_nodes():
