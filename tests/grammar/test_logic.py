@@ -189,6 +189,13 @@ def test_schemas_apart_by_hand(one, other, apart):
     assert logic.apart(one, other) is logic.apart(other, one) is apart
 
 
+@pytest.mark.parametrize(("draft", "apart"), [(4, True), (6, False)])
+def test_a_bound_that_is_exclusive_by_a_boolean_is_one_in_draft_4_alone(draft, apart):
+    """Below 5, and 5 or more; later drafts say the bound itself."""
+    below, above = {"type": "number", "maximum": 5, "exclusiveMaximum": True}, {"minimum": 5}
+    assert logic_of({}, draft).apart(below, above) is apart
+
+
 @pytest.mark.parametrize("draft", READERS)
 @pytest.mark.parametrize(
     "schema",
