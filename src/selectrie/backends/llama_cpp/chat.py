@@ -6,137 +6,98 @@ or, where its origin was lost, mixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from jinja2 import BaseLoader, TemplateError, nodes, pass_environment
-from jinja2.compiler import CodeGenerator, Frame
-from jinja2.environment import Environment
-from jinja2.filters import FILTERS, make_attrgetter
-from jinja2.nodes import EvalContext
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import TemplateError
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
+from selectrie.backends.llama_cpp.chat_environment import ChatEnvironment
+from selectrie.backends.llama_cpp.chat_meter import LimitError, Meter
 from selectrie.errors import PromptError
-from selectrie.tracked_text import TEMPLATE, TrackedText, derived, joined, texts_in
+from selectrie.tracked_text import TEMPLATE, TrackedText, derived, texts_in
 from selectrie.vocabulary import ChatTemplate
+
+MOST_TIME_FORMAT = 1_000
+"""Characters of what `strftime_now` is given: each may become 256."""
+MOST_SHOWN = 300
+"""Characters of a template's own error that a message shows."""
 
 
 def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
     """Return the template, compiled on first use.
 
     It renders as llama-cpp-python's `Jinja2ChatFormatter` does. Where messages or arguments hold `TrackedText`, the result is
-    `TrackedText` too, and text in them that is not tracked is mixed.
+    `TrackedText` too, and text in them that is not tracked is mixed. Whatever the template does ends within the limits of
+    `chat_meter`, in a text or a `PromptError`.
     """
-    compiled: dict[tuple[bool, bool], Any] = {}
-
-    def formatter(*, generates: bool, tracks: bool) -> Any:
-        if (generates, tracks) not in compiled:
-            made = Jinja2ChatFormatter(source, eos_token=eos, bos_token=bos, add_generation_prompt=generates)
-            if tracks:
-                made._environment = _TrackingEnvironment(made._environment.environment).from_string(source)
-                made.bos_token, made.eos_token = TrackedText(bos, TEMPLATE), TrackedText(eos, TEMPLATE)
-                made.strftime_now = _derived(made.strftime_now)
-            compiled[generates, tracks] = made
-        return compiled[generates, tracks]
+    plain, tracking = (_Formatter(source, bos, eos, tracks=tracks) for tracks in (False, True))
 
     def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-        generates = bool(template_args.pop("add_generation_prompt", True))
         values = [dict(message) for message in messages]
-        tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
         try:
-            rendered: str = formatter(generates=generates, tracks=tracks)(messages=values, **template_args).prompt
+            tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
+            return (tracking if tracks else plain).rendered(values, template_args)
+        except LimitError as error:
+            raise PromptError(
+                f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text with "
+                "parse_special, or as token ids"
+            ) from error
         except (TemplateError, ValueError, TypeError) as error:
             # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
-            raise PromptError(f"the model's chat template refuses these messages: {error}") from error
-        return rendered
+            raise PromptError(f"the model's chat template refuses these messages: {_shown(error)}") from error
+        except Exception as error:
+            reason = f"{type(error).__name__}: {_shown(error)}".removesuffix(": ")
+            raise PromptError(f"the model's chat template cannot be rendered: {reason}") from error
 
     return render
 
 
-class _CodeGenerator(CodeGenerator):
-    """Writes code in which the template's own text is tracked as such, and nothing else is."""
+@dataclass
+class _Formatter:
+    """The template of one environment."""
 
-    def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802 - Jinja's name
-        if isinstance(node.value, str):
-            self.write(self._output_const_repr([node.value]))
-        else:
-            super().visit_Const(node, frame)
+    source: str
+    bos: str
+    eos: str
+    tracks: bool
 
-    def _output_const_repr(self, group: Iterable[str]) -> str:
-        return f"environment.literal({''.join(group)!r})"
+    def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
+        args = dict(template_args)
+        formatter = copy(self._formatter)
+        formatter.add_generation_prompt = bool(args.pop("add_generation_prompt", True))
+        environment, code = self._compiled
+        formatter._environment = environment.template(code, Meter.of([messages, args]))
+        prompt: str = formatter(messages=messages, **args).prompt
+        return prompt
 
-    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        """Only the text between tags: what is computed is computed while rendering."""
-        if not isinstance(node, nodes.TemplateData):
-            raise nodes.Impossible
-        return super()._output_child_to_const(node, frame, finalize)
+    @cached_property
+    def _formatter(self) -> Any:
+        """llama-cpp-python's, which says what a template is given; its own environment has no limits."""
+        made: Any = Jinja2ChatFormatter("", eos_token=self.eos, bos_token=self.bos)
+        if self.tracks:
+            made.bos_token, made.eos_token = TrackedText(self.bos, TEMPLATE), TrackedText(self.eos, TEMPLATE)
+        now, tracks = made.strftime_now, self.tracks
 
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
-        """`a ~ b`, for which Jinja's own code calls a function that is no part of the environment."""
-        self.write("environment.concat(map(environment.finalize, (")
-        for operand in node.nodes:
-            self.visit(operand, frame)
-            self.write(", ")
-        self.write(")))")
+        def strftime_now(form: str) -> str:
+            if len(form) > MOST_TIME_FORMAT:
+                raise LimitError(f"it formats the time with more than {MOST_TIME_FORMAT} characters")
+            return derived(now(form), [form]) if tracks else now(form)
 
+        made.strftime_now = strftime_now
+        return made
 
-class _TrackingEnvironment(ImmutableSandboxedEnvironment):
-    """An environment like another one, in which text keeps its origins."""
-
-    code_generator_class = _CodeGenerator
-    concat = staticmethod(joined)
-
-    def __init__(self, other: Environment) -> None:
-        super().__init__(
-            loader=BaseLoader(),
-            trim_blocks=other.trim_blocks,
-            lstrip_blocks=other.lstrip_blocks,
-            extensions=[type(extension) for extension in other.extensions.values()],
-            finalize=_written,
-            optimized=False,
-        )
-        known = {name: _derived(function) for name, function in other.filters.items() if function in _FUNCTIONS}
-        self.filters = {**other.filters, **known, "join": _join}
-
-    @staticmethod
-    def literal(text: str) -> TrackedText:
-        """Text of the template's source."""
-        return TrackedText(text, TEMPLATE)
-
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`text.format(values)`; the sandbox's own function for it."""
-        wrapped = super().wrap_str_format(value)
-        return wrapped and _derived(lambda *args, **kwargs: str.__str__(wrapped(*args, **kwargs)), value.__self__)
+    @cached_property
+    def _compiled(self) -> Any:
+        environment = ChatEnvironment(self._formatter._environment.environment, tracks=self.tracks)
+        environment.meter = Meter.of([])
+        return environment, environment.compiled(self.source)
 
 
-_FUNCTIONS = frozenset([*FILTERS.values(), Jinja2ChatFormatter.tojson])
-"""Filters whose text is a function of their arguments. Text of any other filter or function has the origins that it has kept."""
-
-
-def _derived(function: Callable[..., Any], *sources: object) -> Callable[..., Any]:
-    """The function, where its text comes from its arguments and these sources alone. Markup becomes plain text."""
-
-    @wraps(function)
-    def tracking(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        if not isinstance(result, str):
-            return result
-        given = [one for one in args if not isinstance(one, Context | EvalContext | Environment)]
-        return derived(result, [*sources, *given, *kwargs.values()])
-
-    return tracking
-
-
-@pass_environment
-def _join(environment: Environment, value: Any, d: Any = "", attribute: str | int | None = None) -> str:
-    """The filter `join`, whose own function joins in C."""
-    items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
-    return joined(map(_written, items), _written(d))
-
-
-def _written(value: Any) -> str:
-    """What is put out for a value."""
-    return value if isinstance(value, str) else derived(str(value), [value])
+def _shown(error: Exception) -> str:
+    """What it says, short."""
+    text = str(error)
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

@@ -1,0 +1,313 @@
+"""Jinja's sandbox with a meter, and with text that keeps its origins where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from functools import wraps
+from types import CodeType
+from typing import Any
+
+from jinja2 import BaseLoader, Template, TemplateNotFound, nodes, pass_environment
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.environment import Environment
+from jinja2.exceptions import SecurityError
+from jinja2.filters import FILTERS, make_attrgetter
+from jinja2.nodes import EvalContext
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+from selectrie.backends.llama_cpp import chat_rules
+from selectrie.backends.llama_cpp.chat_meter import MOST_BITS, LimitError, Meter
+from selectrie.tracked_text import TEMPLATE, TrackedText, derived, joined
+
+MOST_SOURCE = 1 << 17
+"""Characters of a template."""
+MOST_NODES = 20_000
+"""Parts of a template's syntax tree: compiling one is quadratic in places."""
+MOST_NESTED = 48
+"""Statements inside statements: as for parts. Python itself nests 20 loops and 100 blocks."""
+_BODIES = ("body", "else_")
+"""Fields of statements that hold other statements."""
+KNOWN_FILTERS = frozenset([*FILTERS.values(), Jinja2ChatFormatter.tojson])
+"""Filters whose text is a function of their arguments. Text of any other filter or function has the origins that it has kept."""
+
+
+class _CodeGenerator(CodeGenerator):
+    """Writes code that pays for what it does, and in which the template's own text is told from other text."""
+
+    _owed = 0
+
+    def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
+        """Statements in a row, paid for whenever they are run."""
+        statements = list(nodes)
+        cost = 1 + self._owed + sum(map(_n_parts, statements))
+        self._owed = 0
+        self.writeline(f"environment.meter.tick({cost})")
+        super().blockvisit(statements, frame)
+
+    def macro_body(self, node: Any, frame: Frame) -> Any:
+        """The defaults of a macro's arguments are paid for with its body."""
+        self._owed = sum(map(_n_parts, node.defaults))
+        return super().macro_body(node, frame)
+
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802 - Jinja's name
+        if node.test is not None:
+            paid = object.__new__(nodes.InternalName)
+            nodes.Node.__init__(paid, f"environment.meter.tick({_n_parts(node.test)})", lineno=node.test.lineno)
+            node.test = nodes.And(paid, node.test, lineno=node.test.lineno)
+        super().visit_For(node, frame)
+
+    def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802
+        if isinstance(node.value, str):
+            self.write(f"environment.literal({node.value!r})")
+        else:
+            super().visit_Const(node, frame)
+
+    def _output_const_repr(self, group: Iterable[str]) -> str:
+        return f"environment.literal({''.join(group)!r})"
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        """Only the text between tags: what is computed is computed while rendering."""
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        """`a ~ b`, for which Jinja's own code calls a function that is no part of the environment."""
+        is_markup = "context.eval_ctx.autoescape" if frame.eval_ctx.volatile else repr(bool(frame.eval_ctx.autoescape))
+        self.write(f"environment.tilde(markup_join if {is_markup} else str_join, (")
+        for operand in node.nodes:
+            self.visit(operand, frame)
+            self.write(", ")
+        self.write("))")
+
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
+        _guard(node.expr, "compared")
+        for operand in node.ops:
+            _guard(operand.expr, "compared")
+        super().visit_Compare(node, frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
+        if isinstance(node.arg, nodes.Slice):  # Jinja's own code takes slices without the environment
+            _guard(node.node, "passed_over")
+        super().visit_Getitem(node, frame)
+
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802
+        for item in node.items:
+            _guard(item.key, "hashed")
+        super().visit_Dict(node, frame)
+
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        """Any node; the value of one with a guard goes through that method of the environment."""
+        guard = vars(node).pop(_GUARD, None)
+        if guard is None:
+            return super().visit(node, *args, **kwargs)
+        self.write(f"environment.{guard}(")
+        result = super().visit(node, *args, **kwargs)
+        self.write(")")
+        return result
+
+
+_GUARD = "selectrie_guard"
+
+
+def _guard(node: nodes.Expr, method: str) -> None:
+    vars(node)[_GUARD] = method
+
+
+def _n_parts(node: nodes.Node) -> int:
+    """Parts of a statement or expression, without the statements inside of it, which pay for themselves."""
+    n, waiting = 0, [node]
+    while waiting:
+        n += 1
+        waiting += waiting.pop().iter_child_nodes(exclude=_BODIES)
+    return n
+
+
+class ChatEnvironment(ImmutableSandboxedEnvironment):
+    """An environment like another one, whose templates pay for what they do.
+
+    tracks: the template's own text is `TrackedText`, and text keeps its origins.
+    """
+
+    code_generator_class = _CodeGenerator
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
+    meter = Meter()
+
+    def __init__(self, other: Environment, *, tracks: bool) -> None:
+        super().__init__(
+            loader=BaseLoader(),
+            trim_blocks=other.trim_blocks,
+            lstrip_blocks=other.lstrip_blocks,
+            extensions=[type(extension) for extension in other.extensions.values()],
+            finalize=_put_out,
+            optimized=False,
+        )
+        self.tracks = tracks
+        known = {**other.filters, "join": _join} if tracks else other.filters
+        self.filters = {name: _filter(name, function, function in KNOWN_FILTERS) for name, function in known.items()}
+        tests: dict[str, Any] = other.tests
+        self.tests = {name: _test(name, function) for name, function in tests.items()}
+        del self.globals["lipsum"]  # of any length, and never the same text twice
+
+    def compiled(self, source: str) -> CodeType:
+        """The code of a template. Raises `LimitError` for one that is too large, and what Jinja raises."""
+        if len(source) > MOST_SOURCE:
+            raise LimitError(f"it is longer than {MOST_SOURCE} characters")
+        _check_tree(self.parse(source))
+        return self.compile(source)
+
+    def template(self, code: CodeType, meter: Meter) -> Template:
+        """The template for one rendering, which has its own meter."""
+        environment = copy(self)
+        environment.meter = meter
+        return self.template_class.from_code(environment, code, environment.make_globals(None))
+
+    # What the written code calls
+
+    def literal(self, text: str) -> str:
+        """Text of the template's source."""
+        self.meter.spend(len(text))
+        return TrackedText(text, TEMPLATE) if self.tracks else text
+
+    def concat(self, pieces: Iterable[str]) -> str:
+        pieces = list(pieces)
+        self.meter.expect(sum(map(len, pieces)))
+        whole: str = self._paid(joined(pieces) if self.tracks else "".join(pieces))
+        return whole
+
+    def tilde(self, join: Callable[[Iterable[Any]], str], values: Iterable[Any]) -> str:
+        """`a ~ b`. join: what Jinja puts them together with."""
+        self.meter.weigh(values)
+        whole: str = self._paid(joined(map(_written, values)) if self.tracks else join(values))
+        return whole
+
+    def compared(self, value: Any) -> Any:
+        """The value, which is going to be compared."""
+        if not isinstance(value, bool | int | float | None):
+            self.meter.weigh(value)
+        return value
+
+    def passed_over(self, value: Any) -> Any:
+        """The value, which is going to be cut."""
+        self.meter.pass_over(value)
+        return value
+
+    def hashed(self, key: Any) -> Any:
+        """The key, which is going to be looked up."""
+        if not isinstance(key, str | int):
+            self.meter.weigh(key)
+        return key
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        chat_rules.operate(self.meter, operator, left, right)
+        return self._paid(super().call_binop(context, operator, left, right))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        return super().getitem(obj, self.hashed(argument))
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        own = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
+        if not self.is_safe_callable(function):
+            raise SecurityError(f"a {type(function).__name__} must not be called")
+        args = chat_rules.call(self.meter, function, args, own)
+        return self._paid(context.call(function, *args, **kwargs))
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`text.format(values)`; the sandbox's own function for it."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+        template = value.__self__
+
+        def formatted(*args: Any, **kwargs: Any) -> str:
+            chat_rules.formats(self.meter, template, args, kwargs, braces=True)
+            text = wrapped(*args, **kwargs)
+            return derived(str.__str__(text), [template, *args, *kwargs.values()]) if self.tracks else text
+
+        return formatted
+
+    def get_template(self, *_: Any, **__: Any) -> Template:
+        """Include and its like find nothing."""
+        raise TemplateNotFound(None, "a chat template has no other files")
+
+    select_template = get_or_select_template = get_template
+
+    def _paid(self, value: Any) -> Any:
+        """What was made, paid for."""
+        if isinstance(value, str):
+            self.meter.spend(len(value))
+        elif isinstance(value, list | tuple | dict | set):
+            self.meter.tick(len(value))
+        elif isinstance(value, int):
+            self.meter.number(value)
+        return value
+
+
+def _check_tree(tree: nodes.Template) -> None:
+    """Refuse a template whose syntax tree is too large, or too deep, before code is written for it."""
+    n = 0
+    waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        n, depth = n + 1, depth + isinstance(node, nodes.Stmt)
+        if n > MOST_NODES:
+            raise LimitError(f"it has more than {MOST_NODES} parts")
+        if depth > MOST_NESTED:
+            raise LimitError(f"it puts more than {MOST_NESTED} statements inside each other")
+        if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > MOST_BITS:
+            raise LimitError(f"it has a number of more than {MOST_BITS} bits")
+        waiting += [(one, depth) for one in node.iter_child_nodes()]
+
+
+def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[..., Any]:  # noqa: FBT001
+    """A filter that is paid for. derives: its text is a function of its arguments alone."""
+    passes = getattr(function, "jinja_pass_arg", None)
+
+    @wraps(function)
+    def paid(first: Environment | Context | EvalContext, /, *args: Any, **kwargs: Any) -> Any:
+        environment: Any = first if isinstance(first, Environment) else first.environment
+        args = chat_rules.filters(environment.meter, name, args, kwargs)
+        result = function(*args, **kwargs) if passes is None else function(first, *args, **kwargs)
+        if environment.tracks and derives and isinstance(result, str):
+            environment.meter.weigh(args, kwargs)
+            result = derived(result, [*args, *kwargs.values()])
+        if hasattr(type(result), "__next__"):
+            return environment.meter.counted(result)
+        return environment._paid(result)
+
+    return paid if passes is not None else pass_environment(paid)
+
+
+def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A test that is paid for."""
+    passes = getattr(function, "jinja_pass_arg", None)
+
+    @wraps(function)
+    def paid(first: Environment | Context | EvalContext, /, *args: Any, **kwargs: Any) -> Any:
+        environment: Any = first if isinstance(first, Environment) else first.environment
+        chat_rules.tests(environment.meter, name, args, kwargs)
+        return function(*args, **kwargs) if passes is None else function(first, *args, **kwargs)
+
+    return paid if passes is not None else pass_environment(paid)
+
+
+@pass_environment
+def _join(environment: Environment, value: Any, d: Any = "", attribute: str | int | None = None) -> str:
+    """The filter `join`, whose own function joins in C."""
+    items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
+    return joined(map(_written, items), _written(d))
+
+
+@pass_environment
+def _put_out(environment: Any, value: Any) -> Any:
+    """What is put out for a value."""
+    environment.meter.weigh(value)
+    return _written(value) if environment.tracks else value
+
+
+def _written(value: Any) -> str:
+    """A value as text."""
+    return value if isinstance(value, str) else derived(str(value), [value])
