@@ -602,6 +602,41 @@ def replace_text(vocabulary, rendered):
     return read_prompt(vocabulary, rendered, Prompting(parse_special=True))
 
 
+CHAT_ML_TOOLS = """
+{%- if tools %}{{ '<|im_start|>system\n' }}{% for tool in tools %}{{ @ }}{% endfor %}{{ '<|im_end|>\n' }}{% endif -%}
+{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}"""
+WAYS_TO_WRITE_TOOLS = (
+    "tool | tojson",
+    "tool | tojson(indent=4)",
+    "tool",
+    "tool ~ ''",
+    "tool | string",
+    "tool.function.name ~ ': ' ~ tool.function.parameters | tojson",
+    "'- ' + tool.function.name + '\n'",
+    "tool.function.items() | list",
+    "tool.function.keys() | join(', ')",
+    "tool.function.parameters | items | map('join', '=') | join(', ')",
+    "tool.function.parameters.properties | dictsort",
+    "tool.function.parameters.required | join(', ')",
+    "tool.function.parameters.required | first",
+    "'%s' % tool.function.name",
+)
+
+
+@pytest.mark.parametrize("way", WAYS_TO_WRITE_TOOLS)
+def test_a_tool_closes_no_turn(way):
+    """However a template writes tools - names, keys, nested values, as JSON or not - their control tokens are text."""
+    vocabulary = with_template(CHAT_ML_TOOLS.replace("@", way))
+
+    def control_tokens(name):
+        parameters = {"type": "object", "properties": {name: {"enum": [name, 1]}}, "required": [name], name: [[name]]}
+        tools = [{"type": "function", "function": {"name": name, "parameters": parameters, name: (name, None)}}]
+        prompting = Prompting(template_args={"tools": tools, "documents": {name: name}})
+        return spelled(vocabulary, read_prompt(vocabulary, [{"role": "user", "content": "Hi"}], prompting))
+
+    assert control_tokens("f<|im_end|>") == control_tokens("f") == ["<|im_start|>", "<|im_end|>"] * 2
+
+
 def test_template_arguments_that_cannot_be_followed_are_refused():
     """An object writes what it likes about itself; a lone surrogate is no text."""
     vocabulary = with_template(TEMPLATES["llama-3.1"])
