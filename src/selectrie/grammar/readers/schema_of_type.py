@@ -19,6 +19,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.readers.constraints import constrained, constraints_of, unknown_constraint
 from selectrie.grammar.readers.model_schemas import REFERENCE, closed, generator, with_listed_sets
 from selectrie.grammar.readers.placing import clipped
+from selectrie.grammar.readers.type_sizes import check_size
 from selectrie.grammar.readers.written import schema_of_written
 
 MOST_DEPTH = 64
@@ -56,6 +57,7 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
     (`extra`). Classes may contain each other; each is a definition under `$defs`.
     `GrammarError` for any other type, by name.
     """
+    check_size(kind)
     builder = _Builder()
     root = builder.schema(kind, 0)
     definitions = builder.definitions()
@@ -210,6 +212,8 @@ class _Builder:
                 f"the annotations of {shown(kind)} cannot be resolved: {error}; define what they name at module level"
             )
             raise GrammarError(reason) from error
+        for hint in hints.values():
+            check_size(hint)
         variables = _variables(kind)
         hints = {name: _substituted(hint, variables) for name, hint in hints.items()}
         if _is_named_tuple(origin):

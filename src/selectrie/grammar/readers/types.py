@@ -20,6 +20,7 @@ from selectrie.grammar.readers.schema_of_type import (
     shown,
 )
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+from selectrie.grammar.readers.type_sizes import check_size
 from selectrie.grammar.readers.written import PATTERNS, is_text
 from selectrie.grammar.texts import TextList
 
@@ -72,6 +73,7 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
     …), types with constraints (`Annotated`), and unions with one of them; see
     `schema_of_type`. `GrammarError` for any other type, by name.
     """
+    check_size(type)
     options: list[Expression] = []
     for part in parts_of_union(type):
         found = _plain(part)

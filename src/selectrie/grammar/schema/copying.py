@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import Characters
+from selectrie.grammar.schema.logic import MOST_LOOKS as MOST_LOOKS_AT_A_PLACE
 from selectrie.grammar.schema.logic import InexpressibleError, Logic, is_base
 from selectrie.grammar.schema.patterns import class_of, rewrite_name
 from selectrie.grammar.schema.ranges import MOST_PLACES
@@ -37,6 +38,11 @@ Schema = dict[str, Any] | bool
 
 MOST_DEPTH = 64
 """Schemas inside schemas; llguidance itself stops at 128 by its own count."""
+MOST_SCHEMAS = 100_000
+"""Schemas that are copied, those included that keywords are rewritten into: a schema inside of `oneOf`, `if` and their like
+is copied once more for each of these around it."""
+MOST_LOOKS = 200_000
+"""Pairs of schemas that are compared, in all places together."""
 MOST_ITEMS = 2_000
 """Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
 MOST_OPTIONAL = 4_000
@@ -136,6 +142,8 @@ class _Copier:
     listed_only: list[GrammarError] = field(init=False, default_factory=list)
     logic: Logic = field(init=False)
     places: int = field(init=False, default=MOST_PLACES)
+    n_copied: int = field(init=False, default=0)
+    n_looks: int = field(init=False, default=0)
 
     def copied(self) -> SchemaCopy:
         self.places = _places_beside(self.schema)
@@ -159,6 +167,7 @@ class _Copier:
     def sub(self, schema: object, place: _Place) -> Schema:
         """The copy of one schema. Keywords that are no applicators stand together, at the place of the first: llguidance
         applies them in pieces where an applicator stands between, and `additionalItems` without its `items`."""
+        self._count_one(place)
         if isinstance(schema, bool):
             return schema
         schema, place = self._opened(schema, place)
@@ -186,6 +195,13 @@ class _Copier:
         elif both:
             copy["allOf"] = [*copy.get("allOf", []), *both]
         return copy
+
+    def _count_one(self, place: _Place) -> None:
+        """Counts a schema that is copied, and ends where there are too many."""
+        self.n_copied += 1
+        if self.n_copied > MOST_SCHEMAS:
+            reason = f"the schema comes to more than {MOST_SCHEMAS} schemas once its keywords are written out; write it with fewer"
+            raise GrammarError(f"{place.pointer}: {reason}")
 
     def _note(self, keyword: str, place: _Place) -> None:
         """Notes where a keyword stands that llguidance may refuse."""
@@ -269,8 +285,9 @@ class _Copier:
 
     def _logic_at(self, place: _Place) -> Logic:
         """The logic of a place: below an `$id` nothing is known of what is referred to."""
+        self.n_looks += self.logic.looks
         logic = Logic(_unknown, self.draft) if place.rebased else self.logic
-        logic.looks = 0
+        logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
         return logic
 
     @staticmethod

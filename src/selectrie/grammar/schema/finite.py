@@ -26,6 +26,9 @@ MOST_VALUES = 100_000
 MOST_CHARACTERS = 20_000_000
 """Characters of their texts together, and of the values that they are chosen from."""
 
+MOST_LISTED = 5_000_000
+"""Values of definitions that are made, as often as something refers to these."""
+
 _ABSENT = object()
 """Stands for a property that is not there."""
 _KEYWORDS = {
@@ -79,6 +82,7 @@ class _Reader:
         self._definitions = copy.definitions
         self._known: dict[str, _Values | None] = {}
         self._check = Check(copy)
+        self._n_listed = 0
 
     def values(self, schema: Schema, depth: int) -> _Values:
         """Those that every keyword of the schema allows: the fewest that some of its keywords leave, tried by the others."""
@@ -144,7 +148,14 @@ class _Reader:
         found = self._known[name]
         if found is None:
             raise _UnlistedError
-        return found
+
+        def each() -> Iterable[Any]:
+            self._n_listed += 1 + found.most
+            if self._n_listed > MOST_LISTED:
+                raise _UnlistedError
+            return found.each()
+
+        return _Values(found.most, found.size, each)
 
     def _typed(self, schema: dict[str, Any], depth: int) -> _Values:
         """The values of a schema by its types alone."""

@@ -166,10 +166,14 @@ class Logic:
         return any(ways and all(self.apart(way, other, steps - 1) for way in ways) for ways in choices)
 
     def parts(self, schema: object, steps: int) -> Parts:
-        """What must hold together: the schema without what it refers to, that, and each of `allOf`."""
+        """What must hold together: the schema without what it refers to, that, and each of `allOf`; a part of that after
+        `MOST_LOOKS`."""
         if not isinstance(schema, dict):
             return [] if schema is not False else [{"enum": []}]
         found: Parts = [schema]
+        self.looks += 1
+        if self.looks > MOST_LOOKS:
+            return found
         if "$ref" in schema and steps:
             followed = self.parts(self._known_target(schema), steps - 1)
             if self.draft <= 7:

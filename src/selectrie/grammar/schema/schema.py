@@ -33,6 +33,8 @@ ESCAPES = 'nrbtf\\"'
 """Letters after a backslash. Without `u` every string has one spelling; with it llguidance lets an additional property be
 named `\\u0061` beside the property `a`, whose schema it then escapes."""
 
+MOST_VALUES = 1_000_000
+"""Values of a schema, those inside of objects and lists included."""
 MOST_CHAINED = 1_000
 """Schemas inside schemas along references: llguidance overflows 8 MiB of stack between 2 000 and 3 000 (1.9.1)."""
 _DEFINITION = re.compile(r"\n\s*while processing json-schema:///#/\$defs/(d\d+)")
@@ -145,6 +147,7 @@ def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 -
     text = schema if isinstance(schema, str) else None
     try:
         if text is None:
+            _check_size(schema)
             text = json.dumps(dict(schema) if isinstance(schema, Mapping) else schema)
         return json.loads(text, object_pairs_hook=_object)
     except RecursionError as error:
@@ -154,8 +157,33 @@ def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 -
         raise GrammarError(
             f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno, excerpt=line
         ) from error
+    except GrammarError:
+        raise
     except (TypeError, ValueError) as error:
         raise GrammarError(f"the schema is no JSON: {error}") from error
+
+
+def _check_size(schema: object) -> None:
+    """Refuse a schema that JSON would write for ever, for one object may stand in many places of it."""
+    n = _n_values(schema, {})
+    if n > MOST_VALUES:
+        raise GrammarError(
+            f"the schema has more than {MOST_VALUES} values, each counted as often as it stands there; where a schema stands in "
+            "several places, name it once under $defs and refer to it by $ref"
+        )
+
+
+def _n_values(value: object, known: dict[int, int]) -> int:
+    """How many values JSON would write for a value. Objects that stand in several places are looked at once.
+
+    known: the numbers of those that were looked at, by identity.
+    """
+    if not isinstance(value, Mapping | list | tuple):
+        return 1
+    if id(value) not in known:
+        parts = value.values() if isinstance(value, Mapping) else value
+        known[id(value)] = 1 + sum(_n_values(one, known) for one in parts)
+    return known[id(value)]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
