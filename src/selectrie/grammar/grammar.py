@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
 """A machine that holds as much is left to those who have it, and a new one begun: well below the limits that end it."""
+STATE_BYTES = 400
+"""Of a compiled rule, a state, about: its tuples of edges and calls."""
 MOST_FOLLOWED = 16
 """Grammars with a text behind them that a grammar keeps; the least recently used goes."""
 GUIDED_BYTES = 128 << 20
@@ -214,6 +216,14 @@ class Grammar:
 
         rules = self._rule_set("digest")
         return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the compiled rules hold, about, and those of the machine that runs them; what is kept for a vocabulary
+        comes on top."""
+        program, machine = self._compiled, self._running
+        states = 0 if program is None else len(program.edges)
+        return states * STATE_BYTES + (0 if machine is None else machine.n_bytes)
 
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
         """The automaton over a vocabulary's tokens, from the cache; any thread may use it.

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from selectrie.errors import GrammarError, InputFileError, OptionError, TemplateError
 from selectrie.grammar import Grammar, installed_names
+from selectrie.template.patterns import Patterns
 from selectrie.template.values import did_you_mean, shown
 
 MOST_FILE_BYTES = 1 << 20
@@ -55,7 +56,7 @@ class Sources:
     root: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
     grammars: dict[str, Grammar] = field(default_factory=dict)
-    patterns: dict[str, Grammar] = field(default_factory=dict)
+    patterns: Patterns = field(default_factory=Patterns)
 
     def text(self, path: str) -> str:
         """The text of an included file."""
@@ -70,14 +71,15 @@ class Sources:
         return self.grammars[name]
 
     def read_regex(self, pattern: str) -> Grammar:
-        """A regular expression as a grammar, the same object each time."""
-        if pattern not in self.patterns:
-            try:
-                self.patterns.setdefault(pattern, _compiled(Grammar.from_regex(pattern)))
-            except (GrammarError, OptionError) as error:
-                reason = _inner(error, "")
-                raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
-        return self.patterns[pattern]
+        """A regular expression as a grammar, the same object as long as it is kept."""
+        kept = self.patterns.get(pattern)
+        if kept is not None:
+            return kept
+        try:
+            return self.patterns.keep(pattern, _compiled(Grammar.from_regex(pattern)))
+        except (GrammarError, OptionError) as error:
+            reason = _inner(error, "")
+            raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
 
     def _grammar(self, name: str) -> Grammar:
         if name in installed_names():

@@ -134,7 +134,7 @@ class Template:
         return self._sources.read_grammar(name)
 
     def read_regex(self, pattern: str) -> Grammar:
-        """A regular expression as a grammar; the same object each time. Raises `TemplateError` without a place."""
+        """A regular expression as a grammar; the same object as long as it is kept. Raises `TemplateError` without a place."""
         return self._sources.read_regex(pattern)
 
     @cached_property

@@ -1,0 +1,41 @@
+"""Compiled regular expressions of a template, within a bound."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+from selectrie.grammar import Grammar
+
+MOST_PATTERNS = 64
+"""Patterns that are kept, where values may bring any number of them."""
+MOST_BYTES = 64 << 20
+"""That they hold together; the one used last stays in any case."""
+
+
+class Patterns:
+    """Grammars by pattern, the least recently used dropped. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[str, Grammar] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, pattern: str) -> Grammar | None:
+        """The grammar of a pattern where it is kept."""
+        with self._lock:
+            if pattern in self._kept:
+                self._kept.move_to_end(pattern)
+            return self._kept.get(pattern)
+
+    def keep(self, pattern: str, grammar: Grammar) -> Grammar:
+        """The grammar that is kept for a pattern: this one, unless another thread was first."""
+        with self._lock:
+            kept = self._kept.setdefault(pattern, grammar)
+            self._kept.move_to_end(pattern)
+            n_bytes = sum(one.held_bytes for one in self._kept.values())
+            while len(self._kept) > 1 and (len(self._kept) > MOST_PATTERNS or n_bytes > MOST_BYTES):
+                n_bytes -= self._kept.popitem(last=False)[1].held_bytes
+            return kept
