@@ -107,6 +107,7 @@ THIRD_PARTY = {
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends"}),
     "huggingface_hub": frozenset({"loading"}),
+    "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"evaluation"}),
     "pyarrow": frozenset({"evaluation"}),
     "pandas": frozenset({"evaluation"}),

@@ -14,6 +14,15 @@ Step = tuple[str, tuple[str, ...]]
 """Name and arguments."""
 
 
+MOST_CHARACTERS = 1 << 24
+"""Of the texts of one field, after any step."""
+SUB_SECONDS = 10.0
+"""That one `sub` of one text may take: there are patterns that would take years."""
+MOST_PATTERN = 10_000
+"""Characters of a regular expression, repeats with a count written out: `regex` holds `(a{9}){9}` as 81 of them."""
+_COUNT = re.compile(r"\{(\d*)(?:,(\d*))?\}")
+
+
 class FieldError(Exception):
     """What a record says cannot be read; its reader adds file and line."""
 
@@ -73,8 +82,39 @@ def _after(text: str, mark: str) -> str:
     return _halves(text, mark)[1]
 
 
+def _replace(text: str, old: str, new: str) -> str:
+    bounded(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
 def _sub(text: str, pattern: str, by: str) -> str:
-    return re.sub(pattern, lambda _: by, text)
+    import regex  # `re` has no time limit
+
+    room = MOST_CHARACTERS - len(text)
+
+    def placed(_: object) -> str:
+        nonlocal room
+        room -= len(by)
+        bounded(MOST_CHARACTERS - room)
+        return by
+
+    try:
+        replaced: str = regex.sub(pattern, placed, text, timeout=SUB_SECONDS)
+    except TimeoutError:
+        raise FieldError(
+            f"the regular expression {pattern!r} takes more than {SUB_SECONDS:.0f} s on a text of {len(text)} characters; write it "
+            "so that it has one way to match"
+        ) from None
+    return replaced
+
+
+def bounded(n: int) -> int:
+    """A number of characters that a field gets. Raises `FieldError` where it is more than a field may have."""
+    if n > MOST_CHARACTERS:
+        raise FieldError(
+            f"a field would get more than {MOST_CHARACTERS} characters; its steps must not make it grow as much"
+        )
+    return n
 
 
 def _map(text: str, *pairs: str) -> str:
@@ -107,7 +147,7 @@ STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
         "cut": (_cut, 1),
         "before": (_before, 1),
         "after": (_after, 1),
-        "replace": (str.replace, 2),
+        "replace": (_replace, 2),
         "sub": (_sub, 2),
         "map": (_map, None),
         "last_word": (_last_word, 0),
@@ -167,16 +207,24 @@ class Preparation:
         return list(dict.fromkeys(found))
 
     def done_to(self, value: Any) -> Any:
-        """The value after its steps. Raises `FieldError` for what is no text, and what a step cannot do."""
-        if not self.steps:
-            return value
+        """The value after its steps. Raises `FieldError` for what is no text, what a step cannot do, and what grows too much."""
+        return self._done_to(value, 0)[0] if self.steps else value
+
+    def _done_to(self, value: Any, n_before: int) -> tuple[Any, int]:
+        """The value, and by how many characters its texts and those before it have grown."""
         if isinstance(value, list | tuple):
-            return [self.done_to(one) for one in value]
+            done = []
+            for one in value:
+                found, n_before = self._done_to(one, n_before)
+                done.append(found)
+            return done, n_before
         if not isinstance(value, str):
             raise FieldError(f"{self.field} is {value!r}: a text is wanted")
+        n_given = len(value)
         for step, arguments in self.steps:
             value = STEPS[step][0](value, *arguments)
-        return value
+        grown = n_before + max(len(value) - n_given, 0)
+        return value, bounded(grown)
 
 
 def _step(given: Any) -> Step:
@@ -192,11 +240,46 @@ def _step(given: Any) -> Step:
         raise FieldError(f"{step} takes {n} arguments, not {len(arguments)}")
     if step in ("before", "after") and not arguments[0]:
         raise FieldError(f"{step} takes a mark, not an empty text")
-    if step == "cut" and not (arguments[0].isascii() and arguments[0].isdecimal()):
+    if step == "cut" and not (arguments[0].isascii() and arguments[0].isdecimal() and len(arguments[0]) < 10):
         raise FieldError(f"cut takes a number of characters, not {arguments[0]!r}")
     if step == "sub":
-        try:
-            re.compile(arguments[0])
-        except re.error as error:
-            raise FieldError(f"not a regular expression: {error}") from None
+        _check_pattern(arguments[0])
     return step, tuple(arguments)
+
+
+def _check_pattern(pattern: str) -> None:
+    import regex
+
+    if len(pattern) > MOST_PATTERN or _written_out(pattern) > MOST_PATTERN:
+        raise FieldError(f"a regular expression of more than {MOST_PATTERN} characters, repeats written out")
+    try:
+        regex.compile(pattern)
+    except (regex.error, ValueError, OverflowError, RecursionError) as error:
+        raise FieldError(f"not a regular expression: {error}") from None
+
+
+def _written_out(pattern: str) -> int:
+    """Characters of a regular expression whose counted repeats are written out; at least as many as `regex` makes."""
+    sizes, at, last = [0], 0, 0  # of the groups that are open, and of the part that a count would repeat
+    while at < len(pattern):
+        character, count = pattern[at], _COUNT.match(pattern, at)
+        if count is not None:
+            times = max(
+                [int(number) if len(number) < 7 else MOST_PATTERN + 1 for number in count.groups() if number], default=1
+            )
+            sizes[-1] += last * max(times - 1, 0)
+            last *= max(times, 1)
+            at = count.end()
+            continue
+        at += 2 if character == "\\" else 1
+        if character == "(":
+            sizes.append(0)
+        elif character == ")" and len(sizes) > 1:
+            last = sizes.pop()
+            sizes[-1] += last
+        else:
+            last = 1
+            sizes[-1] += 1
+        if sizes[-1] > MOST_PATTERN:
+            break
+    return max(sizes)

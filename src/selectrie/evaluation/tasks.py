@@ -6,6 +6,7 @@ makes fields of fields by a few named steps.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -18,7 +19,7 @@ from typing import Any
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.planning import UNIT_ROWS
-from selectrie.evaluation.steps import FieldError, Preparation, TaskFile, value_at
+from selectrie.evaluation.steps import MOST_CHARACTERS, FieldError, Preparation, TaskFile, value_at
 from selectrie.template.program import Program
 from selectrie.template.steps import Write
 from selectrie.template.template import Template
@@ -29,6 +30,11 @@ else:
     import tomli as tomllib
 
 MOST_FILE_BYTES = 1 << 20
+MOST_PARTS = 64
+"""Of a key, `a.b.c`."""
+_STRINGS = re.compile(r'''"""(?:\\.|[^\\])*?"""|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*''', flags=re.DOTALL)
+"""Texts and comments of TOML, in which anything may stand."""
+_BESIDE_KEYS = re.compile(r"[^\w\-. \t]+")
 KINDS = ("multiple_choice", "continuation", "rolling")
 GOLDS = ("place", "number", "label", "text", "flags")
 
@@ -134,9 +140,10 @@ def _shipped(name: str) -> Task:
 
 def parse_task(text: str, name: str) -> Task:
     """The task of a TOML text. Raises `InputFileError` naming the file, the key and, where that is known, the line."""
+    _check_keys(text, name)
     try:
         given = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise InputFileError(name, f"not TOML: {error}", line=getattr(error, "lineno", None)) from None
     file = TaskFile(name, text)
     formats = given.pop("format", [])
@@ -148,6 +155,14 @@ def parse_task(text: str, name: str) -> Task:
     task = Task(**own, formats=read, digest=digest, text=text)
     _check_task(file, task)
     return task
+
+
+def _check_keys(text: str, name: str) -> None:
+    """Refuse keys of very many parts: `tomllib` takes time and memory by the square of their number."""
+    bare = _STRINGS.sub(lambda found: "k" + "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(bare.split("\n"), start=1):
+        if any(part.count(".") > MOST_PARTS for part in _BESIDE_KEYS.split(line)):
+            raise InputFileError(name, f"a key of more than {MOST_PARTS} parts", line=number)
 
 
 def _check_task(file: TaskFile, task: Task) -> None:
@@ -276,9 +291,12 @@ def written(text: str, values: Mapping[str, Any]) -> str:
     if "<<" not in text:
         return text
     program = Program(_template(text), values)
-    parts = []
+    parts, n = [], 0
     while (step := program.step()) is not None:
         if not isinstance(step, Write):
             raise TemplateError("texts of tasks have no slots", name="task")
         parts.append(step.text)
+        n += len(step.text)
+        if n > MOST_CHARACTERS:
+            raise TemplateError(f"the text gets longer than {MOST_CHARACTERS} characters", name="task")
     return "".join(parts)
