@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from json_schemas import accepts, automaton_of, piece_vocabulary
+from selectrie import Grammar
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema.ranges import MOST_PLACES, ranged
 
@@ -145,3 +146,12 @@ def test_a_range_has_few_pieces():
     assert len(ranged(-1, 1)) == 2
     assert len(ranged(-0.123456, 0.123456)) < 2 * MOST_PLACES + 3
     assert len(json.dumps(ranged(-0.999999999999999, 0.999999999999999))) < 2_000
+
+
+@pytest.mark.parametrize("low", [10**14 - 7, 10**15 - 2, 10**15 + 4, 2**53 - 12, 2**53 - 7, -(10**15) - 9])
+@pytest.mark.parametrize("but", [0, 2, 9])
+def test_whole_numbers_of_many_digits_but_one_are_listed(low, but):
+    """What is left out of a range of integers parts it into ranges of numbers, whose bounds of 16 digits are whole too."""
+    high, left_out = low + 12, low + but
+    grammar = Grammar.from_json_schema({"type": "integer", "minimum": low, "maximum": high, "not": {"const": left_out}})
+    assert sorted(map(int, grammar.expand(20))) == [one for one in range(low, high + 1) if one != left_out]

@@ -213,9 +213,10 @@ def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
 
 
 def _short(number: float, rounding: str) -> int | float:
-    """The nearest number on one side that takes `DIGITS` digits and `MOST_PLACES` decimal places."""
+    """The nearest number on one side that takes `DIGITS` digits and `MOST_PLACES` decimal
+    places, or the nearest whole number where these digits leave some out."""
     exact = Decimal(repr(number))
-    place = max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES)
+    place = min(0, max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES))
     short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(place), rounding=rounding)
     return int(short) if short == int(short) else float(short)
 
