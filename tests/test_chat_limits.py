@@ -24,6 +24,7 @@ TRACKED_TOO = ("doubling", "squaring", "shared", "deep")
 def small(monkeypatch):
     """Limits that are reached at once."""
     monkeypatch.setattr(chat_meter, "MOST_STEPS", STEPS)
+    monkeypatch.setattr(chat_meter, "STEPS_A_VALUE", 100)
     monkeypatch.setattr(chat_meter, "MOST_CHARACTERS", CHARACTERS)
 
 
