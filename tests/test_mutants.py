@@ -13,6 +13,7 @@ import pytest
 import selectrie.boundary.healing
 from coverage_map import Test as Reaching
 from coverage_map import in_order
+from mutant_places import Options, Place
 from mutants import KILLED, SURVIVED, TIMEOUT, UNREACHED, main, verdict
 from mutations import drawn, mutants_of
 
@@ -160,6 +161,19 @@ def test_what_the_end_of_a_process_means(said, status, expected):
     second, with a limit of ten."""
     found = verdict(said, status, {"a": 1.0}, 10.0)
     assert (found["verdict"], found.get("by")) == expected
+
+
+def test_a_process_that_waits_for_ever_is_ended(tmp_path):
+    """It uses no CPU time, so its waiting is counted."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("import threading\ndef test_a(): threading.Event().wait()\n")
+    place = Place(Options(tmp_path, 1, 30.0, 1.0), tmp_path / "place")
+    progress = tmp_path / "progress"
+    request = {"tests": ["tests/test_a.py::test_a"], "soft_s": 30.0, "progress": str(progress)}
+    status = place.run("run", {**request, "pytest": [*place.pytest_arguments(), "tests/test_a.py"]}, 30.0, 1.0)
+    assert status is None
+    assert json.loads(progress.read_text().splitlines()[0])["test"] == "tests/test_a.py::test_a"
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ _TOOLS = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """limit_s: CPU seconds of a mutant; wall_s: seconds on the clock, against what waits."""
+    """limit_s: CPU seconds of a mutant; wall_s: seconds that it may wait."""
 
     root: Path
     jobs: int
@@ -49,9 +49,9 @@ class Place:
         file.write_bytes(content)
 
     def run(self, what: str, request: dict[str, Any], limit_s: float | None, wall_s: float | None) -> int | None:
-        """Run `reached` with a request; its exit code, or None where the clock ended it."""
+        """Run `reached` with a request; its exit code, or None where it waited too long."""
         shutil.rmtree(self._temporary, ignore_errors=True)
-        self._temporary.mkdir()
+        self._temporary.mkdir(exist_ok=True)
         told, log = self._folder / "request.json", self._folder / "log"
         told.write_text(json.dumps({**request, "limit_s": limit_s}), encoding="utf-8")
         environment = os.environ | {
@@ -72,9 +72,7 @@ class Place:
                 start_new_session=True,
             )
             try:
-                return child.wait(wall_s)
-            except subprocess.TimeoutExpired:
-                return None
+                return _ended(child, wall_s)
             finally:
                 _end(child)
 
@@ -89,6 +87,26 @@ class Place:
     def last_words(self) -> str:
         """The end of what the last process printed."""
         return (self._folder / "log").read_text(encoding="utf-8", errors="replace")[-2000:]
+
+
+def _ended(child: subprocess.Popen[bytes], wall_s: float | None) -> int | None:
+    """The exit code; None where the process has waited for so many seconds. That it is
+    stopped, or another has its processor, does not count."""
+    waited = 0
+    while wall_s is None or waited < wall_s:
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(1.0)
+        waited += _waits(child.pid)
+    return None
+
+
+def _waits(pid: int) -> bool:
+    """Whether no thread of a process could run now. True where the system does not say."""
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            states.add(stat.read_text().rpartition(")")[2].split()[0])
+    return not states & {"R", "D", "T"}
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

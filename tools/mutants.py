@@ -6,7 +6,7 @@ notices is shown at the end, to be judged by hand: a gap in the tests, or a chan
 makes no other program.
 
 A change is made in a copy of the sources and runs in a process of its own, which may use
-`--limit` CPU seconds, whatever else the machine does, and `--wall` seconds on the clock.
+`--limit` CPU seconds, whatever else the machine does, and wait for `--wall` seconds.
 Every verdict is written to `build/mutants/results.jsonl` at once, and holds as long as
 the changed file does not change, that of a survivor as long as no test does either; so
 what was interrupted goes on with the next mutant.
@@ -92,7 +92,7 @@ def judged(mutant: Mutant, options: Options, reach: CoverageMap, place: Place) -
 def verdict(
     said: Sequence[dict[str, Any]], status: int | None, usual: dict[str, float], limit_s: float
 ) -> dict[str, Any]:
-    """What a process's progress and its end (None: by the clock) mean.
+    """What a process's progress and its end (None: it waited too long) mean.
 
     usual: CPU seconds of each test without the change. A process that the CPU limit ended
     hangs where its last test took three times as long, and a second more; else it is one
@@ -163,7 +163,10 @@ def work(
 ) -> None:
     """Do each task in one of the places; `done` is told in this thread."""
     tasks = list(tasks)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(options.jobs) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
         places: SimpleQueue[Place] = SimpleQueue()
         for i in range(min(options.jobs, len(tasks))):
             places.put(Place(options, Path(folder, str(i))))
@@ -254,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tests", nargs="*", metavar="FILE", help="with these test files alone")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time (2)")
     parser.add_argument("--limit", type=float, default=30.0, metavar="SECONDS", help="of CPU time a mutant (30)")
-    parser.add_argument("--wall", type=float, default=300.0, metavar="SECONDS", help="on the clock a mutant (300)")
+    parser.add_argument("--wall", type=float, default=300.0, metavar="SECONDS", help="of waiting, a mutant (300)")
     parser.add_argument("--root", type=Path, default=ROOT, help="a project with src and tests (this one)")
     parser.add_argument("--map", action="store_true", help="only find out which tests reach what")
     parser.add_argument("--list", action="store_true", help="only show what is drawn")
