@@ -149,7 +149,7 @@ def test_a_range_has_few_pieces():
 
 
 @pytest.mark.parametrize("low", [10**14 - 7, 10**15 - 2, 10**15 + 4, 2**53 - 12, 2**53 - 7, -(10**15) - 9])
-@pytest.mark.parametrize("but", [0, 2, 9])
+@pytest.mark.parametrize("but", [0, 2, 5])
 def test_whole_numbers_of_many_digits_but_one_are_listed(low, but):
     """What is left out of a range of integers parts it into ranges of numbers, whose bounds of 16 digits are whole too."""
     high, left_out = low + 12, low + but
