@@ -191,6 +191,14 @@ def test_draws_of_a_grammar(engine):
     assert all(MANY.accepts(one.text).verdict in ("yes", "unfinished") for one in local)
 
 
+@pytest.mark.parametrize(("texts", "exact"), [(("aab", "b"), True), (("aa", "aab"), False)])
+def test_draws_without_an_end_are_exact_where_no_text_goes_on_after_another(engine, texts, exact):
+    """The longer text is never drawn, so the certain mass is not that of the grammar."""
+    draws = engine.sample("a", Grammar.from_choices(texts), n=2, seed=7, terminator="none")
+    assert (draws.exact, "goes on after another" in draws.reason) == (exact, not exact)
+    assert (draws.mass_low is None) == (not exact)
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_text_is_the_one_that_its_seed_draws_alone(engine, exact):
     """Text i of n is the only text of seed + i, tokens, log-probabilities and close draws."""

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 
 from selectrie.boundary import HealedBytes
-from selectrie.constraining import Constrained, Space, about, constrain
+from selectrie.constraining import Constrained, Space, about, constrain, is_prefix_free
 from selectrie.errand import Errand
 from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
@@ -100,11 +100,12 @@ def _draws(
 ) -> Draws:
     """The record, without its `close_steps`."""
     asked = lottery.asked
-    is_exact = outcome is not None and not asked.doubt
+    doubt = "" if outcome is None else asked.doubt or _nested(asked)
+    is_exact = outcome is not None and not doubt
     return Draws(
         texts=texts,
         exact=is_exact,
-        reason=asked.doubt if outcome is not None else "",
+        reason=doubt,
         about=about(strings=outcome is not None and outcome.strings),
         seed=lottery.seed,
         max_tokens=lottery.search.max_tokens,
@@ -121,6 +122,13 @@ def _draws(
         cost=asked.cost(cost, texts),
         signature=signature,
     )
+
+
+def _nested(asked: Constrained) -> str:
+    """Return why a text that goes on after another one is never drawn; "" where all are."""
+    if asked.terminator == "eog" or is_prefix_free(asked.grammar):
+        return ""
+    return "terminator='none' ends a draw at the first text, so one that goes on after another would never be drawn"
 
 
 def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature: Signature) -> Draws:
