@@ -1,0 +1,413 @@
+"""Every number of about 200 results to the last bit, to see whether a change of code changed one.
+
+    python tools/result_bits.py > before.json
+    python tools/result_bits.py --check before.json
+
+The models are a fake, the model that comes with selectrie, and the small weights in the folder that
+SELECTRIE_TEST_DATA names, each with one thread. Results have names that are theirs alone: what
+selectrie calls things stands in the tables below, and nowhere else. Floats are written by `float.hex()`.
+Equal bits are promised on one machine and one build only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import selectrie
+from selectrie import evaluation, testing
+from selectrie.errors import SelectrieError
+
+PUBLIC = {
+    "beam": "Beam",
+    "engine": "Engine",
+    "generation": "Generating",
+    "grammar": "Grammar",
+    "prompt": "Prompting",
+    "render": "Rendering",
+    "rule": "Rule",
+    "sampling": "Sampling",
+    "search": "Search",
+    "stop": "Stopping",
+    "template": "Template",
+}
+"""Names of `selectrie` by what they are here."""
+
+COST = {"rows": "rows"}
+TOKEN = {"id": "id", "logp": "logp"}
+CHOICE = {
+    "logp": "logp",
+    "upper": "logp_upper",
+    "terminator": "logp_terminator",
+    "score": "score",
+    "probability": "probability",
+    "low": "probability_low",
+    "high": "probability_high",
+    "local": "logp_local",
+    "shift": "boundary_shift",
+    "tokens": ("tokens", [TOKEN]),
+}
+CERTIFICATE = {"proved": "proved", "gap": "bound_gap", "nodes": "nodes_evaluated", "method": "method"}
+HEALED = {"log_heal": "log_heal", "heal_gap": "heal_gap"}
+SELECTION = {
+    "index": "index",
+    "margin": "margin",
+    "coverage": "coverage",
+    "greedy": "greedy_index",
+    "ends": "terminator",
+    "open_mass": ("certificate", {"mass": "open_mass", **CERTIFICATE}),
+    "choices": ("choices", [CHOICE]),
+    "cost": ("cost", COST),
+    **HEALED,
+}
+SCORED_TEXT = {"logp": "logp", "greedy": "is_greedy", "tokens": ("tokens", [TOKEN]), **HEALED}
+HYPOTHESIS = {
+    "text": "text",
+    "logp": "logp",
+    "path": "logp_path",
+    "end": "logp_end",
+    "score": "score",
+    "tokens": ("tokens", [TOKEN]),
+}
+SAMPLES = {
+    "mass": "mass",
+    "low": "mass_low",
+    "high": "mass_high",
+    "attempts": "n_attempts",
+    "texts": ("texts", [HYPOTHESIS]),
+    **HEALED,
+}
+BEAM = {
+    "steps": "n_steps",
+    "merged": "n_merged",
+    "dead_ends": "n_dead_ends",
+    "certificate": ("certificate", CERTIFICATE),
+    "texts": ("hypotheses", [HYPOTHESIS]),
+    **HEALED,
+}
+COMPLETION = {
+    "text": "text",
+    "logp": "logp",
+    "log_heal": "log_heal",
+    "finish": "finish",
+    "close": "close_steps",
+    "tokens": ("tokens", [TOKEN]),
+    "alternatives": ("alternatives", [[TOKEN]]),
+}
+GENERATION = {"completions": ("completions", [COMPLETION]), "prompt": "prompt_tokens"}
+ASSIGNMENT = {"text": "text", "logp": "logp", "probability": "probability"}
+JOINT = {
+    "n": "n_assignments",
+    "margin": "margin",
+    "coverage": "coverage",
+    "marginals": "marginals",
+    "assignments": ("assignments", [ASSIGNMENT]),
+    "certificate": ("certificate", CERTIFICATE),
+    **HEALED,
+}
+SAMPLED_CHOICE = {"index": "index", "probability": "probability", "set": ("selection", SELECTION)}
+RECORDS = (
+    ("completions", GENERATION),
+    ("hypotheses", BEAM),
+    ("assignments", JOINT),
+    ("mass", SAMPLES),
+    ("selection", SAMPLED_CHOICE),
+    ("choices", SELECTION),
+    ("is_greedy", SCORED_TEXT),
+)
+"""How a record is read, by an attribute that no other kind before it has."""
+
+MEASURED = {
+    "logp": "logp",
+    "greedy": "is_greedy",
+    "tokens": "n_tokens",
+    "unconditional": "logp_unconditional",
+    "premise": "logp_premise",
+    "content_free": "logp_content_free",
+}
+FIGURE = {"value": "value", "stderr": "stderr", "low": "low", "high": "high"}
+WEIGHTS = ("stories260K", "random-swa-gemma3", "random-hybrid-qwen35", "tiny-rwkv-7v0-834K")
+"""Files of the test data."""
+
+Bits = dict[str, object]
+
+
+def record(name: str, *args: Any, **options: Any) -> Any:
+    """A record of selectrie by the name that it has here."""
+    return getattr(selectrie, PUBLIC[name])(*args, **options)
+
+
+def bits(value: object) -> object:
+    """A value as JSON: floats by their bits, tuples as lists."""
+    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, (tuple, list)):
+        return [bits(one) for one in value]
+    return float(value).hex()  # type: ignore[arg-type]
+
+
+def read(value: Any, fields: Any) -> object:
+    """The named fields of a record; where they stand in a list, of each record in a sequence."""
+    if value is None:
+        return None
+    if isinstance(fields, list):
+        return [read(one, fields[0]) for one in value]
+    found = {}
+    for name, field in fields.items():
+        attribute, inner = (field, None) if isinstance(field, str) else field
+        got = getattr(value, attribute)
+        found[name] = bits(got) if inner is None else read(got, inner)
+    return found
+
+
+def shown(result: Any) -> object:
+    """A result as JSON, whatever its kind."""
+    if isinstance(result, (list, tuple)):
+        return [shown(one) for one in result]
+    for attribute, fields in RECORDS:
+        if hasattr(result, attribute):
+            return read(result, fields)
+    if hasattr(result, "pieces"):
+        return {"text": result.text, "slots": {name: shown(one) for name, one in result.selections.items()}}
+    if hasattr(result, "tasks"):
+        return [
+            {
+                "figures": {name: read(one, FIGURE) for name, one in sorted(task.figures.metrics.items())},
+                "items": [read(one.choices, [MEASURED]) for one in task.records],
+            }
+            for task in result.tasks
+        ]
+    return bits(result)
+
+
+Work = Iterator[tuple[str, Callable[[], object]]]
+
+
+def selections(llm: Any, prompt: str, texts: list[str], long: list[str]) -> Work:
+    """Sets of choices: terminators, rules, priors, boundaries, searches, batches."""
+    for end in ("none", "eog", "unless-continued"):
+        yield f"select.{end}", lambda end=end: llm.select(prompt, texts, terminator=end)
+    yield "select.following", lambda: llm.select(prompt, texts, following=".")
+    for rule in ("token_mean", "char_mean", "byte_mean"):
+        yield f"select.{rule}", lambda rule=rule: llm.select(prompt, texts, rule=rule)
+    yield "select.prior", lambda: llm.select(prompt, texts, prior=[1 + i % 3 for i in range(len(texts))])
+    for boundary in ("split", "harness"):
+        yield f"select.{boundary}", lambda b=boundary: llm.select(prompt, texts, prompting=record("prompt", boundary=b))
+    yield (
+        "select.open_end",
+        lambda: llm.select(prompt + texts[0][:2], [one[2:] for one in texts if one[:2] == texts[0][:2]]),
+    )
+    yield "rank.all", lambda: llm.rank(prompt, texts)
+    yield "rank.two", lambda: llm.rank(prompt, long, search=record("search", k=2))
+    for method in ("exhaustive", "best_first"):
+        yield (
+            f"search.{method}",
+            lambda m=method: llm.select(prompt, long, search=record("search", method=m, k=3, width=4)),
+        )
+    yield "search.mass", lambda: llm.select(prompt, long, search=record("search", method="best_first", stop="mass"))
+    yield (
+        "search.budget",
+        lambda: llm.select(prompt, long, search=record("search", method="best_first", budget_nodes=3)),
+    )
+    yield "score", lambda: llm.score(prompt, texts[0])
+    yield "score.following", lambda: llm.score(prompt, texts[-1], following=".")
+
+
+def several_tasks(llm: Any, prompt: str, texts: list[str]) -> Work:
+    """Requests of more than one task: which of those share a call is decided by time, and weights give other bits then."""
+    content_free = record("rule", "calibrated", content_free=("a", "b"))
+    yield "select.pmi", lambda: llm.select(prompt, texts, rule="pmi")
+    yield "select.calibrated", lambda: llm.select(prompt, texts, rule=content_free)
+    yield "batch", lambda: llm.select_many([(prompt, texts), (prompt[:-1], texts)], rule="batch")
+    yield (
+        "generate.several",
+        lambda: llm.generate([prompt, prompt[:-1]], n=2, seed=3, stopping=record("stop", max_tokens=8)),
+    )
+
+
+def grammars(llm: Any, prompt: str, pattern: str) -> Work:
+    """The texts of a grammar: searched, drawn, and by a beam."""
+    grammar = record_class("grammar").from_regex(pattern)
+    search = record("search", max_tokens=6, budget_nodes=60)
+    yield "grammar.select", lambda: llm.select(prompt, grammar=grammar, search=search)
+    yield (
+        "grammar.any_path",
+        lambda: llm.select(
+            prompt, grammar=grammar, search=record("search", max_tokens=4, budget_nodes=40, canonical_only=False)
+        ),
+    )
+    yield "sample.exact", lambda: llm.sample(prompt, grammar, n=3, seed=5, search=search)
+    yield "sample.by_token", lambda: llm.sample(prompt, grammar, n=3, seed=5, exact=False, search=search)
+    yield "beam", lambda: llm.beam_search(prompt, grammar, beam=record("beam", width=4, n=3, max_tokens=6))
+    yield (
+        "beam.penalty",
+        lambda: llm.beam_search(
+            prompt,
+            grammar,
+            beam=record("beam", width=4, n=2, max_tokens=6, length_penalty=0.7, groups=2, diversity=0.5),
+        ),
+    )
+    yield (
+        "beam.exact",
+        lambda: llm.beam_search(
+            prompt, grammar, beam=record("beam", width=4, n=2, max_tokens=5, exact=True, budget_nodes=60)
+        ),
+    )
+
+
+def record_class(name: str) -> Any:
+    """A class of selectrie by the name that it has here."""
+    return getattr(selectrie, PUBLIC[name])
+
+
+def generations(llm: Any, prompt: str, texts: list[str]) -> Work:
+    """Sequences: drawn, greedy, penalised, healed, among choices, two prompts."""
+    stop = record("stop", max_tokens=8)
+    yield "generate", lambda: llm.generate(prompt, seed=3, stopping=stop)
+    yield (
+        "generate.greedy",
+        lambda: llm.generate(prompt, seed=0, sampling=record("sampling", temperature=0.0), stopping=stop),
+    )
+    yield (
+        "generate.penalty",
+        lambda: llm.generate(
+            [prompt, prompt[:-1]],
+            seed=7,
+            sampling=record("sampling", repeat_penalty=1.3, presence_penalty=0.2, typical_p=0.9, top_k=0),
+            stopping=stop,
+        ),
+    )
+    yield (
+        "generate.heal",
+        lambda: llm.generate(prompt, seed=1, stopping=stop, options=record("generation", heal=True, n_alternatives=2)),
+    )
+    yield (
+        "generate.choices",
+        lambda: llm.generate(
+            prompt, seed=2, stopping=record("stop", max_tokens=16), options=record("generation", choices=texts[:3])
+        ),
+    )
+
+
+def pages(llm: Any, prompt: str, texts: list[str], pattern: str) -> Work:
+    """Templates: slots, loops, joint blocks that are listed."""
+    options = list(dict.fromkeys(one.strip() for one in texts))[:3]
+    slots = f"{prompt} <<select 'one' options=options>> <<gen 'two' max_tokens=4>> <<gen 'three' regex='{pattern}' max_tokens=4>>"
+    loop = f"{prompt}<<#each options>> <<this>> <<select 'kind' options=options temperature=0.8>><</each>>"
+    joint = f"{prompt}<<#joint k=2>> <<select 'a' options=options>> <<select 'b' options=options>><</joint>>"
+    for name, source in (("slots", slots), ("loop", loop), ("joint", joint)):
+        yield (
+            f"page.{name}",
+            lambda source=source: llm.render(
+                record("template", source), options=options, rendering=record("render", seed=4)
+            ),
+        )
+
+
+def evaluations(llm: Any, prompt: str, texts: list[str]) -> Work:
+    """Items of benchmarks."""
+    items = [
+        evaluation.Item(prompt[: len(prompt) - i], tuple(text.strip() for text in texts[:3]), (i % 3,))
+        for i in range(4)
+    ]
+    metrics = ("acc", "acc_norm", "acc_mutual_info", "brier")
+    yield "evaluate", lambda: evaluation.evaluate(llm, items, metrics=metrics)
+
+
+def work(llm: Any, prompt: str, texts: list[str], long: list[str], pattern: str) -> Work:
+    """Everything that one model is asked."""
+    yield "tolerance", lambda: llm.tolerance
+    yield from selections(llm, prompt, texts, long)
+    yield from grammars(llm, prompt, pattern)
+    yield from generations(llm, prompt, texts)
+    yield from pages(llm, prompt, texts, pattern)
+    yield from evaluations(llm, prompt, texts)
+    if llm.identity.backend == "selectrie.testing":
+        yield from several_tasks(llm, prompt, texts)
+
+
+WORDS = [f" {a} {b}" for a in ("red", "green", "big", "little") for b in ("car", "cat", "house", "ball", "bird")]
+
+
+def models() -> Iterator[tuple[str, Any, tuple[str, list[str], list[str], str]]]:
+    """Name of each model, an engine, and what it is asked."""
+    tiny = [" cat", " cats", " car", " a", "a", " bat", " b"]
+    many = [f" {a}{b}" for a in ("cat", "bat", "car", "b") for b in ("", "s", " a", " cat", "us")]
+    yield "fake", record("engine", testing.HashModel(7)), ("a cat", tiny, many, " (a|b|ca)( cat| bat){1,3}")
+    texts = [" park", " park to play", " store", " moon", " parks"]
+    asked = ("Once upon a time there was a girl. She went to the", texts, WORDS, " (big |small )*(cat|dog|car)")
+    yield "embedded", selectrie.load(n_threads=1, n_ctx=512), asked
+    folder = os.environ.get("SELECTRIE_TEST_DATA", "")
+    for name in WEIGHTS:
+        path = Path(folder, "weights", f"{name}.gguf")
+        if folder and path.exists():
+            yield name, selectrie.load(path, n_threads=1, n_ctx=512), asked
+        else:
+            print(f"# without {name}: SELECTRIE_TEST_DATA names no folder with it", file=sys.stderr)
+
+
+def results() -> Bits:
+    """Every result by its name."""
+    found: Bits = {}
+    for model, llm, asked in models():
+        with llm:
+            for name, answer in work(llm, *asked):
+                llm.trim()  # where cells lie must not depend on how earlier requests were batched
+                found[f"{model}.{name}"] = answered(answer)
+    return found
+
+
+def answered(answer: Callable[[], object]) -> object:
+    """A result as JSON; of a request that is refused, its error's code."""
+    try:
+        return shown(answer())
+    except SelectrieError as error:
+        return f"error: {error.code}"
+
+
+def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """Names of results that are not equal, or in one of the two only."""
+    return sorted(name for name in {*before, *after} if before.get(name, ...) != after.get(name, ...))
+
+
+def first_difference(before: object, after: object, place: str = "") -> str:
+    """Where two results differ first, and how."""
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        pairs = [(str(key), before[key], after[key]) for key in before]
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = [(str(i), *both) for i, both in enumerate(zip(before, after, strict=True))]
+    else:
+        return f"{place or 'all of it'} was {json.dumps(before)[:80]}, is {json.dumps(after)[:80]}"
+    return next(first_difference(old, new, f"{place}.{key}".lstrip(".")) for key, old, new in pairs if old != new)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the results, or compare them with those of a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", metavar="FILE", type=Path, help="compare with what was printed before")
+    options = parser.parse_args(arguments)
+    sys.setswitchinterval(60)  # else chance decides which tasks of a request are evaluated in one call
+    with tempfile.TemporaryDirectory() as home:  # no self-check of an earlier run is taken over
+        os.environ["HOME"] = home
+        found = json.loads(json.dumps(results()))
+    if options.check is None:
+        print(json.dumps(found, indent=1, sort_keys=True))
+        return 0
+    before = json.loads(options.check.read_text(encoding="utf-8"))
+    others = differences(before, found)
+    for name in others:
+        print(f"{name}: {first_difference(before.get(name), found.get(name))}")
+    print(f"{len(found)} results, {len(others)} differ")
+    return int(bool(others))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
