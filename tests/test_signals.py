@@ -103,6 +103,28 @@ def test_little_is_imported_before_the_signals_are_heard():
     assert len(added) <= 30  # 26 on Python 3.11
 
 
+LOGGED = """
+import os, signal, sys
+from collections import deque
+from selectrie.backends.llama_cpp.library import log
+from selectrie.cli import main
+class Lines(deque):
+    def append(self, line):
+        super().append(line)
+        if len(self) == 4:
+            os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
+log._lines = Lines()
+main()
+"""
+"""A signal while llama.cpp, which is loading a model, writes the fourth line of its log."""
+
+
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_a_model_is_loaded_ends_the_process_silently(signal: str, code: int):
+    """C calls us with its log, and what is raised there ctypes prints and drops."""
+    assert run("-c", LOGGED, "select", "-p", "p", "-c", "a", "-c", "b", SIGNAL=signal) == (code, b"")
+
+
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_command_is_stopped_in_good_order(signal: str, code: int):
     """The line under way is ended, and the model closed."""

@@ -17,6 +17,9 @@ INTERRUPTED = 130
 TERMINATED = 143
 _IMPORTING = "<frozen importlib"
 """How the files of the frames that import a module are named."""
+_LOG = "selectrie.backends.", "_receive"
+"""Module, as it begins, and name of the function that C calls with its log: ctypes drops
+what is raised there."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -30,10 +33,10 @@ class _Listener:
         self.is_working = False
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Stop the command; the second signal, and one outside of a command or in the
-        middle of an import, ends the process at once: an exception might be lost there,
-        and nothing has been begun."""
-        if not self.is_working or _is_importing(frame):
+        """Stop the command; the second signal, and one outside of a command, in the
+        middle of an import or of loading a model, ends the process at once: an exception
+        might be lost there, and nothing has been begun."""
+        if not self.is_working or _is_lost_in(frame):
             _show_cursor()
             os._exit(128 + number)
         self.is_working = False
@@ -66,9 +69,13 @@ def code_of(stopped: KeyboardInterrupt) -> int:
     return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
 
 
-def _is_importing(frame: FrameType | None) -> bool:
+def _is_lost_in(frame: FrameType | None) -> bool:
+    """Whether an exception raised in this frame may go no further than a caller of it."""
+    module, function = _LOG
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTING):
+            return True
+        if frame.f_code.co_name == function and str(frame.f_globals.get("__name__")).startswith(module):
             return True
         frame = frame.f_back
     return False
