@@ -565,7 +565,7 @@ def test_a_beginning_of_other_kinds_is_refused(opened):
     for part in (begun["model"], begun["configuration"], begun["configuration"]["data"][0]):
         for name, was in [*part.items(), ("newer_option", 1)]:
             for value in ANOTHER_KIND:
-                if type(value) is type(was):
+                if type(value) is type(was) or (name, value) == ("untrusted", True):
                     continue
                 part[name] = value
                 Path("a", RUN).write_text(json.dumps(begun))
@@ -576,3 +576,11 @@ def test_a_beginning_of_other_kinds_is_refused(opened):
     assert n_tried > 60
     Path("a", RUN).write_text(json.dumps(begun))
     run("--resume", "a")
+
+
+@pytest.mark.parametrize("flag", ["--untrusted", "--trusted"])
+def test_a_run_goes_on_with_what_it_was_begun_with(opened, flag: str):
+    """An option that is true, false or not given is none of another kind where it is given."""
+    run("two.jsonl", "--metric", "acc", "--out", "a", flag)
+    run("--resume", "a")
+    assert [group.untrusted for group in opened] == [flag == "--untrusted"] * 2

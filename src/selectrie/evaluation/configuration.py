@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.building import Shots, items_of, task_for
@@ -106,8 +106,9 @@ def check_kinds(said: object, kinds: Mapping[Any, Any], where: str) -> None:
     for name, value in said.items():
         if name not in kinds:
             raise InputFileError(where, f"{name!r} is not known to this version; go on with the one that began the run")
-        is_flag = isinstance(value, bool) and kinds[name] is not bool
-        if is_flag or not isinstance(value, kinds[name]):
+        kind = kinds[name]
+        is_flag = isinstance(value, bool) and bool not in (kind, *get_args(kind))
+        if is_flag or not isinstance(value, kind):
             raise InputFileError(where, f"not the beginning of a run: {name!r} is of another kind")
 
 
