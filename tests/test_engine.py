@@ -15,7 +15,7 @@ from selectrie.errors import CapacityError, OptionError
 from selectrie.options import Prompting, Search
 from selectrie.report.facts import selection_facts
 from selectrie.selecting import SPLIT_NOTE
-from selectrie.selfcheck import GRANULES, SelfCheck, self_check
+from selectrie.selfcheck import GRANULES, MARGIN, SelfCheck, self_check
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import FakeModel
 
@@ -173,13 +173,15 @@ def test_scores_of_a_text_leave_out_what_does_not_count():
 def test_checks_are_kept_by_model_offload_rows_and_version(tmp_path):
     """A check is found again under its own key alone; a broken file counts as empty."""
     kept = loading.SelfCheckFile(tmp_path / "selectrie" / "selfcheck.json")
-    assert kept.get("a") is None
-    kept.put("a", replace(EVERYTHING_IS_CLOSE, moved=0.5))
-    kept.put("b", NOTHING_IS_CLOSE)
-    assert kept.get("a") == replace(EVERYTHING_IS_CLOSE, moved=0.5)
-    assert kept.get("b") == NOTHING_IS_CLOSE
+    one, other = (SelfCheck(GRANULES[0], moved, MARGIN * moved, n_rows=8) for moved in (0.5, 0.25))
+    limits = HashModel(1).limits
+    assert kept.get("a", limits) is None
+    kept.put("a", one)
+    kept.put("b", other)
+    assert kept.get("a", limits) == one
+    assert kept.get("b", limits) == other
     (tmp_path / "selectrie" / "selfcheck.json").write_text("{")
-    assert kept.get("a") is None
+    assert kept.get("a", limits) is None
 
 
 def test_healed_bytes_of_no_probability_leave_none_to_any_choice():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from llama_work import chain, ints, logp
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
 from selectrie.backends.llama_cpp.identity import file_digest
-from selectrie.backends.llama_cpp.library import StopFlag
+from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
 from selectrie.types import ROOT, Precision
 
@@ -69,6 +70,24 @@ def test_files_that_are_no_models_are_told_apart(tmp_path, tiny_model):
         open_model(tmp_path)
     with pytest.raises(OptionError, match="model=3"):
         open_model(3)
+
+
+def test_a_reason_is_told_where_another_library_took_the_log(tmp_path, tiny_model):
+    """llama.cpp has one callback: it is ours again for a load, and what is not ours goes to the other one, once."""
+    cut = tmp_path / "m.gguf"
+    cut.write_bytes(tiny_model("f32").read_bytes()[:-1000])
+    heard = []
+    other = llama_cpp.llama_log_callback(lambda level, text, data: heard.append(text))
+    before, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
+    llama_cpp.llama_log_get(ctypes.byref(before), ctypes.byref(data))
+    llama_cpp.llama_log_set(other, None)
+    try:
+        with pytest.raises(ModelFileError, match="is corrupted or incomplete"):
+            open_model(cut, LlamaOptions())
+        assert not heard
+    finally:
+        llama_cpp.llama_log_set(before, None)
+        log._previous = llama_cpp.llama_log_callback()
 
 
 def test_models_that_predict_no_next_token_are_refused(tmp_path, tiny_model, monkeypatch):

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import llama_cpp
 
@@ -39,17 +40,17 @@ class Log:
         # The object must outlive every call into the library, else the next message crashes the process.
         self._callback = llama_cpp.llama_log_callback(self._receive)
         self._previous = llama_cpp.llama_log_callback()
-        self._previous_data = ctypes.c_void_p()
-        self._installed = False
+        self._is_forwarding = False
 
     def install(self) -> None:
-        """Become the callback; doing it again is fine."""
+        """Become the callback, also where another library has taken our place since."""
         with self._lock:
-            if self._installed:
+            current, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
+            llama_cpp.llama_log_get(ctypes.byref(current), ctypes.byref(data))
+            if _address(current) == _address(self._callback):
                 return
-            llama_cpp.llama_log_get(ctypes.byref(self._previous), ctypes.byref(self._previous_data))
+            self._previous = current
             llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(0))
-            self._installed = True
 
     @contextmanager
     def of_ours(self, *, verbose: bool = False) -> Iterator[None]:
@@ -87,8 +88,14 @@ class Log:
             return
         if logging.getLogger("llama-cpp-python").level == logging.NOTSET:
             return
-        if self._previous:
+        if self._previous and not self._is_forwarding:
+            self._is_forwarding = True  # a callback that took our place may call us in turn
             self._previous(level, text, data)
+            self._is_forwarding = False
+
+
+def _address(callback: Any) -> int | None:
+    return ctypes.cast(callback, ctypes.c_void_p).value
 
 
 log = Log()
