@@ -76,6 +76,7 @@ BOMBS = {
     "slice first": "{% for x in [1] | slice(10 ** 10) %}{% endfor %}",
     "wordwrap": "{{ ('a' * 6000) | wordwrap(1, wrapstring='a' * 6000) }}",
     "wordwrap long": "{{ ('a' * 90000) | wordwrap(1) }}",
+    "title": "{{ ('ab ' * 60000) | title }}",
     "urlize": "{{ ('www.a.de ' * 6000) | urlize(rel='a' * 6000) }}",
     "striptags": "{{ ('<a' * 90000) | striptags }}",
     "striptags method": "{{ (('<!--' * 90000) | safe).striptags() }}",

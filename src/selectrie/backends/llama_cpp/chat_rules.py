@@ -298,6 +298,10 @@ def _quadratic(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> None:
     meter.expect(GROWTH * n * (1 + meter.weigh(args, kwargs).characters))
 
 
+def _capitalized(meter: Meter, value: Any, /) -> None:
+    meter.spend(STEPS_A_CALL * meter.weigh(value).characters)
+
+
 def _printed(meter: Meter, value: Any, /, *_: Any, **__: Any) -> None:
     weight = meter.weigh(value)
     meter.tick(weight.nodes * 8 * weight.depth)
@@ -321,6 +325,7 @@ _FILTERS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "sort": _sorted,
         "striptags": _quadratic,
         "sum": _summed,
+        "title": _capitalized,
         "tojson": _dumped,
         "unique": _sorted,
         "urlize": _quadratic,
