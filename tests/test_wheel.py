@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-THIRD_PARTY = ("llama_cpp", "numpy", "lark", "typer", "jinja2", "rich")
+THIRD_PARTY = ("llama_cpp", "numpy", "lark", "typer", "jinja2", "rich", "regex")
 """What the wheel asks for, by import name."""
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 

@@ -39,6 +39,7 @@ LEAST_S, BYTES_PER_S = 120.0, 20e6
 """Longest time of a child: this, and the time to read the file once from a slow
 disk."""
 _MODULE = "selectrie.trial_child"
+_OPEN_HERE = "open it without a child process (untrusted=False, or --trusted)"
 _MOST_SAID = 300
 """Characters of llama.cpp's last words that an error quotes."""
 _MARK = {"opened": True}
@@ -205,7 +206,7 @@ def told_of(error: errors.SelectrieError) -> dict[str, Any]:
 def _too_slow(most_s: float) -> str:
     return (
         f"a child process could not open it and decode two rows within {most_s:.0f} s; "
-        "get the file again, or pass untrusted=False to open it here"
+        f"get the file again, or {_OPEN_HERE}"
     )
 
 
@@ -219,5 +220,5 @@ def _ended(code: int, stderr: str) -> str:
     lines = [line for line in lines if line]
     said = next((line for line in lines if "GGML_ASSERT" in line or "what():" in line), lines[-1] if lines else "")
     reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MOST_SAID]})"
-    remedy = "free memory, or " if by == "SIGKILL" else ""
+    remedy = f"free memory, {_OPEN_HERE}, or " if by == "SIGKILL" else ""
     return f"{reason}; {remedy}get the file again, or a newer llama-cpp-python if the format is new"
