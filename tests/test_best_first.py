@@ -28,11 +28,11 @@ from selectrie.scoring import (
     score_choices,
     tolerance_of,
 )
-from selectrie.tasks import run
 from selectrie.tasks.best_first import BestFirst
 from selectrie.tasks.open_nodes import OpenNodes
 from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel, make_vocabulary, spell
+from selectrie.testing.driver import run
 from selectrie.trie import TokenTrie
 from selectrie.types import Limits, ModelKind, Room
 from task_driver import Driver

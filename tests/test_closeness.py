@@ -15,7 +15,8 @@ from selectrie.closeness import Band, _mean_bounds
 from selectrie.model import Rows
 from selectrie.numerics import softmax
 from selectrie.options import Sampling
-from selectrie.sampling import Sampler, candidates, uniform
+from selectrie.sampling import Sampler, candidates
+from selectrie.tasks.rng import uniform
 from test_sampling import as_row, chains, rows
 
 ALL = Sampling.UNCHANGED

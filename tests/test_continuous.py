@@ -27,11 +27,12 @@ from selectrie.owner import Handle, Owner
 from selectrie.prefill import share_out
 from selectrie.scheduler import Job, Load, Scheduler
 from selectrie.scoring import path_scores, plain_objective, row_needs
-from selectrie.tasks import Ask, run
+from selectrie.tasks import Ask
 from selectrie.tasks.best_first import BestFirst
 from selectrie.tasks.sample import SampleSpec, SampleTask
 from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel, make_vocabulary
+from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, BoolArray, IntArray, Limits, ModelKind, Room

@@ -16,10 +16,10 @@ from selectrie.errors import ClosedError, OptionError, ProtocolError, Unsupporte
 from selectrie.model import Rows
 from selectrie.options import Sampling, Stopping
 from selectrie.selfcheck import SelfCheck
-from selectrie.tasks import run
 from selectrie.tasks.guess import GuessTask
 from selectrie.tasks.sample import SampleSpec, SampleTask
 from selectrie.testing import HashModel, make_vocabulary
+from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
 from selectrie.testing.oracles import probabilities
 from selectrie.types import Limits, ModelKind, Room

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from selectrie.errors import OptionError, ProtocolError
 from selectrie.model import Rows
 from selectrie.options import Sampling, Search, Stopping
-from selectrie.sampling import uniform
-from selectrie.tasks import run
 from selectrie.tasks.automaton_records import AutomatonSpec
 from selectrie.tasks.exact_sample import ExactSampleTask
 from selectrie.tasks.remaining_mass import END, REST, KnownRow, RemainingMass
+from selectrie.tasks.rng import uniform
 from selectrie.tasks.sample import SampleSpec, SampleTask
 from selectrie.testing import HashModel, TableModel, spell
+from selectrie.testing.driver import run
 from selectrie.testing.fakes import FakeModel
 from selectrie.types import Room
 from small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass

@@ -18,14 +18,14 @@ from selectrie.endings import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine import Engine
 from selectrie.errand import errand
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
-from selectrie.filling import Place, fill
+from selectrie.filling import fill
 from selectrie.generating import Generating
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, Beam, Rule, Sampling, Search, Stopping
 from selectrie.pages import GrowingPage
 from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
-from selectrie.slots import BeamSlot, GenSlot, SelectSlot
+from selectrie.slots import BeamSlot, GenSlot, Place, SelectSlot
 from selectrie.template.scope import Option
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.types import Cost, Limits, ModelKind

@@ -18,9 +18,10 @@ from selectrie.engine import Engine
 from selectrie.errors import DeadEndError, OptionError, PromptTooLongError, ProtocolError
 from selectrie.model import Rows
 from selectrie.results import Completion
-from selectrie.sampling import Sampler, uniform
+from selectrie.sampling import Sampler
 from selectrie.selfcheck import SelfCheck
 from selectrie.tasks.drawn import AllowedTokens
+from selectrie.tasks.rng import uniform
 from selectrie.tasks.sample import SampleSpec, SampleTask
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.testing.oracles import probabilities

@@ -16,12 +16,12 @@ from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
 from selectrie.model import Rows
 from selectrie.options import Search
-from selectrie.tasks import run
 from selectrie.tasks.automaton_records import own_paths
 from selectrie.tasks.best_children import BestChildren, RowChildren
 from selectrie.tasks.found_paths import FoundPath, FoundPaths
 from selectrie.tasks.grammar_search import AutomatonSearch, AutomatonSpec
 from selectrie.testing import HashModel, TableModel, spell
+from selectrie.testing.driver import run
 from selectrie.types import Room
 from small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
 from task_driver import Driver

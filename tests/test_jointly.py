@@ -17,17 +17,17 @@ from selectrie.boundary import encode_choices, products
 from selectrie.engine import Engine
 from selectrie.errand import errand
 from selectrie.errors import ChoiceError, OptionError, PromptTooLongError, ProtocolError, TextError
-from selectrie.filling import Place
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.options import DEFAULT_PROMPTING, Search
 from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
-from selectrie.tasks import run
+from selectrie.slots import Place
 from selectrie.tasks.automaton_records import AutomatonSpec
 from selectrie.tasks.grammar_search import AutomatonSearch
 from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.template.values import Option
 from selectrie.testing import HashModel, naive_joint
+from selectrie.testing.driver import run
 from selectrie.testing.tiny_vocabulary import spell
 from selectrie.types import Limits, ModelKind
 from vocabularies import start_of, vocabulary_of

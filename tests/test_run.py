@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from selectrie.errors import DecodeError, ProtocolError
 from selectrie.model import Rows
-from selectrie.tasks import Ask, check_count, extend_in_rounds, run
+from selectrie.tasks import Ask, check_count, extend_in_rounds
 from selectrie.testing import HashModel
+from selectrie.testing.driver import run
 from selectrie.types import ROOT, Limits, ModelKind, Room
 
 BOS = 0

@@ -18,7 +18,8 @@ from selectrie.chain import Adjustments, penalise, top_p
 from selectrie.errors import DeadEndError, NonFiniteLogitsError, OptionError, TokenRangeError
 from selectrie.model import Rows
 from selectrie.options import Sampling
-from selectrie.sampling import Draw, Sampler, candidates, uniform
+from selectrie.sampling import Draw, Sampler, candidates
+from selectrie.tasks.rng import uniform
 
 TOLERANCE = 1e-9
 WIDE_TOLERANCE = 1e-6

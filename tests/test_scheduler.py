@@ -22,9 +22,10 @@ from selectrie.errors import (
 from selectrie.model import Extension, Rows
 from selectrie.scheduler import Job, RowCache, Scheduler
 from selectrie.scoring import row_needs
-from selectrie.tasks import Ask, run
+from selectrie.tasks import Ask
 from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel
+from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
 from selectrie.trie import TokenTrie
 from selectrie.types import BoolArray, IntArray, Limits, ModelKind, Room

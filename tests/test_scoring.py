@@ -27,7 +27,6 @@ from selectrie.scoring import (
     score_choices,
     tolerance_of,
 )
-from selectrie.tasks import run
 from selectrie.tasks.score import ScoreTask
 from selectrie.testing import (
     HashModel,
@@ -39,6 +38,7 @@ from selectrie.testing import (
     naive_unless_continued,
     spell,
 )
+from selectrie.testing.driver import run
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_PATH
 

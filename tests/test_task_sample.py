@@ -17,12 +17,13 @@ from selectrie.automaton import ChoiceAutomaton
 from selectrie.errors import CancelledError, OptionError, ProtocolError, TokenRangeError
 from selectrie.model import Rows
 from selectrie.options import Sampling, Stopping
-from selectrie.sampling import Sampler, uniform
+from selectrie.sampling import Sampler
 from selectrie.scheduler import Job, Scheduler
-from selectrie.tasks import run
 from selectrie.tasks.draft_tree import DraftRoom, DraftTree
+from selectrie.tasks.rng import uniform
 from selectrie.tasks.sample import Sampled, SampleSpec, SampleTask
 from selectrie.testing import HashModel, TableModel, make_vocabulary
+from selectrie.testing.driver import run
 from selectrie.testing.oracles import probabilities
 from selectrie.testing.tiny_vocabulary import EOS, spell
 from selectrie.trie import TokenTrie

@@ -11,9 +11,9 @@ from selectrie.errors import NonFiniteLogitsError, ProtocolError
 from selectrie.model import Rows
 from selectrie.scoring import path_scores, row_needs
 from selectrie.scoring.evaluation import TrieReader
-from selectrie.tasks import run
 from selectrie.tasks.score import ScoreTask
 from selectrie.testing import HashModel, naive_joint
+from selectrie.testing.driver import run
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_TOKEN, Limits, ModelKind, Room
 from task_driver import Driver

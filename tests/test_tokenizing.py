@@ -18,11 +18,11 @@ from selectrie.boundary import PromptText, open_prompt
 from selectrie.constraining import Constrained, Space, constrain
 from selectrie.errand import errand
 from selectrie.errors import NothingFoundError
-from selectrie.filling import Place
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.prompts import read_prompt
 from selectrie.selfcheck import SelfCheck
+from selectrie.slots import Place
 from selectrie.template.values import Option
 from selectrie.testing.fakes import HashModel
 from selectrie.types import Limits, ModelKind

@@ -16,9 +16,10 @@ from selectrie.model import Rows
 from selectrie.options import Stopping
 from selectrie.owner import Owner
 from selectrie.scheduler import Job, Load, Scheduler
-from selectrie.tasks import Ask, run
+from selectrie.tasks import Ask
 from selectrie.tasks.sample import SampleSpec, SampleTask
 from selectrie.testing import HashModel, make_vocabulary
+from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
 from selectrie.types import IntArray, ModelKind, Room
 

@@ -11,12 +11,12 @@ import pytest
 from selectrie import Beam, Engine, Grammar, Search
 from selectrie.errand import errand
 from selectrie.errors import NothingFoundError
-from selectrie.filling import Place
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.prompts import read_prompt
 from selectrie.results import BeamCertificate, Certificate
 from selectrie.selfcheck import SelfCheck
+from selectrie.slots import Place
 from selectrie.template.values import Option
 from selectrie.testing.fakes import HashModel
 

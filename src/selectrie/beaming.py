@@ -19,9 +19,9 @@ from selectrie.options import Beam, Prompting, Search, record
 from selectrie.owner import Handle
 from selectrie.prompts import Prompt
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature
+from selectrie.scoring.tolerance import ROUNDING
 from selectrie.tasks.automaton_records import accepts
 from selectrie.tasks.beam import BeamOutcome, BeamPath, BeamSpec, BeamTask
-from selectrie.tasks.frontier import ROUNDING
 from selectrie.tasks.grammar_search import AutomatonOutcome, AutomatonSearch
 from selectrie.trie import TokenTrie
 from selectrie.types import Cost

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie import answering, beaming, drawing, generating, grammatical, selecting
-from selectrie.boundary import PromptText, reopen
+from selectrie.boundary import reopen
 from selectrie.boundary.canonical import encode_inside
 from selectrie.constraining import n_room
 from selectrie.endings import Ending, default_stops, ending_of, ending_of_string, needed
@@ -23,26 +23,13 @@ from selectrie.options import DEFAULT_PROMPTING, Search, Stopping
 from selectrie.results import BeamResult, Completion, Draws, Generation, Selection
 from selectrie.results.drawn import DrawnChoice
 from selectrie.selecting import Asked
-from selectrie.slots import AnySlot, BeamSlot, GenSlot, SelectSlot
+from selectrie.slots import AnySlot, BeamSlot, GenSlot, Place, SelectSlot
 from selectrie.string_body import whole_length
 from selectrie.tasks.sample import SampleTask
 from selectrie.template.scope import Option
 from selectrie.types import IntArray
 
 Record: TypeAlias = Selection | DrawnChoice | Generation | BeamResult | Draws
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Where a slot stands. prompt: the page before it. following: text that certainly follows it, or "". ends_turn: it ends an
-    assistant turn, whose end is an end-of-generation token. before: text of the page before it, its end at least.
-    seed: of what is drawn there, where the slot names none."""
-
-    prompt: PromptText
-    following: str = ""
-    ends_turn: bool = False
-    before: str = ""
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

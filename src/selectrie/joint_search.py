@@ -17,9 +17,9 @@ from selectrie.model import Model
 from selectrie.options import Rule, Search
 from selectrie.product_search import Hunt, ProductPaths, ProductSearch, check_fits, paths_of_product
 from selectrie.results import Certificate, Selection
+from selectrie.scoring.tolerance import ROUNDING
 from selectrie.selecting import Finding, Question
 from selectrie.settle import Found, settle_near_ties
-from selectrie.tasks.frontier import ROUNDING
 from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.tasks.score import ScoreTask
 from selectrie.trie import TokenTrie

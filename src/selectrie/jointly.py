@@ -14,7 +14,6 @@ from selectrie import answering, selecting
 from selectrie.boundary.products import Part, spellings
 from selectrie.errand import Errand
 from selectrie.errors import OptionError
-from selectrie.filling import Place
 from selectrie.joint_search import search_product
 from selectrie.model import Model
 from selectrie.options import Search, at_least, one_of
@@ -23,6 +22,7 @@ from selectrie.results import Certificate, Selection
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.scoring import RESOLVED
 from selectrie.selecting import Asked
+from selectrie.slots import Place
 from selectrie.template.values import Option
 from selectrie.vocabulary import to_bytes
 

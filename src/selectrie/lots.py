@@ -11,7 +11,7 @@ from selectrie.closeness import Band, is_close
 from selectrie.options import Sampling
 from selectrie.results import ChoiceTable, Selection
 from selectrie.results.drawn import DrawnChoice
-from selectrie.sampling import uniform
+from selectrie.tasks.rng import uniform
 from selectrie.types import FloatArray, OffsetArray
 
 

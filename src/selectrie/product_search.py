@@ -13,10 +13,10 @@ from selectrie.boundary.products import Ground, Part, cut_product, neighbours, o
 from selectrie.errand import Errand
 from selectrie.errors import OptionError, PromptTooLongError
 from selectrie.options import Beam, Search
+from selectrie.scoring.tolerance import ROUNDING
 from selectrie.tasks.automaton_records import AutomatonOutcome, AutomatonSpec
 from selectrie.tasks.beam import BeamTask
 from selectrie.tasks.beam_records import BeamSpec
-from selectrie.tasks.frontier import ROUNDING
 from selectrie.tasks.grammar_search import AutomatonSearch
 from selectrie.tasks.product_automaton import ProductAutomaton
 from selectrie.trie import TokenTrie

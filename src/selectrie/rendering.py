@@ -14,13 +14,13 @@ from selectrie import answering, selecting
 from selectrie.endings import default_stops
 from selectrie.errand import Errand
 from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
-from selectrie.filling import Filled, Place, fill
+from selectrie.filling import Filled, fill
 from selectrie.jointly import JointRequest, JointSlot, decide_jointly
 from selectrie.model import Model
 from selectrie.options import Rendering
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.selecting import Asked
-from selectrie.slots import AnySlot, GenSlot, SelectSlot, SlotArguments, slot_of
+from selectrie.slots import AnySlot, GenSlot, Place, SelectSlot, SlotArguments, slot_of
 from selectrie.template import segments
 from selectrie.template.expressions import Span
 from selectrie.template.following import Following, what_comes, what_follows

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from selectrie.boundary import PromptText
 from selectrie.errors import TemplateError
 from selectrie.grammar import Grammar
 from selectrie.grammatical import listed
@@ -248,3 +249,16 @@ def _beam(given: SlotArguments, max_tokens: int) -> BeamSlot:
 def _of_texts(texts: tuple[str, ...]) -> Grammar:
     """The grammar of a list of texts, the same for every row of a request."""
     return Grammar.from_choices(texts, name="options")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where a slot stands. prompt: the page before it. following: text that certainly follows it, or "". ends_turn: it ends an
+    assistant turn, whose end is an end-of-generation token. before: text of the page before it, its end at least.
+    seed: of what is drawn there, where the slot names none."""
+
+    prompt: PromptText
+    following: str = ""
+    ends_turn: bool = False
+    before: str = ""
+    seed: int = 0

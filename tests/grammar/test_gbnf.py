@@ -21,9 +21,10 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
+from selectrie.grammar.gbnf_limits import ANY
 from selectrie.grammar.printing import NOTHING, canonical_rules, gbnf_names, printed, printed_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.readers.gbnf_symbols import ANY, MOST_DEPTH, MOST_SYMBOLS
+from selectrie.grammar.readers.gbnf_symbols import MOST_DEPTH, MOST_SYMBOLS
 
 
 def is_read(text: str) -> bool:

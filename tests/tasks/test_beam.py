@@ -16,10 +16,10 @@ from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.model import Rows
 from selectrie.options import Beam
 from selectrie.scheduler import Job, Scheduler
-from selectrie.tasks import run
 from selectrie.tasks.beam import BeamOutcome, BeamSpec, BeamTask
 from selectrie.tasks.candidates import best_allowed
 from selectrie.testing import HashModel, TableModel, make_vocabulary
+from selectrie.testing.driver import run
 from selectrie.testing.oracles import naive_joint
 from selectrie.testing.tiny_vocabulary import EOS, spell
 from selectrie.trie import TokenTrie

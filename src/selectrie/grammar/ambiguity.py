@@ -14,8 +14,8 @@ from selectrie.grammar.expressions import (
     RuleSet,
     Sequence,
     Text,
+    parts_of,
 )
-from selectrie.grammar.machine.truths import parts_of
 
 MANY = 2
 """Ways are counted up to here."""

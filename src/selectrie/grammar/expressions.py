@@ -133,3 +133,12 @@ def _without_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int],
             if start <= stop
         ]
     return tuple(kept)
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """What an expression is put together of."""
+    if isinstance(expression, Sequence):
+        return expression.items
+    if isinstance(expression, Alternatives):
+        return expression.options
+    return (expression.item,) if isinstance(expression, Repeat) else ()

@@ -17,8 +17,9 @@ from selectrie.automaton import Automaton
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.expressions import RuleSet, TokenSet
 from selectrie.grammar.installed import installed_grammar
-from selectrie.grammar.sharing import Automata, LedAutomaton, SharedAutomaton
+from selectrie.grammar.sharing import Automata, SharedAutomaton
 from selectrie.grammar.texts import TextList
+from selectrie.grammar.tokens.protocols import LedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 from selectrie.vocabulary import Vocabulary, to_bytes

@@ -22,8 +22,8 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.readers.gbnf_symbols import ANY, MOST_REPEATED
-from selectrie.grammar.readers.placing import clipped
+from selectrie.grammar.gbnf_limits import ANY, MOST_REPEATED
+from selectrie.grammar.quoting import clipped
 
 NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
 """A class that no character is in: GBNF has no other way to say "no text at all"."""

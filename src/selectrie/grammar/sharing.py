@@ -5,32 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import RLock
-from typing import Protocol
 
-from selectrie.automaton import Automaton
+from selectrie.grammar.tokens.protocols import LedAutomaton, WalkedAutomaton
 from selectrie.types import BoolArray, IntArray
 from selectrie.vocabulary import Vocabulary
-
-
-class WalkedAutomaton(Automaton, Protocol):
-    """An automaton that can also be led by bytes."""
-
-    def walk(self, state: int, text: bytes) -> int:
-        """The state after these bytes, whatever tokens cut them; -1 where they are refused."""
-        ...
-
-
-class LedAutomaton(WalkedAutomaton, Protocol):
-    """An automaton that is kept for the next caller."""
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory of what it learned."""
-        ...
-
-    def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
-        """Tokens that are `prefix` and at least one byte more that the state accepts; with b"" as `allowed`."""
-        ...
 
 
 class SharedAutomaton:

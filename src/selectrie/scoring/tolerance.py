@@ -10,6 +10,9 @@ from selectrie.scoring.terminators import levels, owners
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, NO_PATH, BoolArray, FloatArray, IntArray
 
+ROUNDING = 1e-6
+"""Nats by which a bound may be undercut by rounding: a row's log-sum-exp is within 1e-7, paths add up a few of them."""
+
 
 def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
     """int32[P]: rows that a path's log-probability is read from: one a token, and those of its terminator.

@@ -2,7 +2,7 @@
 
 A task sees local rows: 0 is the last node of its prompt, then every node it asked for, numbered in the order of asking,
 for its whole life (a released number is not used again). Somebody else turns them into nodes of a context tree:
-`run` in ten lines for one task, `scheduler.Scheduler` for many at once.
+`testing.driver.run` for one task, `scheduler.Scheduler` for many at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.errors import ProtocolError
-from selectrie.model import Model, Rows, chain, rounds
+from selectrie.model import Model, Rows, rounds
 from selectrie.types import NO_NODE, BoolArray, IntArray, Room
 
 R_co = TypeVar("R_co", covariant=True)
@@ -83,40 +83,6 @@ def check_count(rows: Rows, expected: int) -> None:
         raise ProtocolError(f"told {len(rows)} rows, asked for {expected}")
 
 
-R = TypeVar("R")
-
-
-def run(task: Task[R], model: Model) -> R:
-    """Work one task off on a model nobody else uses, and drop its nodes: the short version that tests use.
-
-    Raises what the model raises, and `ProtocolError` where the task asks for parents it does not hold.
-    """
-    limits = model.limits
-    n_states = 1 if limits.kind.forks else 0  # a forking model keeps the prompt's state beside those of the task
-    room = Room(limits.rows_per_call, limits.nodes - len(task.prompt), limits.branches - n_states)
-    held, rows = _prefill(task.prompt, model)
-    local = held[-1:]  # node of each local row
-    try:
-        task.tell(rows)
-        while (ask := task.ask(room)) is not None:
-            _give_back(ask.release, local, model)
-            nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
-            local.extend(nodes.tolist())
-            _give_back(ask.spent, local, model)
-            task.tell(rows)
-        return task.result()
-    finally:
-        model.release(np.array([*held[:-1], *(node for node in local if node != NO_NODE)], dtype=np.int32), forget=True)
-
-
-def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
-    """Release the nodes of some local rows, unless they were given back as spent; those that carry others stay until these go."""
-    leaving = [local[row] for row in rows.tolist() if local[row] != NO_NODE]
-    for row in rows.tolist():
-        local[row] = NO_NODE
-    model.release(np.array(leaving, dtype=np.int32), forget=True)
-
-
 def extend_in_rounds(
     model: Model, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray
 ) -> tuple[IntArray, Rows]:
@@ -164,35 +130,7 @@ def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArra
     return up
 
 
-def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
-    """Local rows -> nodes; `~j` stays."""
-    result: IntArray = parents.copy()
-    outside = parents >= 0
-    if outside.any() and int(parents.max()) >= len(local):
-        raise ProtocolError(f"asked for a child of row {int(parents.max())}; there are {len(local)}")
-    result[outside] = np.array(local, dtype=np.int32)[parents[outside]]
-    if (result[outside] == NO_NODE).any():
-        raise ProtocolError("asked for a child of a row that was released")
-    return result
-
-
-def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
-    """Evaluate the prompt, cut to the model's rows per call: nodes held, the last one its end, and the end's row."""
-    if len(prompt) == 0:
-        raise ProtocolError("a task needs a prompt of at least one token")
-    node, depth = model.find(prompt[:-1])
-    held = [node]
-    rows_per_call = model.limits.rows_per_call
-    rows = Rows(np.empty((0, 0), dtype=np.float32))
-    try:
-        for start in range(depth, len(prompt), rows_per_call):
-            part = prompt[start : start + rows_per_call]
-            parents = chain(held[-1], len(part))
-            is_last = np.arange(len(part)) == len(part) - 1
-            extension = model.extend(parents, part, is_last & (start + len(part) == len(prompt)), is_last)
-            held.extend(extension.nodes.tolist())
-            rows = extension.rows
-    except BaseException:
-        model.release(np.array(held, dtype=np.int32), forget=True)
-        raise
-    return held, rows
+def check_room(room: Room, floor: Room) -> None:
+    """Raise `ProtocolError` for a room in which a task with this floor cannot work."""
+    if room.rows < floor.rows or room.nodes < floor.nodes or room.branches < floor.branches:
+        raise ProtocolError(f"{room} is below the floor {floor}")

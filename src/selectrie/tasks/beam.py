@@ -34,7 +34,7 @@ import numpy as np
 from selectrie.automaton import Automaton
 from selectrie.errors import ProtocolError
 from selectrie.model import Rows
-from selectrie.tasks import Ask, check_count
+from selectrie.tasks import Ask, check_count, check_room
 from selectrie.tasks.beam_paths import Found
 from selectrie.tasks.beam_records import BeamOutcome, BeamPath, BeamSpec, PathView
 from selectrie.tasks.candidates import Follower, Merged
@@ -42,7 +42,6 @@ from selectrie.tasks.growth import Growth
 from selectrie.tasks.healed_mass import HealedMass
 from selectrie.tasks.held_paths import HeldPaths
 from selectrie.tasks.hypotheses import Pool, add_up
-from selectrie.tasks.score import check_room
 from selectrie.types import NO_NODE, ROOT, IntArray, Room
 
 __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]

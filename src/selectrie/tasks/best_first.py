@@ -10,11 +10,11 @@ from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.options import Search
 from selectrie.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
-from selectrie.tasks import Ask, check_count
-from selectrie.tasks.frontier import GRANULE, ROUNDING, Frontier, Heal
-from selectrie.tasks.live_nodes import LiveNodes
+from selectrie.scoring.tolerance import ROUNDING
+from selectrie.tasks import Ask, check_count, check_room
+from selectrie.tasks.frontier import Frontier, Heal
+from selectrie.tasks.live_nodes import GRANULE, LiveNodes
 from selectrie.tasks.open_nodes import OpenNodes
-from selectrie.tasks.score import check_room
 from selectrie.tasks.waves import Waves
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, ROOT, BoolArray, IntArray, Room

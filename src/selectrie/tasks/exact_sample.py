@@ -37,15 +37,14 @@ from selectrie.automaton import Automaton
 from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.options import at_least
-from selectrie.sampling import uniform
-from selectrie.tasks import Ask, check_count
+from selectrie.tasks import Ask, check_count, check_room
 from selectrie.tasks.automaton_records import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
 from selectrie.tasks.found_paths import FoundPath
 from selectrie.tasks.healed_mass import HealedMass
 from selectrie.tasks.live_nodes import LiveNodes
 from selectrie.tasks.path_nodes import PathNodes
 from selectrie.tasks.remaining_mass import END, MOST_KEPT, REST, KnownRow, RemainingMass
-from selectrie.tasks.score import check_room
+from selectrie.tasks.rng import uniform
 from selectrie.types import NO_NODE, ROOT, FloatArray, IntArray, Room
 
 WALKS_A_NODE = 32

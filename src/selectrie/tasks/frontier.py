@@ -9,15 +9,11 @@ import numpy as np
 from selectrie import numerics
 from selectrie.model import Rows
 from selectrie.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, owners
+from selectrie.scoring.tolerance import ROUNDING
+from selectrie.tasks.live_nodes import GRANULE
 from selectrie.tasks.standings import Contender, Standings, no_owner
 from selectrie.trie import TokenTrie
 from selectrie.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
-
-ROUNDING = 1e-6
-"""Nats by which a bound may be undercut by rounding: a row's log-sum-exp is within 1e-7, paths add up a few of them."""
-
-GRANULE = 8
-"""Rows that a call is filled up to: a call of 8k + 1 rows costs what 8k + 8 do where it is padded."""
 
 Heal = Callable[[FloatArray, FloatArray], float]
 """(edge_logp, observed) of a `TrieEvaluation` -> log-probability of the healed bytes."""

@@ -10,7 +10,8 @@ import numpy as np
 from selectrie.automaton import Automaton
 from selectrie.errors import OptionError, ProtocolError
 from selectrie.model import Rows
-from selectrie.tasks import Ask, check_count
+from selectrie.scoring.tolerance import ROUNDING
+from selectrie.tasks import Ask, check_count, check_room
 from selectrie.tasks.automaton_records import (
     DEAD,
     AutomatonOutcome,
@@ -24,11 +25,9 @@ from selectrie.tasks.automaton_records import (
 from selectrie.tasks.best_children import BestChildren, Open, RowChildren
 from selectrie.tasks.first_path import FirstPath
 from selectrie.tasks.found_paths import FoundPath, FoundPaths
-from selectrie.tasks.frontier import GRANULE, ROUNDING
 from selectrie.tasks.healed_mass import HealedMass
-from selectrie.tasks.live_nodes import LiveNodes
+from selectrie.tasks.live_nodes import GRANULE, LiveNodes
 from selectrie.tasks.path_nodes import PathNodes
-from selectrie.tasks.score import check_room
 from selectrie.types import NO_NODE, NO_TOKEN, ROOT, FloatArray, IntArray, Room
 
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]

@@ -6,8 +6,7 @@ import numpy as np
 
 from selectrie.errors import ProtocolError
 from selectrie.model import Rows
-from selectrie.tasks import Ask, check_count
-from selectrie.tasks.score import check_room
+from selectrie.tasks import Ask, check_count, check_room
 from selectrie.types import NO_NODE, IntArray, Room
 
 

@@ -11,6 +11,9 @@ import numpy as np
 from selectrie.tasks import Ask
 from selectrie.types import ROOT, BoolArray, IntArray, Room
 
+GRANULE = 8
+"""Rows that a call is filled up to: a call of 8k + 1 rows costs what 8k + 8 do where it is padded."""
+
 
 class Tree(Protocol):
     """Nodes with parents before children; it may grow. parent, token: int32[N], as in `TokenTrie`."""

@@ -18,11 +18,11 @@ from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.model import Rows
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least, natural
 from selectrie.results import TokenScore
-from selectrie.sampling import Sampler, uniform
-from selectrie.tasks import Ask, check_count
+from selectrie.sampling import Sampler
+from selectrie.tasks import Ask, check_count, check_room
 from selectrie.tasks.draft_tree import Drafter, DraftRoom, DraftTree
 from selectrie.tasks.drawn import AllowedTokens, DrawnText, DrawnTokens
-from selectrie.tasks.score import check_room
+from selectrie.tasks.rng import uniform
 from selectrie.types import FloatArray, IntArray, Room
 
 __all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]

@@ -7,7 +7,7 @@ import numpy as np
 from selectrie.errors import ProtocolError
 from selectrie.model import Rows
 from selectrie.scoring import RowNeeds, TrieEvaluation, TrieReader
-from selectrie.tasks import Ask, check_count
+from selectrie.tasks import Ask, check_count, check_room
 from selectrie.tasks.windows import DepthFirstWindows
 from selectrie.trie import TokenTrie
 from selectrie.types import ROOT, IntArray, Room
@@ -62,9 +62,3 @@ class ScoreTask:
         if not self._finished:
             raise ProtocolError("no result before ask returned None")
         return self._reader.evaluation()
-
-
-def check_room(room: Room, floor: Room) -> None:
-    """Raise `ProtocolError` for a room in which a task with this floor cannot work."""
-    if room.rows < floor.rows or room.nodes < floor.nodes or room.branches < floor.branches:
-        raise ProtocolError(f"{room} is below the floor {floor}")

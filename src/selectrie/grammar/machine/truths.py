@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from selectrie.grammar.expressions import (
-    Alternatives,
     Characters,
     Expression,
     Reference,
@@ -14,6 +13,7 @@ from selectrie.grammar.expressions import (
     Sequence,
     Text,
     TokenSet,
+    parts_of,
 )
 
 NEVER = 1 << 60
@@ -32,15 +32,6 @@ class Facts:
     productive: frozenset[str]
     nullable: frozenset[str]
     substantial: frozenset[str]
-
-
-def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """What an expression is put together of."""
-    if isinstance(expression, Sequence):
-        return expression.items
-    if isinstance(expression, Alternatives):
-        return expression.options
-    return (expression.item,) if isinstance(expression, Repeat) else ()
 
 
 def walk(expression: Expression) -> Iterator[Expression]:

@@ -30,8 +30,9 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
+from selectrie.grammar.gbnf_limits import ANY
+from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.gbnf_symbols import (
-    ANY,
     MOST_DEPTH,
     WORDS,
     Scanner,
@@ -43,7 +44,7 @@ from selectrie.grammar.readers.gbnf_symbols import (
     start_of,
     token_of,
 )
-from selectrie.grammar.readers.placing import clipped, refused
+from selectrie.grammar.readers.placing import refused
 
 MOST_COPIES = 1_000_000
 """Product of the counts of repetitions inside each other."""

@@ -9,16 +9,13 @@ from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.grammar.expressions import LAST_CODE_POINT, SURROGATES, Characters, Span, Text, TokenSet
+from selectrie.grammar.expressions import LAST_CODE_POINT, Characters, Span, Text, TokenSet
+from selectrie.grammar.gbnf_limits import MOST_REPEATED
 
 MOST_SYMBOLS = 100_000
 """Names, literals, classes, brackets, operators of one grammar: what is read in 0.7 s, and compiled within 2 s in all."""
 MOST_DEPTH = 100
 """Parentheses and operators around one symbol: deeper nesting is refused rather than walked."""
-MOST_REPEATED = 2_000
-"""Least number of times that `{m}` and `{m,n}` may ask for; llama.cpp's limit."""
-
-ANY = Characters(((0, SURROGATES[0] - 1), (SURROGATES[1] + 1, LAST_CODE_POINT)))
 _CHARACTER = re.compile(
     r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([nrt\"\[\]\\-])|([^\\])", re.DOTALL
 )

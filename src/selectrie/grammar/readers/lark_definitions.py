@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from selectrie.grammar.expressions import Span
+from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.lark_syntax import Node, Statement, read_statements
-from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.readers.placing import Source
 
 MOST_FILES = 64
 IGNORED = "ignored-text"

@@ -32,9 +32,10 @@ from selectrie.grammar.expressions import (
     Span,
     Text,
 )
+from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.lark_definitions import IGNORED, Body, Definition, Definitions
 from selectrie.grammar.readers.lark_syntax import Node
-from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.readers.placing import Source
 from selectrie.grammar.readers.regex import MOST_COUNT, read_pattern
 from selectrie.grammar.readers.regex_sets import SetMaker, case_variants
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence

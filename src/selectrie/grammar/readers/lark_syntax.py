@@ -18,7 +18,8 @@ from lark.lexer import Lexer
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import Span
-from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.quoting import clipped
+from selectrie.grammar.readers.placing import Source
 
 MOST_SYMBOLS = 100_000
 """Of one grammar text: what is read in about a second."""

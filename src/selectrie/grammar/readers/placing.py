@@ -20,11 +20,6 @@ def refused(text: str, place: int, reason: str) -> GrammarError:
     )
 
 
-def clipped(text: str, limit: int = 40) -> str:
-    """A text as a message quotes it."""
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A grammar text and its name in messages, "" for the one that was handed in."""

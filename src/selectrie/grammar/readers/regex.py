@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from selectrie.grammar.expressions import Characters, Expression, RuleSet, Span, Text
+from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers import anchors
-from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.readers.placing import Source
 from selectrie.grammar.readers.regex_escapes import EscapeReader
 from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
 from selectrie.grammar.readers.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category

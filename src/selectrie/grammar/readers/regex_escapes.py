@@ -6,7 +6,8 @@ import re
 import unicodedata
 
 from selectrie.grammar.expressions import LAST_CODE_POINT
-from selectrie.grammar.readers.placing import Source, clipped
+from selectrie.grammar.quoting import clipped
+from selectrie.grammar.readers.placing import Source
 from selectrie.grammar.readers.regex_sets import FoundSet
 
 _LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}

@@ -9,7 +9,7 @@ from typing import Any
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
-from selectrie.grammar.readers.placing import clipped
+from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.schema_of_type import (
     is_hashable,

@@ -6,7 +6,7 @@ import numpy as np
 
 from selectrie.errors import ProtocolError
 from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.sharing import LedAutomaton
+from selectrie.grammar.tokens.protocols import LedAutomaton
 from selectrie.types import BoolArray, IntArray
 from selectrie.vocabulary import Vocabulary
 
