@@ -34,7 +34,7 @@ check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_imports.py
+	$(BIN)/python -m pytest -q tests/meta/test_layers.py tests/meta/test_imports.py
 
 bench: $(VENV)/installed
 	@missed=; for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || missed="$$missed $$name"; done; \

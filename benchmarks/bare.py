@@ -18,7 +18,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.model import Model
+from selectrie.core.model import Model
 
 GGML_TYPE_F32 = 0
 N_SEQUENCES = 256

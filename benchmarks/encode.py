@@ -16,10 +16,10 @@ from typing import Any
 import selectrie
 from benchmarks._common import Targets, arguments, refuse_under_load, report
 from benchmarks.workload import byte_bpe, data_file, generated_model, words
-from selectrie.boundary import encode_choices
+from selectrie.tokenization.choices import encode_choices
 from selectrie.options import Prompting
-from selectrie.prompts import read_prompt
-from selectrie.vocabulary import Vocabulary
+from selectrie.tokenization.prompts import read_prompt
+from selectrie.core.vocabulary import Vocabulary
 
 MOST_S = 5.0
 """For 10^5 choices, whatever stands before them."""

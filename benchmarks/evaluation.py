@@ -40,13 +40,13 @@ import selectrie
 from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load, report
 from benchmarks.bare import N_BATCH, Bare, Call
 from benchmarks.workload import data_file, generated_model
-from selectrie.backends.llama_cpp.header import read_header
-from selectrie.engine import Engine
-from selectrie.evaluation.building import NO_SHOTS, Shots, items_of, task_for
-from selectrie.evaluation.evaluating import measured
-from selectrie.evaluation.planning import TaskItems, Unit, plan
+from selectrie.backends.llama_cpp.gguf_header import read_header
+from selectrie.engine.engine import Engine
+from selectrie.evaluation.dataset import NO_SHOTS, Shots, items_of, task_for
+from selectrie.evaluation.evaluator import measured
+from selectrie.evaluation.work_units import TaskItems, Unit, plan
 from selectrie.evaluation.readers import read_data
-from selectrie.model import Model
+from selectrie.core.model import Model
 
 HALF_B = "0.5b"
 EMBEDDED = Path(selectrie.__file__).parent / "assets" / "embedded.gguf"

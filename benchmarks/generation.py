@@ -36,11 +36,11 @@ from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_u
 from benchmarks.bare import Bare, Call, Recorder
 from benchmarks.workload import generated_model, labels, prompt_text
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.draft import LookupDrafter
-from selectrie.engine import Engine
-from selectrie.generating import Generating
+from selectrie.engine.requests.speculative import LookupDrafter
+from selectrie.engine.engine import Engine
+from selectrie.engine.requests.generate import Generating
 from selectrie.options import Sampling, Stopping
-from selectrie.types import Precision
+from selectrie.core.types import Precision
 
 TARGETS = Targets(
     at_most={"first_token_over_chunk": 2},

@@ -47,16 +47,16 @@ from benchmarks.workload import data_file, generated_model
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
-from selectrie.engine import Engine
+from selectrie.engine.engine import Engine
 from selectrie.grammar import Grammar
-from selectrie.grammar.installed import installed_grammar
+from selectrie.grammar.library import installed_grammar
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.grammar.tokens.byte_trie import byte_trie
 from selectrie.options import Beam
-from selectrie.types import Precision
-from selectrie.vocabulary import Vocabulary
+from selectrie.core.types import Precision
+from selectrie.core.vocabulary import Vocabulary
 
 TARGETS = Targets(
     at_most={
@@ -259,7 +259,7 @@ def tokenizer_of(vocabulary: Vocabulary) -> Any:
     """The vocabulary as llguidance wants it, or None where it is not installed."""
     if find_spec("llguidance") is None:
         return None
-    from selectrie.grammar.guidance import _tokenizer
+    from selectrie.grammar.llguidance.matcher import _tokenizer
 
     return _tokenizer(vocabulary)
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import Targets, arguments, refuse_under_load, report
-from selectrie.trie import TokenTrie
-from selectrie.types import IntArray, OffsetArray
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import IntArray, OffsetArray
 
 N_VOCABULARY = 151_936
 SIZES = (10_000, 100_000, 1_000_000)

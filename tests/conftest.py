@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from make_model import make_model
-from real_data import REAL_VOCABULARIES, TEST_DATA, real_file
-from selectrie import trial
 from selectrie.backends.llama_cpp.library import repacks_safely
-from selectrie.embedded import embedded_file
-from skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
-from sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
+from selectrie.engine import trial
+from selectrie.engine.bundled_model import embedded_file
+from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
+from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
+from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
 
 HAS_MARK = trial.Marks.has
 

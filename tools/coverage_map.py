@@ -121,7 +121,7 @@ def parts_of(root: Path, folder: Path) -> list[Part]:
     common = [
         path for path in (root / "tests").rglob("*") if path.suffix == ".py" and not path.name.startswith("test_")
     ]
-    common += [path for pattern in SOURCES for path in (root / "src").rglob(pattern)]
+    common += [path for pattern in SOURCES for folder in ("src", "grammars") for path in (root / folder).rglob(pattern)]
     common += [path for path in (root / "tools").glob("*.py") if path.stem not in OWN]
     of_all = digest_of(FORMAT, digest_of_files(common, root).encode()).encode()
     parts = []

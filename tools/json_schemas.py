@@ -32,12 +32,12 @@ from typing import Any
 import jsonschema
 import numpy as np
 
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError
-from selectrie.grammar.guidance import check_guidance
+from selectrie.grammar.llguidance.matcher import check_guidance
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
-from selectrie.vocabulary import Vocabulary
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 
 ROUTES = ("llguidance", "llama-cpp-python")
 CLOSING = (b'"', b"}", b"]")

@@ -40,6 +40,9 @@ class Place:
         self.sources = folder / "src"
         self._temporary = folder / "tmp"
         shutil.copytree(options.root / "src", self.sources, symlinks=True)
+        if (options.root / "grammars").is_dir():  # found beside `pyproject.toml`, as in a checkout
+            shutil.copytree(options.root / "grammars", folder / "grammars")
+            shutil.copy(options.root / "pyproject.toml", folder)
 
     def write(self, path: str, content: bytes) -> None:
         """A file of the copy; what Python compiled it to goes, since times are seconds there."""

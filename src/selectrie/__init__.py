@@ -18,16 +18,17 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from typing import Any
 
-    from selectrie.draft import EngineDrafter, LookupDrafter
-    from selectrie.engine import Engine
+    from selectrie.engine.engine import Engine
+    from selectrie.engine.history import models
+    from selectrie.engine.load import load
+    from selectrie.engine.pool import Models
+    from selectrie.engine.rendering.page_requests import PageStream
+    from selectrie.engine.requests.generate import Generating
+    from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
+    from selectrie.engine.requests.stream import Stream
     from selectrie.errors import SelectrieError
-    from selectrie.generating import Generating
     from selectrie.grammar import Grammar
-    from selectrie.history import models
-    from selectrie.loading import load
     from selectrie.options import Beam, Prompting, Rendering, Rule, Sampling, Search, Stopping
-    from selectrie.registry import Models
-    from selectrie.render import PageStream
     from selectrie.results import (
         BeamResult,
         ChoiceScore,
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
         TextScore,
         TokenPlan,
     )
-    from selectrie.streaming import Stream
-    from selectrie.template.template import Template
+    from selectrie.template.analysis.template import Template
 
 __all__ = [
     "Beam",
@@ -84,17 +84,17 @@ _HOME = {
     "ChoiceScore": "results",
     "Chunk": "results",
     "Completion": "results",
-    "Engine": "engine",
-    "EngineDrafter": "draft",
-    "Generating": "generating",
+    "Engine": "engine.engine",
+    "EngineDrafter": "engine.requests.speculative",
+    "Generating": "engine.requests.generate",
     "Generation": "results",
     "Grammar": "grammar",
     "Hypothesis": "results",
-    "LookupDrafter": "draft",
+    "LookupDrafter": "engine.requests.speculative",
     "ModelRecord": "results",
-    "Models": "registry",
+    "Models": "engine.pool",
     "Page": "results",
-    "PageStream": "render",
+    "PageStream": "engine.rendering.page_requests",
     "Prompting": "options",
     "Rendering": "options",
     "Rule": "options",
@@ -103,12 +103,12 @@ _HOME = {
     "Selection": "results",
     "SelectrieError": "errors",
     "Stopping": "options",
-    "Stream": "streaming",
-    "Template": "template.template",
+    "Stream": "engine.requests.stream",
+    "Template": "template.analysis.template",
     "TextScore": "results",
     "TokenPlan": "results",
-    "load": "loading",
-    "models": "history",
+    "load": "engine.load",
+    "models": "engine.history",
 }
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from llama_work import KINDS
+
+from tests.support.llama_work import KINDS
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ import gguf
 import numpy as np
 import pytest
 
-from made_vocabularies import make_scored
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.soundness import require_sound
 from selectrie.errors import ModelFileError, TextError, UnsupportedModelError
+from tests.support.made_vocabularies import make_scored
 
 ONE_THREAD = LlamaOptions(n_ctx=64, n_batch=8, n_threads=1)
 KEY = gguf.GGUFValueType

@@ -8,14 +8,14 @@ import threading
 import llama_cpp
 import numpy as np
 import pytest
-from llama_twin import SinglePath
-from llama_work import KINDS, Work, chain, fan, flags, ints, logp
 
-from measured import row_nats
 from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
 from selectrie.backends.llama_cpp.library import StopFlag
+from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, NodeError
-from selectrie.types import ROOT
+from tests.support.llama_twin import SinglePath
+from tests.support.llama_work import KINDS, Work, chain, fan, flags, ints, logp
+from tests.support.measured import row_nats
 
 LONG_S = 20
 """Seconds after which something that never happens is given up."""

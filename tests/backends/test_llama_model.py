@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from llama_twin import SinglePath
-from llama_work import KINDS, Work, chain, fan, flags, ints, logp
 
-from measured import row_nats
 from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
-from selectrie.backends.llama_cpp.sequences_tree import TreeSequences
+from selectrie.backends.llama_cpp.sequences_attention import TreeSequences
+from selectrie.core.types import ROOT, ModelKind, Precision
 from selectrie.errors import CapacityError, ClosedError, NodeError, OptionError, ProtocolError, TokenRangeError
-from selectrie.types import ROOT, ModelKind, Precision
+from tests.support.llama_twin import SinglePath
+from tests.support.llama_work import KINDS, Work, chain, fan, flags, ints, logp
+from tests.support.measured import row_nats
 
 GENERATED = {
     ModelKind.ATTENTION: "tiny",

@@ -14,13 +14,13 @@ import gguf
 import llama_cpp
 import numpy as np
 import pytest
-from llama_work import chain, ints, logp
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import StopFlag, log
+from selectrie.core.types import ROOT, Precision
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
-from selectrie.types import ROOT, Precision
+from tests.support.llama_work import chain, ints, logp
 
 ONE_THREAD = LlamaOptions(n_threads=1)
 

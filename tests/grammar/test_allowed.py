@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from slow_machine import SlowMachine
 
+from selectrie.core.types import ROOT
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar.expressions import (
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.limits import GrammarLimits
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Reference,
@@ -24,17 +28,13 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.machine.compiling import compile_rules
-from selectrie.grammar.machine.limits import GrammarLimits
-from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.tokens import walking
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens import token_mask
 from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, byte_trie
 from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
-from selectrie.types import ROOT
-from vocabularies import vocabulary_of
+from tests.support.slow_machine import SlowMachine
+from tests.support.vocabularies import vocabulary_of
 
 CHARACTERS = "ab é\u20ac\u20ad\U0001f600"
 FRAGMENTS = (
@@ -131,8 +131,8 @@ def check_along_a_path(machine, vocabulary, rng, *, n_steps=3):
 def leaps(request, monkeypatch):
     """Shortcuts for many tokens as they are, and taken for every single one."""
     if request.param == "always":
-        monkeypatch.setattr(walking, "_HEAVY", 0)
-        monkeypatch.setattr(walking, "_LEAP", 0)
+        monkeypatch.setattr(token_mask, "_HEAVY", 0)
+        monkeypatch.setattr(token_mask, "_LEAP", 0)
 
 
 @settings(max_examples=30)

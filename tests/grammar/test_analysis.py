@@ -7,15 +7,15 @@ import json
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_texts import count_derivations
 
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar, installed_names
-from selectrie.grammar.ambiguity import MANY, Ways
 from selectrie.grammar.analysis import report_on
-from selectrie.grammar.expanding import Texts
-from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
+from selectrie.grammar.enumeration import Texts
 from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.rules.ambiguity import MANY, Ways
+from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
+from tests.support.random_texts import count_derivations
 
 
 def report(text: str):

@@ -7,13 +7,20 @@ import random
 import tracemalloc
 
 import pytest
-from expression_twin import Twin
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from test_machine import alt, grammar, lit, rule_sets, seq
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import (
+from selectrie.grammar.machine.characters import Characterwise
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.machine.machine import DEAD, Machine
+from selectrie.grammar.machine.minimise import Work, simplified
+from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton
+from selectrie.grammar.machine.properties import is_finite, is_prefix_free
+from selectrie.grammar.machine.scc import rings
+from selectrie.grammar.machine.utf8 import END, byte_tree
+from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
     Alternatives,
@@ -26,15 +33,8 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.machine.characterwise import Characterwise
-from selectrie.grammar.machine.compiling import compile_rules
-from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.machine.machine import DEAD, Machine
-from selectrie.grammar.machine.minimise import Work, simplified
-from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton
-from selectrie.grammar.machine.properties import is_finite, is_prefix_free
-from selectrie.grammar.machine.rings import rings
-from selectrie.grammar.machine.utf8 import END, byte_tree
+from tests.grammar.test_machine import alt, grammar, lit, rule_sets, seq
+from tests.support.expression_twin import Twin
 
 LETTERS = "ab"
 AB = alt(lit("a"), lit("b"))

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.expressions import (
+from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.readers.gbnf_symbols import MOST_DEPTH, MOST_SYMBOLS
+from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,
     Characters,
@@ -21,10 +23,8 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.gbnf_limits import ANY
-from selectrie.grammar.printing import NOTHING, canonical_rules, gbnf_names, printed, printed_rules
-from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.readers.gbnf_symbols import MOST_DEPTH, MOST_SYMBOLS
+from selectrie.grammar.rules.gbnf_limits import ANY
+from selectrie.grammar.rules.unparse import NOTHING, canonical_rules, gbnf_names, printed, printed_rules
 
 
 def is_read(text: str) -> bool:

@@ -10,20 +10,20 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from slow_language import accepts as slowly_accepts
 
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
-from selectrie.grammar import Grammar, enumerating, installed_names
-from selectrie.grammar.enumerating import TooManyError, UnknownError, texts_of
-from selectrie.grammar.expanding import Texts
-from selectrie.grammar.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
-from selectrie.grammar.lengths import NEVER, least_lengths
+from selectrie.grammar import Grammar, finite_texts, installed_names
+from selectrie.grammar.automaton_cache import Automata
+from selectrie.grammar.enumeration import Texts
+from selectrie.grammar.finite_texts import TooManyError, UnknownError, texts_of
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.sharing import Automata
+from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
+from selectrie.grammar.shortest_completion import NEVER, least_lengths
 from selectrie.testing import make_vocabulary
-from word_lists import made_words
+from tests.support.slow_language import accepts as slowly_accepts
+from tests.support.word_lists import made_words
 
 ALPHABET = "ab€"
 LONGEST = 4
@@ -180,9 +180,9 @@ def test_what_was_listed_before_changes_no_list(rules, limits):
 def test_what_was_counted_and_listed_is_kept(source, monkeypatch):
     """However many callers ask, with whatever limit, the work is done once; an error is kept as well."""
     n_counted, n_listed = [], []
-    count, listed = Texts.count, enumerating.texts_of
+    count, listed = Texts.count, finite_texts.texts_of
     monkeypatch.setattr(Texts, "count", lambda texts: n_counted.append(texts) or count(texts))
-    monkeypatch.setattr(enumerating, "texts_of", lambda rules, most: n_listed.append(most) or listed(rules, most))
+    monkeypatch.setattr(finite_texts, "texts_of", lambda rules, most: n_listed.append(most) or listed(rules, most))
     grammar = Grammar(read_gbnf(source))
     answers = [(grammar.count(), grammar.is_finite, grammar.listed(100), grammar.listed(30)) for _ in range(3)]
     assert answers == answers[:1] * 3

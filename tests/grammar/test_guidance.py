@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 
 from json_schemas import accepts, allowed_ids, piece_vocabulary
 from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
-from selectrie.grammar import Grammar, guidance
-from selectrie.grammar.guidance import GuidanceAutomaton, read_guidance
+from selectrie.grammar import Grammar
+from selectrie.grammar.llguidance import matcher
+from selectrie.grammar.llguidance.matcher import GuidanceAutomaton, read_guidance
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.schema import read_schema
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
 from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary, spell
-from vocabularies import vocabulary_of
+from tests.support.vocabularies import vocabulary_of
 
 pytest.importorskip("llguidance")
 
@@ -293,7 +294,7 @@ def test_the_digest_is_that_of_the_grammar_and_of_what_reads_it():
     """Equal grammars have equal digests, others others."""
     assert read_guidance(CATS).digest == read_guidance(CATS).digest != read_guidance(CATS + " ").digest
     assert read_guidance(CATS).route.startswith("llguidance ")
-    assert guidance.GuidanceGrammar("x", "llguidance 1").digest != guidance.GuidanceGrammar("x", "llguidance 2").digest
+    assert matcher.GuidanceGrammar("x", "llguidance 1").digest != matcher.GuidanceGrammar("x", "llguidance 2").digest
 
 
 def test_without_llguidance_the_extra_is_named(monkeypatch):
@@ -397,7 +398,7 @@ def test_too_many_ways_to_go_on_are_told_as_such():
     """By what to do about them, not by llguidance's parser."""
     grammar = Grammar.from_json_schema({"properties": {f"p{i}": {"type": "null"} for i in range(200)}})
     with (
-        patch.object(guidance, "LIMITS", {**guidance.LIMITS, "max_items_in_row": 500}),
+        patch.object(matcher, "LIMITS", {**matcher.LIMITS, "max_items_in_row": 500}),
         pytest.raises(GrammarError, match=r"in 807 ways at one place.* fewer optional properties"),
     ):
         grammar.accepts("{")
@@ -424,7 +425,7 @@ def test_a_reader_that_gives_up_says_so(words, most, fuel):
         yield Grammar(grammar).accepts(spelled).verdict
 
     expected = [*readings()]
-    with patch.object(guidance, "LIMITS", {"step_lexer_fuel": fuel}):
+    with patch.object(matcher, "LIMITS", {"step_lexer_fuel": fuel}):
         try:
             for reading, found in zip(readings(), expected, strict=True):
                 assert reading == found
@@ -435,7 +436,7 @@ def test_a_reader_that_gives_up_says_so(words, most, fuel):
 def test_tokens_that_its_lexer_gives_up_on_are_not_refused():
     """Tokens are tried one by one there, and a limit of its own must not pass for a refusal."""
     grammar = read_schema({**WORDS, "maxLength": 500})
-    with patch.object(guidance, "LIMITS", {"step_lexer_fuel": 5_000}):
+    with patch.object(matcher, "LIMITS", {"step_lexer_fuel": 5_000}):
         automaton = grammar.automaton(piece_vocabulary([b"a a", b"a b b b b b b", b"aI a b a a b a b"]))
         inside = automaton.walk(automaton.start(), b'"')
         with pytest.raises(GrammarError, match="llguidance gave up"):
@@ -462,7 +463,7 @@ class Counted(GuidanceAutomaton):
 )
 def test_a_verdict_takes_a_step_a_byte_and_what_is_expected_few_more(make, text, monkeypatch):
     """Where any character may stand it once took a matcher for each, 1.1 million."""
-    monkeypatch.setattr(guidance, "GuidanceAutomaton", Counted)
+    monkeypatch.setattr(matcher, "GuidanceAutomaton", Counted)
     Counted.n_steps = 0
     verdict = make().accepts(text)
     assert bool(verdict) is False

@@ -12,19 +12,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from installed_oracles import EXACT, ORACLES
-from llama_grammar import llama_grammar
-from random_texts import RandomTexts, count_derivations
-from valid_texts import VALID
 
-import selectrie
 from selectrie.grammar import Grammar
-from selectrie.grammar.expressions import RuleSet
-from selectrie.grammar.installed import installed_names, installed_summary
+from selectrie.grammar.library import installed_names, installed_summary
 from selectrie.grammar.readers.gbnf import read_gbnf
-from vocabularies import vocabulary_of
+from selectrie.grammar.rules.expressions import RuleSet
+from tests.support.installed_oracles import EXACT, ORACLES
+from tests.support.llama_grammar import llama_grammar
+from tests.support.random_texts import RandomTexts, count_derivations
+from tests.support.valid_texts import VALID
+from tests.support.vocabularies import vocabulary_of
 
-FOLDER = Path(selectrie.__file__).parent / "grammars"
+FOLDER = Path(__file__).resolve().parents[2] / "grammars"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = (
     "arithmetic",

@@ -22,9 +22,9 @@ from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.schema import check, finite
 from selectrie.grammar.schema import schema as schema_module
 from selectrie.grammar.schema.check import Check
-from selectrie.grammar.schema.copying import copy_schema
+from selectrie.grammar.schema.normalize import copy_schema
 from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 
 
 def dumped(value, separators=None):

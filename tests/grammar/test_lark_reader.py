@@ -10,13 +10,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from lark import Lark
 from lark.exceptions import LarkError
-from slow_language import accepts
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import Reference, RuleSet
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.lark_reader import read_lark
 from selectrie.grammar.readers.lark_syntax import MOST_DEPTH
+from selectrie.grammar.rules.expressions import Reference, RuleSet
+from tests.support.slow_language import accepts
 
 MEGABYTE = 1_000_000
 SHORT = ["".join(letters) for size in range(4) for letters in product("ab ", repeat=size)]

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selectrie.decoding.automaton.records import allowed_ids
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.machine.limits import GrammarLimits
 from selectrie.grammar.machine.list_machine import ListMachine
-from selectrie.grammar.texts import TextList
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
-from selectrie.tasks.automaton_records import allowed_ids
+from selectrie.grammar.rules.text_list import TextList
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
-from word_lists import made_words
+from tests.support.word_lists import made_words
 
 TEXTS = st.text("aab é\u20ac\U0001f600", max_size=5)
 LISTS = st.lists(TEXTS, min_size=1, max_size=12)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from llama_grammar import llama_grammar
 
-from real_data import REAL_VOCABULARIES, TEST_DATA
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.tokens.allowed import GrammarAutomaton
-from vocabularies import vocabulary_of
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+from tests.support.llama_grammar import llama_grammar
+from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA
+from tests.support.vocabularies import vocabulary_of
 
 FOLDER = Path(TEST_DATA, "grammar", "gbnf")
 GRAMMARS = sorted(path.stem for path in FOLDER.glob("*.gbnf")) if TEST_DATA else ["json"]

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schema_strategies import NUMBERS, STRINGS
 
 from selectrie.grammar.schema.logic import InexpressibleError, Logic, other_strings
+from tests.support.schema_strategies import NUMBERS, STRINGS
 
 READERS = {
     4: jsonschema.Draft4Validator,

@@ -6,12 +6,14 @@ import random
 
 import numpy as np
 import pytest
-from expression_twin import Twin
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import (
+from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.limits import GrammarLimits
+from selectrie.grammar.machine.machine import DEAD, UNKNOWN, Machine
+from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,
     Characters,
@@ -23,9 +25,7 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.machine.compiling import compile_rules
-from selectrie.grammar.machine.limits import GrammarLimits
-from selectrie.grammar.machine.machine import DEAD, UNKNOWN, Machine
+from tests.support.expression_twin import Twin
 
 NAMES = ("root", "a", "b", "c")
 TERMINALS = (TokenSet(("<think>",)), TokenSet((7,), negated=True))

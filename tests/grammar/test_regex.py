@@ -10,13 +10,13 @@ from itertools import product
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from slow_language import accepts
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import EMPTY, Characters, RuleSet, Text
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.regex import MOST_DEPTH, read_regex
 from selectrie.grammar.readers.regex_sets import case_variants, category
+from selectrie.grammar.rules.expressions import EMPTY, Characters, RuleSet, Text
+from tests.support.slow_language import accepts
 
 MEGABYTE = 1_000_000
 LETTERS = ("a", "b", "A", "1", "_", " ", "\n", "é", "K", "\u212a", "ß", "ſ", "s", "-", "]")

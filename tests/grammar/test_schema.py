@@ -15,7 +15,6 @@ from uuid import UUID
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
-from schema_strategies import whole_schemas
 
 import json_schemas
 from json_schemas import (
@@ -34,12 +33,13 @@ from json_schemas import (
 )
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.grammar.guidance import check_guidance
-from selectrie.grammar.schema import check, copying, schema
-from selectrie.grammar.schema.formats import FORMATS
+from selectrie.grammar.llguidance.matcher import check_guidance
+from selectrie.grammar.readers.formats import FORMATS
+from selectrie.grammar.schema import check, normalize, schema
 from selectrie.grammar.schema.patterns import PatternError, rewrite_name, rewrite_pattern
 from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
-from vocabularies import vocabulary_of
+from tests.support.schema_strategies import whole_schemas
+from tests.support.vocabularies import vocabulary_of
 
 pytest.importorskip("llguidance")
 
@@ -678,7 +678,7 @@ def test_properties_are_counted_in_every_way(part, record_property):
 
 def test_a_miscount_is_found(monkeypatch):
     """The comparison can fail: a count that is left out is seen."""
-    monkeypatch.setattr(copying, "counted", lambda *_, **__: [])
+    monkeypatch.setattr(normalize, "counted", lambda *_, **__: [])
     assert miscounted({**PERSON, "required": [], "properties": {"a": NULL, "b": NULL}, "minProperties": 1})
 
 

@@ -12,12 +12,12 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_language import accepts
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import RuleSet
 from selectrie.grammar.readers.types import list_of_choices, rules_of_type
-from selectrie.grammar.texts import TextList
+from selectrie.grammar.rules.expressions import RuleSet
+from selectrie.grammar.rules.text_list import TextList
+from tests.support.slow_language import accepts
 
 
 class Colour(Enum):

@@ -19,8 +19,8 @@ import selectrie
 from selectrie import Template
 from selectrie.errors import TemplateError
 from selectrie.results import SlotEvent, TextEvent
-from selectrie.template.parsing import parse
-from selectrie.template.printing import unparse
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.unparse import unparse
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "templates"
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.json"))

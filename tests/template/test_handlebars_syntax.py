@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import NAMES, sources
 
 from selectrie.errors import TemplateError
-from selectrie.template.expressions import Compare, Constant, Expression, Logical, Not, Path
-from selectrie.template.parsing import parse
-from selectrie.template.printing import unparse
-from selectrie.template.segments import If, Include, Literal, Output
+from selectrie.template.syntax.ast import If, Include, Literal, Output
+from selectrie.template.syntax.expressions import Compare, Constant, Expression, Logical, Not, Path
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.unparse import unparse
+from tests.support.template_strategies import NAMES, sources
 
 PAIRS = [
     ("{{name}} {{data.key[0]}}", "<<name>> <<data.key[0]>>"),

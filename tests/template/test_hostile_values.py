@@ -11,8 +11,9 @@ import pytest
 from selectrie import Template
 from selectrie.errors import OptionError, TemplateError
 from selectrie.options import Sampling, Stopping
-from selectrie.template import counting, program
-from selectrie.template.values import contains
+from selectrie.template.analysis import segment_counts
+from selectrie.template.runtime import interpreter
+from selectrie.template.values.values import contains
 
 USES = (
     "<<v>>",
@@ -116,11 +117,11 @@ def test_an_option_of_any_size_has_a_message():
 @pytest.mark.parametrize("body", ["", "<<! nothing >>", "a"])
 def test_loops_within_loops_end(body, monkeypatch):
     """Turns without a segment count too: 10**10 of them are refused, and not tried."""
-    monkeypatch.setattr(counting, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(segment_counts, "MOST_STEPS", 1_000)
     template = Template(f"<<#each v>><<#each v as w>>{body}<</each>><</each>>")
     values = {"v": list(range(100_000))}
     with pytest.raises(TemplateError, match="passes more than 1000 segments"):
         template.check(values)
-    steps = program.Program(template, values)
+    steps = interpreter.Program(template, values)
     with pytest.raises(TemplateError, match="passes more than"):
         list(iter(steps.step, None))

@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie import Template
-from selectrie.engine import Engine
+from selectrie.engine.engine import Engine
 from selectrie.errors import TemplateError
-from selectrie.template import counting
-from selectrie.template.program import Program
-from selectrie.template.scope import Scope
+from selectrie.template.analysis import segment_counts
+from selectrie.template.runtime.interpreter import Program
+from selectrie.template.values.scope import Scope
 from selectrie.testing import HashModel
 
 TAKING = {
@@ -63,7 +63,7 @@ def test_handlebars_may_decide_a_given_name_anew():
 
 def test_a_name_taken_beyond_what_the_check_looks_at(monkeypatch):
     """The page itself refuses it where the check stopped before."""
-    monkeypatch.setattr("selectrie.template.trial.MOST_SEGMENTS", 2)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MOST_SEGMENTS", 2)
     template, values = Template("<<m>><<m>><<m>><<gen 'n'>>"), {"m": 1, "n": 1}
     template.check(values)
     program = Program(template, values)
@@ -87,8 +87,8 @@ TOO_LONG = {
 def test_loops_that_pass_too_much_are_refused_before_a_turn_is_made(source, monkeypatch):
     """Counting looks at some thousand segments and turns; no segment of the page is tried."""
     values = {name: list(value) for name, value in TOO_LONG[source].items()}
-    monkeypatch.setattr(counting, "MOST_LOOKED_AT", 10_000)
-    monkeypatch.setattr("selectrie.template.trial.MOST_SEGMENTS", -1)
+    monkeypatch.setattr(segment_counts, "MOST_LOOKED_AT", 10_000)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MOST_SEGMENTS", -1)
     with pytest.raises(TemplateError, match=r"<template>:1:1: the page passes more than 2000000 segments"):
         Template(source).check(values)
 
@@ -133,9 +133,9 @@ def test_what_is_counted_is_what_the_page_passes(source):
             pass
     except TemplateError:  # a name or an item that is not there
         return
-    count = counting._Count(template.documents, 10**6)
+    count = segment_counts._Count(template.documents, 10**6)
     counted = count.body(template.document.body, Scope(VALUES), template.document)
-    assert counted == counting.MOST_STEPS - program._n_left
+    assert counted == segment_counts.MOST_STEPS - program._n_left
 
 
 def test_what_a_slot_decides_counts_as_little_as_it_may():
@@ -143,9 +143,9 @@ def test_what_a_slot_decides_counts_as_little_as_it_may():
     values = {"a": list(range(2000))}
     long = "<<#each a>><<#each a>>x<</each>><</each>>"
     one_way = Template("<<select 'x' options=['p', 'q']>><<#if x == 'p'>>" + long + "<</if>>")
-    counting.refuse_long(one_way.document, one_way.documents, values)
+    segment_counts.refuse_long(one_way.document, one_way.documents, values)
     each_way = Template("<<select 'x' options=['p', 'q']>><<#if x == 'p'>>" + long + "<<else>>" + long + "<</if>>")
     with pytest.raises(TemplateError, match="passes more than"):
-        counting.refuse_long(each_way.document, each_way.documents, values)
+        segment_counts.refuse_long(each_way.document, each_way.documents, values)
     written = Template("<<#each a as b>><<gen 'x'>><<#each x as y>>x<</each>><</each>>")
-    counting.refuse_long(written.document, written.documents, values)
+    segment_counts.refuse_long(written.document, written.documents, values)

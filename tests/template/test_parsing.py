@@ -6,14 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import inner_bodies, mutations, sources, walk
 
 from selectrie.errors import OptionError, TemplateError
-from selectrie.template.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
-from selectrie.template.parsing import parse
-from selectrie.template.places import error_at, line_and_column
-from selectrie.template.printing import unparse
-from selectrie.template.segments import (
+from selectrie.template.syntax.ast import (
     Block,
     Body,
     Comment,
@@ -29,7 +24,12 @@ from selectrie.template.segments import (
     Set,
     Slot,
 )
-from selectrie.template.tags import TAGS
+from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.source_positions import error_at, line_and_column
+from selectrie.template.syntax.tags import TAGS
+from selectrie.template.syntax.unparse import unparse
+from tests.support.template_strategies import inner_bodies, mutations, sources, walk
 
 TERMINALS = re.compile(r"\b([LR]PAR|[LR]SQB|__ANON\w*|[A-Z]+_NAME|OPEN\w*|CLOSE|BROKEN|LIST|INDEX|Token)\b")
 A, B, C = Path("a"), Path("b"), Path("c")

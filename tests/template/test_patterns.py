@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from selectrie.template import patterns
-from selectrie.template.patterns import Patterns
-from selectrie.template.template import Template
+from selectrie.template.analysis.template import Template
+from selectrie.template.values import patterns
+from selectrie.template.values.patterns import Patterns
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import selectrie
 from selectrie import Rendering, Template
 from selectrie.errors import TemplateError
-from selectrie.template.expressions import Path
-from selectrie.template.parsing import parse
-from selectrie.template.printing import unparse
-from selectrie.template.segments import Literal, Role
+from selectrie.template.syntax.ast import Literal, Role
+from selectrie.template.syntax.expressions import Path
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.unparse import unparse
 
 HISTORY = "<<#each messages as m>><<#role m.role>><<m.content>><</role>>\n<</each>>"
 ASKED = "<<#assistant>><<select 'label' options=['refund', 'praise']>><</assistant>>"

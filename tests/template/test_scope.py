@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import TemplateError
-from selectrie.template.expressions import Compare, Constant, ListOf, Logical, Not, Path, Span
-from selectrie.template.scope import (
+from selectrie.template.syntax.ast import Document
+from selectrie.template.syntax.expressions import Compare, Constant, ListOf, Logical, Not, Path, Span
+from selectrie.template.values.scope import (
     UNDECIDED,
     Option,
     Scope,
@@ -24,8 +25,7 @@ from selectrie.template.scope import (
     text_at,
     truth_at,
 )
-from selectrie.template.segments import Document
-from selectrie.template.values import contains, option_of, options_of, order, part, same, text_of, truth
+from selectrie.template.values.values import contains, option_of, options_of, order, part, same, text_of, truth
 
 DOCUMENT = Document("page.tmpl", "one\ntwo <<x>>\n", ())
 HERE = Span(10, 11)

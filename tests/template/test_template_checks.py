@@ -9,16 +9,16 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import mutations, sources
 
+from selectrie.engine.rendering.slots import SelectSlot, slot_of
 from selectrie.errors import TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import Rule
-from selectrie.slots import SelectSlot, slot_of
-from selectrie.template.places import line_and_column
-from selectrie.template.program import Program
-from selectrie.template.steps import Continue, Decide
-from selectrie.template.template import Template
+from selectrie.template.analysis.template import Template
+from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.steps import Continue, Decide
+from selectrie.template.syntax.source_positions import line_and_column
+from tests.support.template_strategies import mutations, sources
 
 
 class Armor(Enum):
@@ -325,7 +325,7 @@ def test_what_is_right_with_values(source, values):
 
 def test_a_check_ends(monkeypatch):
     """Loops in loops over many items are looked at up to a bound, and no further."""
-    monkeypatch.setattr("selectrie.template.trial.MOST_SEGMENTS", 1000)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MOST_SEGMENTS", 1000)
     source = "<<#each a>>" * 4 + "<<x>>" + "<</each>>" * 4 + "<<y>>"
     Template(source).check({"a": list(range(30)), "x": 1})
     with pytest.raises(TemplateError, match="no value is called 'y'"):

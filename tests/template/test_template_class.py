@@ -8,7 +8,7 @@ import pytest
 
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.grammar import Grammar
-from selectrie.template.template import Template
+from selectrie.template.analysis.template import Template
 
 SHEET = """A character.
 Name: <<name>>

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from selectrie.errors import RequestError, TemplateError
-from selectrie.template.expressions import Span
-from selectrie.template.parsing import parse
-from selectrie.template.places import Refused
-from selectrie.template.reading import Reader
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.source_positions import Refused
+from selectrie.template.syntax.transformer import Reader
 
 MISTAKES = [
     # blocks
@@ -358,7 +358,7 @@ def test_every_production_has_its_meaning():
     import re
     from importlib.resources import files
 
-    grammar = files("selectrie.template").joinpath("template.lark").read_text(encoding="utf-8")
+    grammar = files("selectrie.template.syntax").joinpath("template.lark").read_text(encoding="utf-8")
     aliases = set(re.findall(r"-> (\w+)", grammar))
     assert len(aliases) > 30
     assert sorted(alias for alias in aliases if not hasattr(Reader, alias)) == []

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Template
-from selectrie.template.following import MOST_FOLLOWING, Following, what_comes, what_follows
-from selectrie.template.program import Program
-from selectrie.template.steps import Continue, Decide, Hide, Naming, Together, Write
+from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.lookahead import MOST_FOLLOWING, Following, what_comes, what_follows
+from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Together, Write
 
 X = "<<select 'x' options=['a', 'b']>>"
 H = "<<select 'h' options=['a', 'b'] hidden=true>>"

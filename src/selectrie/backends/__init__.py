@@ -1,1 +1,1 @@
-"""Language models behind the port of `selectrie.model`: one package each, imported when named."""
+"""Language models behind the port of `selectrie.core.model`: one package each, imported when named."""

@@ -11,10 +11,10 @@ from typer import Option
 from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
 from selectrie.cli.groups import WITH_ESCAPES, ModelGroup, PromptGroup
+from selectrie.core.output import write
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, Beam
-from selectrie.options.beaming import BEAM_TERMINATORS
-from selectrie.output import write
+from selectrie.options.beam import BEAM_TERMINATORS
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
@@ -85,12 +85,12 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     with requests.open_engine(model) as engine:
         result = engine.beam_search(given, found, beam=wanted, prompting=how)
     if output.json:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
 
         write(formats.to_json(result.to_dict()), sys.stdout)
         return 0
-    from selectrie.report import terminal
-    from selectrie.report.beam import beam_report
+    from selectrie.cli.report import terminal
+    from selectrie.cli.report.beam import beam_report
 
     report = beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model))
     terminal.show(report, sys.stdout)

@@ -13,7 +13,6 @@ from selectrie.cli import generation, requests
 from selectrie.cli.beam import beam
 from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
 from selectrie.cli.evaluation import eval_app
-from selectrie.cli.flat import command
 from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
     ChoicesGroup,
@@ -37,11 +36,12 @@ from selectrie.cli.groups import (
     TokensOutput,
 )
 from selectrie.cli.guard import guarded, tell
+from selectrie.cli.option_groups import command
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
+from selectrie.core.output import write
 from selectrie.errors import OptionError
 from selectrie.options import TERMINATORS, one_of
-from selectrie.output import write
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: Score
         result = engine.score(given, text.text, prompting=how, following=text.following)
     if output.json:
         return _write_json(result)
-    from selectrie.report import terminal
+    from selectrie.cli.report import terminal
 
     unnamed = requests.unnamed_model(model)
     terminal.show(terminal.text_score_report(result, per_token=output.per_token, unnamed=unnamed), sys.stdout)
@@ -211,7 +211,7 @@ def tokens(
     unnamed = requests.unnamed_model(model)
     if output.json:
         return _write_json(plan, {} if unnamed is None else {"model": unnamed})
-    from selectrie.report import terminal
+    from selectrie.cli.report import terminal
 
     terminal.show(terminal.token_plan_report(plan, texts, top=output.top, unnamed=unnamed), sys.stdout)
     return 0
@@ -226,7 +226,7 @@ def models(output: ModelsGroup) -> int:
     \b
     selectrie models --json
     """
-    from selectrie import history
+    from selectrie.engine import history
 
     known = history.History()
     for source in output.forget or ():
@@ -235,14 +235,14 @@ def models(output: ModelsGroup) -> int:
         known.forget_missing()
     records = history.models()
     if output.json:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
         from selectrie.results import FORMAT_VERSION
 
         fields = {"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]}
         write(formats.to_json(fields), sys.stdout)
         return 0
-    from selectrie.report import terminal
-    from selectrie.report.models import models_report
+    from selectrie.cli.report import terminal
+    from selectrie.cli.report.models import models_report
 
     terminal.show(models_report(records), sys.stdout)
     return 0
@@ -259,9 +259,9 @@ def lm_eval(context: typer.Context) -> None:
     """The harness's command."""
 
     def passed_on() -> int:
-        from selectrie import harness
+        from selectrie.evaluation import lm_eval_model
 
-        harness.main(list(context.args))
+        lm_eval_model.main(list(context.args))
         return 0
 
     guarded(passed_on, verbose="--verbose" in context.args)
@@ -331,11 +331,11 @@ def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | N
     if output.json:
         _write_json(selection)
     elif output.tsv:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
 
         write(formats.to_tsv(selection.top(output.top)), sys.stdout)
     else:
-        from selectrie.report import terminal
+        from selectrie.cli.report import terminal
 
         report = terminal.selection_report(selection, top=output.top, explain=output.explain, unnamed=unnamed)
         terminal.show(report, sys.stdout)
@@ -349,7 +349,7 @@ def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | N
 
 def _write_json(result: Any, more: Mapping[str, object] | None = None) -> int:
     """The fields of a result, and some more, as one object."""
-    from selectrie.report import formats
+    from selectrie.cli.report import formats
 
     write(formats.to_json({**result.to_dict(), **(more or {})}), sys.stdout)
     return 0

@@ -11,9 +11,9 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from selectrie import output
 from selectrie.cli.commands import app
 from selectrie.cli.guard import report
+from selectrie.core import output
 from selectrie.errors import OutputError
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]

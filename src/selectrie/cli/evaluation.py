@@ -16,15 +16,15 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from selectrie.cli import requests
-from selectrie.cli.flat import command
 from selectrie.cli.groups import ModelGroup
+from selectrie.cli.option_groups import command
+from selectrie.core.output import flush, is_terminal, visible, write
 from selectrie.errors import OptionError
-from selectrie.output import flush, is_terminal, visible, write
 
 if TYPE_CHECKING:
-    from selectrie.engine import Engine
+    from selectrie.engine.engine import Engine
     from selectrie.evaluation.configuration import Loaded
-    from selectrie.evaluation.evaluating import Measure, OnProgress, Progress
+    from selectrie.evaluation.evaluator import Measure, OnProgress, Progress
     from selectrie.evaluation.results import Evaluation
     from selectrie.evaluation.runner import RunOptions
 
@@ -145,7 +145,7 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     """
     _check_html(output)
     loaded, out, source = _asked(model, data, running)
-    from selectrie.evaluation.evaluating import evaluate_tasks
+    from selectrie.evaluation.evaluator import evaluate_tasks
     from selectrie.evaluation.runner import RunOptions
 
     with requests.open_engine(source) as engine, _told() as on_progress:
@@ -170,8 +170,8 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     \b
     selectrie eval compare runs/q8 runs/q4 --flips 20
     """
-    from selectrie.evaluation.comparing import compare as compared
-    from selectrie.evaluation.comparing import comparison_dict
+    from selectrie.evaluation.compare import compare as compared
+    from selectrie.evaluation.compare import comparison_dict
     from selectrie.evaluation.runner import read_run
 
     _check_html(output)
@@ -179,16 +179,16 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     found = compared(first, second)
     fields = comparison_dict(found)
     if output.json:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
 
         write(formats.to_json(fields), sys.stdout)
     else:
-        from selectrie.report import terminal
-        from selectrie.report.evaluation import comparison_report
+        from selectrie.cli.report import terminal
+        from selectrie.cli.report.evaluation import comparison_report
 
         terminal.show(comparison_report(fields, runs.first, runs.second, flips=output.flips), sys.stdout)
     if output.html is not None:
-        from selectrie.evaluation.html import comparison_page
+        from selectrie.evaluation.report.html import comparison_page
 
         _write(output.html, comparison_page(fields, (first, second), (runs.first, runs.second)))
     return 0
@@ -212,9 +212,9 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
 @command(eval_app)
 def tasks() -> int:
     """List the tasks that come with selectrie."""
+    from selectrie.cli.report import terminal
+    from selectrie.cli.report.evaluation import tasks_report
     from selectrie.evaluation.tasks import load_task, shipped
-    from selectrie.report import terminal
-    from selectrie.report.evaluation import tasks_report
 
     found = [load_task(name) for name in shipped()]
     shapes = [[", ".join(one.needs) for one in task.formats] for task in found]
@@ -225,9 +225,9 @@ def tasks() -> int:
 
 def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
     """What is to be run, read, where it goes, and the model; everything the caller got wrong is told here."""
-    from selectrie.evaluation.checking import check
+    from selectrie.evaluation.checks import check
     from selectrie.evaluation.configuration import Configuration, check_kinds, reload
-    from selectrie.evaluation.folder import check_folder
+    from selectrie.evaluation.run_folder import check_folder
     from selectrie.evaluation.runner import began_with
 
     if running.actors is not None and running.ray is None:
@@ -274,8 +274,8 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
     """Who measures units: a cluster where one is asked for, else this process."""
     if running.ray is None:
         return None
-    from selectrie.cluster import Cluster, measure_on
-    from selectrie.evaluation.evaluating import signature_of
+    from selectrie.evaluation.evaluator import signature_of
+    from selectrie.evaluation.ray_cluster import Cluster, measure_on
 
     cluster = Cluster(
         source=None if source.model is None else _absolute(source.model),
@@ -300,7 +300,7 @@ def _told() -> Iterator[OnProgress | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    from selectrie.report.screen import Screen
+    from selectrie.cli.report.screen import Screen
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     began = time.monotonic()
@@ -322,16 +322,16 @@ def _told() -> Iterator[OnProgress | None]:
 
 def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     if output.json:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
 
         write(formats.to_json(evaluation.to_dict()), sys.stdout)
     else:
-        from selectrie.report import terminal
-        from selectrie.report.evaluation import evaluation_report
+        from selectrie.cli.report import terminal
+        from selectrie.cli.report.evaluation import evaluation_report
 
         terminal.show(evaluation_report(evaluation.to_dict()), sys.stdout)
     if output.html is not None:
-        from selectrie.evaluation.html import evaluation_page
+        from selectrie.evaluation.report.html import evaluation_page
 
         _write(output.html, evaluation_page(evaluation))
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from selectrie.cli import requests
 from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
 from selectrie.cli.text import tagged
+from selectrie.core.output import flush, is_terminal, write
 from selectrie.errors import OptionError
-from selectrie.output import flush, is_terminal, write
 
 if TYPE_CHECKING:
-    from selectrie.engine import Engine
+    from selectrie.engine.engine import Engine
     from selectrie.grammar import Grammar
     from selectrie.results import Chunk, Completion, Generation
 
@@ -36,7 +36,7 @@ def check(
         raise OptionError("logprobs", output.logprobs, "--json or --openai beside it, which show them")
     if output.stream and sequences.best_of is not None:
         raise OptionError("best_of", sequences.best_of, "no --stream beside it: the best are known at the end")
-    from selectrie.generating import Generating, Wanted  # numpy: not needed for --help
+    from selectrie.engine.requests.generate import Generating, Wanted  # numpy: not needed for --help
 
     options = Generating(
         best_of=sequences.best_of,
@@ -75,7 +75,7 @@ def _drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
     if draft is None:
         return None
     if draft == LOOKUP:
-        from selectrie.draft import LookupDrafter
+        from selectrie.engine.requests.speculative import LookupDrafter
 
         return LookupDrafter()
     return stack.enter_context(requests.open_engine(replace(model, model=draft)))
@@ -88,7 +88,7 @@ def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
 
 
 def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: bool) -> None:
-    from selectrie.report import formats
+    from selectrie.cli.report import formats
 
     if output.json:
         write(formats.to_json(generation.to_dict()), sys.stdout)
@@ -104,7 +104,7 @@ def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) 
         if not many:
             _flow(chunks)
         elif is_terminal(sys.stdout):
-            from selectrie.cli.live import watch
+            from selectrie.cli.live_display import watch
 
             watch(chunks, lambda completion: _whole(completion, many=True))
         else:

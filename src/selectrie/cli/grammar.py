@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from selectrie import inputs
-from selectrie.cli.flat import command
+from selectrie.cli import inputs
 from selectrie.cli.guard import tell
+from selectrie.cli.option_groups import command
+from selectrie.core.output import write
 from selectrie.errors import OptionError
-from selectrie.output import write
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
@@ -84,7 +84,7 @@ class ListOutput:
 def open_grammar(source: str) -> Grammar:
     """A grammar by what the caller wrote: a file if it is named like one, else an installed one."""
     from selectrie.grammar import Grammar
-    from selectrie.grammar.installed import installed_names
+    from selectrie.grammar.library import installed_names
 
     if "::=" in source:
         raise OptionError(
@@ -102,7 +102,7 @@ def open_grammar(source: str) -> Grammar:
 
 def _is_file(source: str) -> bool:
     """Is a file meant? A name without ending and folder is an installed grammar's, whatever else is called so."""
-    from selectrie.grammar.installed import installed_names
+    from selectrie.grammar.library import installed_names
 
     path = Path(source)
     is_named_so = path.suffix.lower() in _ENDINGS or len(path.parts) != 1
@@ -118,7 +118,7 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     \b
     selectrie grammar check json
     """
-    from selectrie.report.grammar import grammar_lines
+    from selectrie.cli.report.grammar import grammar_lines
 
     found = open_grammar(grammar.grammar)
     report = found.check(seed=output.seed)
@@ -141,7 +141,7 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) 
     \b
     selectrie grammar accepts json '{"a": 1}'
     """
-    from selectrie.report.grammar import verdict_lines
+    from selectrie.cli.report.grammar import verdict_lines
 
     given = _tried(text)
     verdict = open_grammar(grammar.grammar).accepts(given)
@@ -161,7 +161,7 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     \b
     selectrie grammar expand move --limit 50
     """
-    from selectrie.report.formats import escaped
+    from selectrie.cli.report.formats import escaped
 
     found = open_grammar(grammar.grammar)
     texts = found.expand(output.limit)
@@ -182,7 +182,7 @@ def show(grammar: GrammarGroup) -> int:
     \b
     selectrie grammar show iso-date
     """
-    from selectrie.grammar.installed import installed_grammar
+    from selectrie.grammar.library import installed_grammar
 
     source = grammar.grammar
     text = open_grammar(source).to_gbnf() if _is_file(source) else installed_grammar(source)
@@ -197,7 +197,7 @@ def list(output: ListOutput) -> int:
     \b
     selectrie grammar list
     """
-    from selectrie.grammar.installed import installed_names, installed_summary
+    from selectrie.grammar.library import installed_names, installed_summary
 
     summaries = {name: installed_summary(name) for name in installed_names()}
     if output.json:
@@ -217,7 +217,7 @@ def _tried(group: TriedTextGroup) -> str:
 
 
 def _write_json(values: dict[str, object]) -> None:
-    from selectrie.report import formats
+    from selectrie.cli.report import formats
     from selectrie.results import FORMAT_VERSION
 
     write(formats.to_json({"format": FORMAT_VERSION, **values}), sys.stdout)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from selectrie import output
 from selectrie.cli.flags import message_of
 from selectrie.cli.signals import code_of, stoppable
+from selectrie.core import output
 from selectrie.errors import GrammarError, SelectrieError, TemplateError
 
 OF_THE_SYSTEM = 2

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from selectrie.output import is_terminal
+from selectrie.core.output import is_terminal
 
 PATIENCE_S = 1.0
 """Work that is over sooner shows nothing."""
@@ -23,7 +23,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from selectrie.report.screen import Screen
+    from selectrie.cli.report.screen import Screen
 
     columns = (TextColumn("nodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Screen(sys.stderr), transient=True)

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from selectrie import inputs
-from selectrie.cli import requests
+from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup
+from selectrie.core.output import flush, visible, write
 from selectrie.errors import OptionError, of_request
 from selectrie.options import DEFAULT_RENDERING, Rendering
-from selectrie.output import flush, visible, write
 
 if TYPE_CHECKING:
-    from selectrie.render import PageStream
+    from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.results import Page
-    from selectrie.template.template import Template
+    from selectrie.template.analysis.template import Template
 
 STDIN_NAME = "<stdin>"
 Values = Mapping[str, Any]
@@ -149,7 +148,7 @@ def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
 
 
 def _read_template(group: TemplateGroup) -> Template:
-    from selectrie.template.template import Template  # lark: not needed for --help
+    from selectrie.template.analysis.template import Template  # lark: not needed for --help
 
     dialect = "handlebars" if group.handlebars else None
     if group.file != inputs.STDIN:
@@ -188,14 +187,14 @@ def _tell(template: Template, given: Values, rows: Sequence[Values] | None, outp
     """--check: values are checked where some are given."""
     if given or rows is not None:
         _check_values(template, given, rows)
-    from selectrie.report.page import template_fields, template_report
+    from selectrie.cli.report.page import template_fields, template_report
 
     if output.json:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
 
         write(formats.to_json(template_fields(template)), sys.stdout)
         return 0
-    from selectrie.report import terminal
+    from selectrie.cli.report import terminal
 
     terminal.show(template_report(template), sys.stdout)
     return 0
@@ -209,7 +208,7 @@ def _rendering(group: RenderingGroup) -> Rendering:
 def _write(page: Page, output: RenderOutput) -> None:
     """The page as one JSON object, or its text, whose last line is ended."""
     if output.json:
-        from selectrie.report import formats
+        from selectrie.cli.report import formats
 
         write(formats.to_json(page.to_dict()), sys.stdout)
     else:
@@ -244,8 +243,8 @@ def _flow(stream: PageStream) -> Page:
 
 
 def _explain(page: Page, output: RenderOutput, unnamed: str | None) -> None:
-    from selectrie.report import terminal
-    from selectrie.report.page import page_report
+    from selectrie.cli.report import terminal
+    from selectrie.cli.report.page import page_report
 
     file = sys.stderr if output.json else sys.stdout
     write("", file)

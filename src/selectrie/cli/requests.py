@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from selectrie import inputs
+from selectrie.cli import inputs
 from selectrie.cli.groups import (
     BarePromptGroup,
     ChoicesGroup,
@@ -19,12 +19,12 @@ from selectrie.cli.groups import (
     SearchGroup,
     StoppingGroup,
 )
+from selectrie.core.output import is_terminal
 from selectrie.errors import ChoiceError, OptionError, PromptError
 from selectrie.options import DEFAULT_PROMPTING, Prompting, Rule, Sampling, Search, Stopping
-from selectrie.output import is_terminal
 
 if TYPE_CHECKING:
-    from selectrie.engine import Engine
+    from selectrie.engine.engine import Engine
 
 Prompt = str | list[int] | list[dict[str, object]]
 
@@ -34,9 +34,9 @@ _PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
 
 def open_engine(group: ModelGroup) -> Engine:
     """Load the model, the embedded one where none is named; the caller closes it."""
-    from selectrie import loading  # the engine and numpy: not needed for --help
+    from selectrie.engine import load  # the engine and numpy: not needed for --help
 
-    return loading.load(group.model, **load_options(group))
+    return load.load(group.model, **load_options(group))
 
 
 def load_options(group: ModelGroup) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def unnamed_model(group: ModelGroup) -> str | None:
     """The name of the model that answers where the caller named none."""
     if group.model is not None:
         return None
-    from selectrie import embedded
+    from selectrie.engine import bundled_model
 
-    return embedded.NAME
+    return bundled_model.NAME
 
 
 def read_prompt(group: BarePromptGroup) -> Prompt:

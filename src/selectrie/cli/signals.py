@@ -84,6 +84,6 @@ def _is_lost_in(frame: FrameType | None) -> bool:
 def _show_cursor() -> None:
     """Where a view that is drawn again and again may have hidden it."""
     if "rich.live" in sys.modules:
-        from selectrie.output import show_cursor
+        from selectrie.core.output import show_cursor
 
         show_cursor()

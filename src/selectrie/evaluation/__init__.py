@@ -6,7 +6,7 @@ r"""Scoring benchmarks: tasks as data, items, what was measured of each, metrics
 
 from __future__ import annotations
 
-from selectrie.evaluation.evaluating import evaluate
+from selectrie.evaluation.evaluator import evaluate
 from selectrie.evaluation.items import Item, ItemRecord, Measured
 from selectrie.evaluation.metrics import METRICS
 from selectrie.evaluation.results import Evaluation, TaskResult

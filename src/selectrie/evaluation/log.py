@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.evaluating import Done
+from selectrie.evaluation.evaluator import Done
 from selectrie.evaluation.files import check_plain, writing
-from selectrie.evaluation.planning import Unit
-from selectrie.measuring import LogLikelihoods
+from selectrie.evaluation.work_units import Unit
 
 _LONGEST_LINE = 64 << 20
 """Bytes: no unit fills more, so longer lines are not read."""

@@ -13,11 +13,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from selectrie import numerics
+from selectrie.core import numerics
+from selectrie.core.types import FloatArray
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import ItemRecord, Measured, Wanted
 from selectrie.evaluation.statistics import bootstrap, standard_error, wilson
-from selectrie.types import FloatArray
 
 Records = Sequence[ItemRecord]
 

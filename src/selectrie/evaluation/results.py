@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from selectrie.core.types import FloatArray
 from selectrie.errors import InputFileError, MissingExtraError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ItemRecord, Measured
@@ -17,7 +18,6 @@ from selectrie.evaluation.metrics import Estimate, Metric
 from selectrie.evaluation.statistics import CalibrationBin, calibration_table, expected_calibration_error
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.records import FORMAT_VERSION
-from selectrie.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

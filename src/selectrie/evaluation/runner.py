@@ -15,12 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from selectrie.engine import Engine
+from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError
-from selectrie.evaluation.checking import check, check_records, check_view
-from selectrie.evaluation.evaluating import Counter, Done, Measure, OnProgress, measured_by, results_of
+from selectrie.evaluation.checks import check, check_records, check_view
+from selectrie.evaluation.evaluator import Counter, Done, Measure, OnProgress, measured_by, results_of
 from selectrie.evaluation.files import write_whole, writing
-from selectrie.evaluation.folder import (
+from selectrie.evaluation.items import ItemRecord
+from selectrie.evaluation.metrics import named
+from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
+from selectrie.evaluation.run_folder import (
     ITEMS,
     SUMMARY,
     as_begun,
@@ -32,10 +35,7 @@ from selectrie.evaluation.folder import (
     read_begun,
     read_described,
 )
-from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.metrics import named
-from selectrie.evaluation.planning import TaskItems, plan
-from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
+from selectrie.evaluation.work_units import TaskItems, plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selectrie.core.types import BoolArray, FloatArray
 from selectrie.errors import OptionError
-from selectrie.types import BoolArray, FloatArray
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.errors import InputFileError, OptionError, TemplateError
+from selectrie.evaluation.field_steps import MOST_CHARACTERS, FieldError, Preparation, TaskFile, value_at
 from selectrie.evaluation.metrics import named
-from selectrie.evaluation.planning import UNIT_ROWS
-from selectrie.evaluation.steps import MOST_CHARACTERS, FieldError, Preparation, TaskFile, value_at
-from selectrie.template.program import Program
-from selectrie.template.steps import Write
-from selectrie.template.template import Template
+from selectrie.evaluation.work_units import UNIT_ROWS
+from selectrie.template.analysis.template import Template
+from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.steps import Write
 
 if sys.version_info >= (3, 11):
     import tomllib

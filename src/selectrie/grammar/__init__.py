@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from selectrie.grammar.grammar import Grammar
-from selectrie.grammar.installed import installed_names
+from selectrie.grammar.library import installed_names
 
 __all__ = ["Grammar", "installed_names"]

@@ -9,15 +9,24 @@ from itertools import islice
 from math import log10
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.ambiguity import MANY, Ways
-from selectrie.grammar.expanding import Texts, TooLongError
-from selectrie.grammar.expressions import Alternatives, Expression, Reference, Repeat, RuleSet, Sequence, Text, TokenSet
+from selectrie.grammar.enumeration import Texts, TooLongError
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.machine.nullability import Facts, facts, walk
 from selectrie.grammar.machine.program import Program
 from selectrie.grammar.machine.properties import is_finite
-from selectrie.grammar.machine.rings import rings
-from selectrie.grammar.machine.truths import Facts, facts, walk
+from selectrie.grammar.machine.scc import rings
+from selectrie.grammar.rules.ambiguity import MANY, Ways
+from selectrie.grammar.rules.expressions import (
+    Alternatives,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Sequence,
+    Text,
+    TokenSet,
+)
 
 N_SAMPLES = 5
 AMBIGUITY_TEXTS = 60

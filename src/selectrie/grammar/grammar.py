@@ -13,25 +13,25 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, final
 
-from selectrie.automaton import Automaton
+from selectrie.core.automaton import Automaton
+from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
-from selectrie.grammar.expressions import RuleSet, TokenSet
-from selectrie.grammar.installed import installed_grammar
-from selectrie.grammar.sharing import Automata, SharedAutomaton
-from selectrie.grammar.texts import TextList
+from selectrie.grammar.automaton_cache import Automata, SharedAutomaton
+from selectrie.grammar.library import installed_grammar
+from selectrie.grammar.rules.expressions import RuleSet, TokenSet
+from selectrie.grammar.rules.text_list import TextList
 from selectrie.grammar.tokens.protocols import LedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
-from selectrie.vocabulary import Vocabulary, to_bytes
 
 if TYPE_CHECKING:
+    from selectrie.grammar.acceptance import Expecting, Verdict
     from selectrie.grammar.analysis import Report
-    from selectrie.grammar.expanding import Texts
-    from selectrie.grammar.guidance import GuidanceGrammar
+    from selectrie.grammar.enumeration import Texts
+    from selectrie.grammar.llguidance.matcher import GuidanceGrammar
     from selectrie.grammar.machine.program import Program
     from selectrie.grammar.machine.recogniser import Recogniser
     from selectrie.grammar.schema.schema import Route, Spacing
-    from selectrie.grammar.verdict import Expecting, Verdict
 
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
@@ -165,7 +165,7 @@ class Grammar:
     @classmethod
     def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:
         """A grammar in a dialect of llguidance: Lark-like, a regular expression in slashes, or serialised JSON."""
-        from selectrie.grammar.guidance import read_guidance
+        from selectrie.grammar.llguidance.matcher import read_guidance
 
         check_text("text", text)
         return cls(read_guidance(text), name=name)
@@ -200,7 +200,7 @@ class Grammar:
     @cached_property
     def rules(self) -> Mapping[str, str]:
         """Each rule's right side in GBNF, by name, the root first. `GrammarError` for what GBNF cannot say."""
-        from selectrie.grammar.printing import printed_rules
+        from selectrie.grammar.rules.unparse import printed_rules
 
         return MappingProxyType(printed_rules(self._rule_set("rules")))
 
@@ -213,7 +213,7 @@ class Grammar:
         """Hexadecimal blake2b: equal rules, equal digest. For signatures of results."""
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.digest
-        from selectrie.grammar.printing import canonical_rules
+        from selectrie.grammar.rules.unparse import canonical_rules
 
         rules = self._rule_set("digest")
         return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
@@ -250,7 +250,7 @@ class Grammar:
 
         Raises `GrammarError` where llguidance reads the grammar: its rules are not known.
         """
-        from selectrie.grammar.following import rules_with
+        from selectrie.grammar.rules.concatenation import rules_with
 
         check_text("text", text)
         data = to_bytes(text, "text")
@@ -272,7 +272,7 @@ class Grammar:
 
         Tokens that the grammar asks for by name are no text: they are expected, never found.
         """
-        from selectrie.grammar.verdict import expected_of_machine, verdict_on
+        from selectrie.grammar.acceptance import expected_of_machine, verdict_on
 
         if not isinstance(text, str | bytes):
             raise OptionError("text", text, "a str or bytes")
@@ -281,7 +281,7 @@ class Grammar:
                 machine = self._machine("accepts")
                 class_of = machine.class_of.tolist()
                 return verdict_on(machine, text, self._locked(lambda at: expected_of_machine(machine, at, class_of)))
-            from selectrie.grammar.guided import GuidedBytes
+            from selectrie.grammar.llguidance.byte_matcher import GuidedBytes
 
             reader = GuidedBytes(self._source)
             return verdict_on(reader, text, self._locked(reader.expected))
@@ -327,7 +327,7 @@ class Grammar:
         return None if self._listing is None or len(self._listing) > most else self._listing
 
     def _listed(self, most: int) -> tuple[str, ...] | None:
-        from selectrie.grammar.enumerating import TooManyError, UnknownError, texts_of
+        from selectrie.grammar.finite_texts import TooManyError, UnknownError, texts_of
 
         try:
             return texts_of(self._rule_set("listed"), most)
@@ -426,7 +426,7 @@ class Grammar:
 
     def _texts(self, what: str) -> Texts:
         """Texts of a machine of their own: listing them fills tables that no engine needs."""
-        from selectrie.grammar.expanding import Texts
+        from selectrie.grammar.enumeration import Texts
         from selectrie.grammar.machine.machine import Machine
 
         return Texts(Machine(self._program(what)))
@@ -451,7 +451,7 @@ class Grammar:
     def _new_automaton(self, vocabulary: Vocabulary) -> LedAutomaton:
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.automaton(vocabulary)
-        from selectrie.grammar.tokens.allowed import GrammarAutomaton
+        from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 
         return GrammarAutomaton(self._machine("automaton"), vocabulary)
 

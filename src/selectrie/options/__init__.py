@@ -6,7 +6,7 @@ NaN is no probability, one text is no list of texts. Records compare by value an
 
 from __future__ import annotations
 
-from selectrie.options.beaming import BEAM_TERMINATORS, DEFAULT_BEAM, Beam
+from selectrie.options.beam import BEAM_TERMINATORS, DEFAULT_BEAM, Beam
 from selectrie.options.checks import (
     MOST_TEXTS,
     at_least,
@@ -22,7 +22,9 @@ from selectrie.options.checks import (
     texts,
     token_ids,
 )
-from selectrie.options.choosing import (
+from selectrie.options.rendering import DEFAULT_RENDERING, Rendering
+from selectrie.options.sampling import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
+from selectrie.options.selection import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
     GRAMMAR_NODES,
@@ -32,8 +34,6 @@ from selectrie.options.choosing import (
     Rule,
     Search,
 )
-from selectrie.options.drawing import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
-from selectrie.options.rendering import DEFAULT_RENDERING, Rendering
 
 __all__ = [
     "BEAM_TERMINATORS",

@@ -7,8 +7,6 @@ To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choice
 from __future__ import annotations
 
 from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
-from selectrie.results.drawn import DrawnChoice
-from selectrie.results.draws import Draws
 from selectrie.results.generation import Chunk, Completion, Generation
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.results.models import ModelRecord
@@ -22,9 +20,11 @@ from selectrie.results.records import (
     TextScore,
     TokenScore,
 )
+from selectrie.results.sampled_choice import DrawnChoice
+from selectrie.results.samples import Draws
 from selectrie.results.selection import Selection, TokenPlan
 from selectrie.results.table import ChoiceTable
-from selectrie.results.view import TrieView, view_of
+from selectrie.results.trie_view import TrieView, view_of
 
 __all__ = [
     "FORMAT_VERSION",

@@ -8,13 +8,13 @@ from typing import overload
 
 import numpy as np
 
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import Cost
 from selectrie.options import Beam
 from selectrie.results.html import texts_html
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
-from selectrie.results.view import TrieView, view_of
-from selectrie.trie import TokenTrie
-from selectrie.types import Cost
+from selectrie.results.trie_view import TrieView, view_of
 
 _REPR_ROWS = 8
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+from selectrie.core.types import Cost, ModelIdentity
 from selectrie.options import Sampling, Stopping
 from selectrie.results.openai import chat_completion, text_completion
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, TokenScore
-from selectrie.types import Cost, ModelIdentity
 from selectrie.version import __version__
 
 _REPR_ROWS = 8

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from selectrie.core.types import Cost
 from selectrie.errors import OptionError
 from selectrie.results.html import joint_html
 from selectrie.results.plain import bytes_fields, jsonable, number, plain
 from selectrie.results.records import FORMAT_VERSION, Certificate, Signature
-from selectrie.types import Cost
 
 _REPR_ROWS = 5
 _HTML_ROWS = 20

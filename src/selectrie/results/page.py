@@ -10,9 +10,9 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from selectrie.core.types import Cost, ModelIdentity
 from selectrie.results.plain import jsonable, plain
 from selectrie.results.records import FORMAT_VERSION
-from selectrie.types import Cost, ModelIdentity
 from selectrie.version import __version__
 
 _REPR_SLOTS = 12

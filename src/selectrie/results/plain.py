@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.types import FloatArray
+from selectrie.core.types import FloatArray
 
 _DEEPEST = 64
 """Lists and mappings within each other that JSON gets."""

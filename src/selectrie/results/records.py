@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from selectrie.core.types import Cost, ModelIdentity, SelfCheck
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
 from selectrie.results.plain import bytes_fields, number, plain
-from selectrie.types import Cost, ModelIdentity, SelfCheck
 from selectrie.version import __version__
-from selectrie.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 """Of `to_dict` and `--json`; raised when a field changes its meaning or goes."""

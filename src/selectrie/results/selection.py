@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from selectrie.core.types import Cost
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
 from selectrie.results.table import ChoiceTable
-from selectrie.results.view import TrieView, view_of
-from selectrie.types import Cost
+from selectrie.results.trie_view import TrieView, view_of
 
 _REPR_ROWS = 5
 _HTML_ROWS = 20

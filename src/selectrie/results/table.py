@@ -9,11 +9,11 @@ from typing import Any, overload
 
 import numpy as np
 
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray, OffsetArray
 from selectrie.errors import InternalError
 from selectrie.results.plain import bytes_fields, numbers
 from selectrie.results.records import ChoiceScore, TokenScore
-from selectrie.trie import TokenTrie
-from selectrie.types import ROOT, BoolArray, FloatArray, IntArray, OffsetArray
 
 _PATHS = ("token", "parent", "path_node", "path_of")
 _COLUMNS = (

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from selectrie.core.model import Model, Rows, chain
+from selectrie.core.types import NO_NODE, IntArray, Room
+from selectrie.decoding.task import Task, extend_in_rounds
 from selectrie.errors import ProtocolError
-from selectrie.model import Model, Rows, chain
-from selectrie.tasks import Task, extend_in_rounds
-from selectrie.types import NO_NODE, IntArray, Room
 
 R = TypeVar("R")
 

@@ -9,12 +9,12 @@ from hashlib import blake2b
 
 import numpy as np
 
-from selectrie.context_tree import CallPlan, ContextTree
+from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, Limits, LogitArray, ModelIdentity, ModelKind, Room
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, OptionError, SelectrieError
-from selectrie.model import SOLO_BRANCHES, Extension, Rows, rounds
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
-from selectrie.types import NO_NODE, ROOT, BoolArray, IntArray, Limits, LogitArray, ModelIdentity, ModelKind, Room
-from selectrie.vocabulary import Vocabulary
 
 Path = tuple[int, ...]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selectrie.core.model import Model, Rows, chain
+from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
+from selectrie.decoding.task import extend_in_rounds
 from selectrie.errors import CapacityError, DecodeError, NodeError, SelectrieError, TokenRangeError
-from selectrie.model import Model, Rows, chain
-from selectrie.tasks import extend_in_rounds
-from selectrie.types import ROOT, BoolArray, FloatArray, IntArray
 
 Path = tuple[int, ...]
 
@@ -21,7 +21,7 @@ _REMEMBERED_BYTES = 1 << 26
 
 
 class LawBroken(AssertionError):
-    """A model broke a law of the port. law: its number in `selectrie.model`; path: tokens; difference_nats or None."""
+    """A model broke a law of the port. law: its number in `selectrie.core.model`; path: tokens; difference_nats or None."""
 
     def __init__(self, law: int, what: str, *, path: Path = (), difference_nats: float | None = None) -> None:
         self.law, self.path, self.difference_nats = law, path, difference_nats

@@ -8,9 +8,9 @@ from math import exp, fsum, inf, log
 
 import numpy as np
 
-from selectrie.model import Model
+from selectrie.core.model import Model
+from selectrie.core.types import ROOT
 from selectrie.testing.fakes import FakeModel
-from selectrie.types import ROOT
 
 Path = tuple[int, ...]
 

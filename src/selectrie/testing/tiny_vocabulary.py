@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 from selectrie.errors import TextError
-from selectrie.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 
 DEFAULT_PIECES: tuple[bytes, ...] = (
     *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectrie.backends.llama_cpp.header import parts_of, require_gguf
+from selectrie.backends.llama_cpp.gguf_header import parts_of, require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import build
 from selectrie.backends.llama_cpp.memory import memory_needed

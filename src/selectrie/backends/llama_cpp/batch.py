@@ -8,7 +8,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.types import BoolArray, IntArray
+from selectrie.core.types import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

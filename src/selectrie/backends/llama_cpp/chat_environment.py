@@ -20,7 +20,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from selectrie.backends.llama_cpp import chat_rules
 from selectrie.backends.llama_cpp.chat_meter import MOST_BITS, LimitError, Meter
-from selectrie.tracked_text import TEMPLATE, TrackedText, derived, joined
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, joined
 
 MOST_SOURCE = 1 << 17
 """Characters of a template."""

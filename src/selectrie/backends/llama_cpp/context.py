@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from selectrie.backends.llama_cpp.batch import Batch, BatchRows
 from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
+from selectrie.core.types import LogitArray, Precision
 from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, ModelError
-from selectrie.types import LogitArray, Precision
 
 _RC_NO_ROOM, _RC_ABORTED = 1, 2
 """Return codes of `llama_decode` (llama.h)."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import llama_cpp
 
 from selectrie.backends.llama_cpp.metadata import metadata_of
+from selectrie.core.vocabulary import Tokenize
 from selectrie.errors import TextError
-from selectrie.vocabulary import Tokenize
 
 _SIGN = "\u2581".encode()
 """What SentencePiece writes for a space."""

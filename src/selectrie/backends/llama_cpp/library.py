@@ -15,7 +15,7 @@ from typing import Any
 
 import llama_cpp
 
-from selectrie.output import write
+from selectrie.core.output import write
 
 _WARN, _ERROR, _CONTINUED = 3, 4, 5
 """Levels of `ggml_log_level` (ggml.h); llama-cpp-python's own table is of an older version."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from selectrie.backends.llama_cpp.header import Header, read_header
+from selectrie.backends.llama_cpp.gguf_header import Header, read_header
 from selectrie.backends.llama_cpp.size import rows_of_call, sequences_for, sized, usual_nodes
 from selectrie.backends.llama_cpp.weights import LlamaOptions
-from selectrie.types import Precision
+from selectrie.core.types import Precision
 
 
 def memory_needed(path: Path, options: LlamaOptions) -> int:

@@ -1,4 +1,4 @@
-"""`LlamaModel`: a GGUF model behind the port of `selectrie.model`."""
+"""`LlamaModel`: a GGUF model behind the port of `selectrie.core.model`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context, Decoded, Size
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor
 from selectrie.backends.llama_cpp.sequences import Sequences
-from selectrie.backends.llama_cpp.sequences_fork import ForkSequences
-from selectrie.backends.llama_cpp.sequences_tree import TreeSequences
+from selectrie.backends.llama_cpp.sequences_attention import TreeSequences
+from selectrie.backends.llama_cpp.sequences_recurrent import ForkSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
-from selectrie.context_tree import CallPlan, ContextTree
+from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
+from selectrie.core.types import NO_NODE, BoolArray, IntArray, Limits, ModelIdentity, ModelKind, Precision, Room
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
-from selectrie.model import SOLO_BRANCHES, Extension, Rows, rounds
-from selectrie.types import NO_NODE, BoolArray, IntArray, Limits, ModelIdentity, ModelKind, Precision, Room
-from selectrie.vocabulary import Vocabulary
 
 EXACT_GRANULE = 8
 """Rows whose number is a multiple of this go through the same kernels however they are cut into calls: measured on x86-64
@@ -47,7 +47,7 @@ def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaO
 
 @final
 class LlamaModel:
-    """A model on a llama.cpp context of its own. See `selectrie.model.Model` for what its methods promise.
+    """A model on a llama.cpp context of its own. See `selectrie.core.model.Model` for what its methods promise.
 
     Not thread-safe but for `interrupt`. A call that fails after nodes were evicted for it does not bring those back: they
     were cached and held by nobody.
@@ -136,7 +136,7 @@ class LlamaModel:
         self._context.stop.clear()
         plan = self._tree.plan(parents, tokens, wanted, keep)
         if self._kind.forks and len(parents) and rounds(parents, keep).any():
-            raise ProtocolError("a forking model takes calls of one round; cut them with selectrie.model.rounds")
+            raise ProtocolError("a forking model takes calls of one round; cut them with selectrie.core.model.rounds")
         outline = self._sequences.outline(plan)
         most = self._rows_per_call
         if outline.n_rows > most:

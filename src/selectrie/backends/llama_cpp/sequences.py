@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.backends.llama_cpp.batch import BatchRows
-from selectrie.context_tree import CallPlan
-from selectrie.types import IntArray
+from selectrie.backends.prefix_tree import CallPlan
+from selectrie.core.types import IntArray
 
 Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
 """(sequence, tokens, first position) -> seconds: evaluates a run under one sequence, no logits."""

@@ -10,7 +10,7 @@ import llama_cpp
 from selectrie.backends.llama_cpp.context import Size, create
 from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
-from selectrie.types import Precision
+from selectrie.core.types import Precision
 
 MAX_SEQUENCES = 256
 """`LLAMA_MAX_SEQ` (llama-cparams.h)."""

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from selectrie.backends.llama_cpp.header import ARRAY, STRING, UINT16, VERSIONS, Metadata, parts_of, read_metadata
+from selectrie.backends.llama_cpp.gguf_header import ARRAY, STRING, UINT16, VERSIONS, Metadata, parts_of, read_metadata
 from selectrie.errors import ModelFileError
 
 MOST_LAYERS, MOST_EXPERTS = 512, 1024

@@ -12,12 +12,12 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.llama_cpp.chat import chat_template
+from selectrie.backends.llama_cpp.chat_template import chat_template
 from selectrie.backends.llama_cpp.guarding import guarded
-from selectrie.backends.llama_cpp.tokenizing import examiner
+from selectrie.backends.llama_cpp.tokenizer_rules import examiner
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import ChatTemplate, Tokenize, Vocabulary
 from selectrie.errors import TextError, UnsupportedModelError
-from selectrie.types import IntArray
-from selectrie.vocabulary import ChatTemplate, Tokenize, Vocabulary
 
 _USUAL_PIECE_BYTES = 256
 """Longer pieces are read again into a larger buffer (GLM-4 has a token of 1024 spaces)."""

@@ -11,16 +11,16 @@ from typing import Any
 
 import llama_cpp
 
-from selectrie.backends.llama_cpp.header import require_gguf
+from selectrie.backends.llama_cpp.gguf_header import require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import log, repacks_safely
 from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.backends.llama_cpp.soundness import require_sound
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
+from selectrie.core.types import ModelKind, Precision
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
 from selectrie.options import at_least, one_of
-from selectrie.types import ModelKind, Precision
-from selectrie.vocabulary import Vocabulary
 
 MOST_THREADS = 512
 """GGML_MAX_N_THREADS (ggml.h): more end the process."""
@@ -39,7 +39,7 @@ class LlamaOptions:
     n_ctx: tokens held at once, at most 2³⁰; None: the training context, at most 8192, less where memory is short.
     n_batch: most rows a call, at most 2³⁰; less where the rows' logits would take more than 384 MiB.
     n_threads: None: one per core, and one alone below 20 M weights (of a shared `Llama`: its own). n_gpu_layers: layers put on a GPU, -1 for all.
-    precision: see `selectrie.types.Precision`. verbose: show llama.cpp's log on stderr.
+    precision: see `selectrie.core.types.Precision`. verbose: show llama.cpp's log on stderr.
     """
 
     n_ctx: int | None = None

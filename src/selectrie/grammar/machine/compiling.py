@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import Characters, Expression, Reference, RuleSet, TokenSet
 from selectrie.grammar.machine.left_recursion import left_corner, leftmost_calls, without_empty
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.minimise import Work, simplified
 from selectrie.grammar.machine.nfa import Nfa, Resolved, RuleAutomaton, call, called, terminal
+from selectrie.grammar.machine.nullability import Facts, facts
 from selectrie.grammar.machine.program import Program, linked
-from selectrie.grammar.machine.rings import rings
-from selectrie.grammar.machine.truths import Facts, facts
+from selectrie.grammar.machine.scc import rings
+from selectrie.grammar.rules.expressions import Characters, Expression, Reference, RuleSet, TokenSet
 
 INLINED_STATES = 32
 """A rule of at most this many states takes the place of its calls."""

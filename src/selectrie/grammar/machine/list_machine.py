@@ -10,11 +10,11 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.types import IntArray
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.machine import DEAD, UNKNOWN
-from selectrie.types import IntArray
+from selectrie.grammar.rules.expressions import TokenSet
 
 SPAN_BYTES = 150
 """Memory of a configuration beside its row of the table, about."""

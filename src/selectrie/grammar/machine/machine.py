@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.types import IntArray
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.machine.plans import Plans
 from selectrie.grammar.machine.program import Program
 from selectrie.grammar.machine.stacks import NOTHING_OPEN, Stacks
-from selectrie.types import IntArray
+from selectrie.grammar.machine.transitions import Plans
+from selectrie.grammar.rules.expressions import TokenSet
 
 DEAD = -1
 UNKNOWN = -2

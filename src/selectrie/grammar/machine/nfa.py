@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import (
+from selectrie.grammar.machine.utf8 import END, byte_tree
+from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Expression,
@@ -20,7 +21,6 @@ from selectrie.grammar.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.machine.utf8 import END, byte_tree
 
 Label: TypeAlias = int
 """What an edge reads. 0 < label < 2**256: any of the bytes whose bits are set. Negative: rule -1 - label. Else a terminal."""

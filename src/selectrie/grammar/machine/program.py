@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from selectrie.grammar.expressions import TokenSet
 from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called
+from selectrie.grammar.rules.expressions import TokenSet
 
 NO_RETURN = -1
 

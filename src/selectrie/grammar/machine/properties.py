@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from selectrie.grammar.machine.plans import Plans
 from selectrie.grammar.machine.program import NO_RETURN, Program
-from selectrie.grammar.machine.rings import rings
+from selectrie.grammar.machine.scc import rings
+from selectrie.grammar.machine.transitions import Plans
 
 END = -1
 """Below the last open rule there is nothing."""

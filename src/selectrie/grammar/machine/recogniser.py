@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.grammar.expressions import TokenSet
-from selectrie.types import IntArray
+from selectrie.core.types import IntArray
+from selectrie.grammar.rules.expressions import TokenSet
 
 
 class Recogniser(Protocol):

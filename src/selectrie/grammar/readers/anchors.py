@@ -12,7 +12,6 @@ from collections.abc import Callable
 from enum import Enum
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import EMPTY, Alternatives, Expression, Reference, Repeat, Sequence, Span, Text
 from selectrie.grammar.readers.shapes import (
     NOTHING,
     alternatives,
@@ -23,6 +22,7 @@ from selectrie.grammar.readers.shapes import (
     repeat,
     sequence,
 )
+from selectrie.grammar.rules.expressions import EMPTY, Alternatives, Expression, Reference, Repeat, Sequence, Span, Text
 
 START, LINE_START, STOP, LINE_STOP, LAST = "^", "(?m)^", "$", "(?m)$", "\\Z"
 _LEFT = frozenset({START, LINE_START})

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.quoting import clipped
+from selectrie.grammar.rules.quoting import clipped
 
 _PACKAGES = frozenset({"annotated_types", "pydantic"})
 _NUMBERS = MappingProxyType(

@@ -17,21 +17,6 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedToken
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import (
-    EMPTY,
-    Alternatives,
-    Characters,
-    Expression,
-    Reference,
-    Repeat,
-    RuleSet,
-    Sequence,
-    Span,
-    Text,
-    TokenSet,
-)
-from selectrie.grammar.gbnf_limits import ANY
-from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.gbnf_symbols import (
     MOST_DEPTH,
     WORDS,
@@ -44,7 +29,22 @@ from selectrie.grammar.readers.gbnf_symbols import (
     start_of,
     token_of,
 )
-from selectrie.grammar.readers.placing import refused
+from selectrie.grammar.readers.source_positions import refused
+from selectrie.grammar.rules.expressions import (
+    EMPTY,
+    Alternatives,
+    Characters,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Sequence,
+    Span,
+    Text,
+    TokenSet,
+)
+from selectrie.grammar.rules.gbnf_limits import ANY
+from selectrie.grammar.rules.quoting import clipped
 
 MOST_COPIES = 1_000_000
 """Product of the counts of repetitions inside each other."""

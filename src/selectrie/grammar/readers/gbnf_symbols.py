@@ -9,8 +9,8 @@ from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.grammar.expressions import LAST_CODE_POINT, Characters, Span, Text, TokenSet
-from selectrie.grammar.gbnf_limits import MOST_REPEATED
+from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters, Span, Text, TokenSet
+from selectrie.grammar.rules.gbnf_limits import MOST_REPEATED
 
 MOST_SYMBOLS = 100_000
 """Names, literals, classes, brackets, operators of one grammar: what is read in 0.7 s, and compiled within 2 s in all."""

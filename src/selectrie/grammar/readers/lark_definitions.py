@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
 
-from selectrie.grammar.expressions import Span
-from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.lark_syntax import Node, Statement, read_statements
-from selectrie.grammar.readers.placing import Source
+from selectrie.grammar.readers.source_positions import Source
+from selectrie.grammar.rules.expressions import Span
+from selectrie.grammar.rules.quoting import clipped
 
 MOST_FILES = 64
 IGNORED = "ignored-text"

@@ -21,7 +21,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import (
+from selectrie.grammar.readers.lark_definitions import IGNORED, Body, Definition, Definitions
+from selectrie.grammar.readers.lark_syntax import Node
+from selectrie.grammar.readers.regex import MOST_COUNT, read_pattern
+from selectrie.grammar.readers.regex_sets import SetMaker, case_variants
+from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+from selectrie.grammar.readers.source_positions import Source
+from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
     SURROGATES,
@@ -32,13 +38,7 @@ from selectrie.grammar.expressions import (
     Span,
     Text,
 )
-from selectrie.grammar.quoting import clipped
-from selectrie.grammar.readers.lark_definitions import IGNORED, Body, Definition, Definitions
-from selectrie.grammar.readers.lark_syntax import Node
-from selectrie.grammar.readers.placing import Source
-from selectrie.grammar.readers.regex import MOST_COUNT, read_pattern
-from selectrie.grammar.readers.regex_sets import SetMaker, case_variants
-from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+from selectrie.grammar.rules.quoting import clipped
 
 WHOLE = "whole-text"
 MOST_INSTANCES = 10_000

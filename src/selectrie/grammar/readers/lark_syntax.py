@@ -17,9 +17,9 @@ from lark.common import LexerConf
 from lark.lexer import Lexer
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import Span
-from selectrie.grammar.quoting import clipped
-from selectrie.grammar.readers.placing import Source
+from selectrie.grammar.readers.source_positions import Source
+from selectrie.grammar.rules.expressions import Span
+from selectrie.grammar.rules.quoting import clipped
 
 MOST_SYMBOLS = 100_000
 """Of one grammar text: what is read in about a second."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.constraints import pattern_text
-from selectrie.grammar.readers.written import PATTERNS, schema_of_written
+from selectrie.grammar.readers.scalar_types import PATTERNS, schema_of_written
 
 REFERENCE = "#/$defs/"
 MOST_MEMBERS = 10

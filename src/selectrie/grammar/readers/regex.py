@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from selectrie.grammar.expressions import Characters, Expression, RuleSet, Span, Text
-from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers import anchors
-from selectrie.grammar.readers.placing import Source
 from selectrie.grammar.readers.regex_escapes import EscapeReader
 from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
 from selectrie.grammar.readers.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category
 from selectrie.grammar.readers.shapes import NOTHING, alternatives, first_characters, repeat
+from selectrie.grammar.readers.source_positions import Source
+from selectrie.grammar.rules.expressions import Characters, Expression, RuleSet, Span, Text
+from selectrie.grammar.rules.quoting import clipped
 
 MOST_DEPTH = 64
 """Groups inside groups; what walks an expression may then go into it by recursion."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import Characters, Expression, Text
 from selectrie.grammar.readers.shapes import NOTHING, empty_part, first_characters, sequence
+from selectrie.grammar.rules.expressions import Characters, Expression, Text
 
 REMEDY = "; write a plain count of a smaller set"
 MOST_WORK = 200_000

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from selectrie.grammar.expressions import LAST_CODE_POINT, SURROGATES, Characters
+from selectrie.grammar.rules.expressions import LAST_CODE_POINT, SURROGATES, Characters
 
 Ranges = tuple[tuple[int, int], ...]
 

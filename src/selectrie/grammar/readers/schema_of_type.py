@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.constraints import constrained, constraints_of, unknown_constraint
 from selectrie.grammar.readers.model_schemas import REFERENCE, closed, generator, with_listed_sets
+from selectrie.grammar.readers.scalar_types import schema_of_written
 from selectrie.grammar.readers.type_sizes import check_size
-from selectrie.grammar.readers.written import schema_of_written
+from selectrie.grammar.rules.quoting import clipped
 
 MOST_DEPTH = 64
 """Types inside types; a class inside a class counts anew."""

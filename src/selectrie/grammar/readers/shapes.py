@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import EMPTY, Alternatives, Characters, Expression, Reference, Repeat, Sequence, Text
+from selectrie.grammar.rules.expressions import (
+    EMPTY,
+    Alternatives,
+    Characters,
+    Expression,
+    Reference,
+    Repeat,
+    Sequence,
+    Text,
+)
 
 NOTHING = Alternatives(())
 MOST_OPTIONAL = 64

@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
-from selectrie.grammar.quoting import clipped
 from selectrie.grammar.readers.regex import read_regex
+from selectrie.grammar.readers.scalar_types import PATTERNS, is_text
 from selectrie.grammar.readers.schema_of_type import (
     is_hashable,
     json_text,
@@ -21,8 +20,9 @@ from selectrie.grammar.readers.schema_of_type import (
 )
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
 from selectrie.grammar.readers.type_sizes import check_size
-from selectrie.grammar.readers.written import PATTERNS, is_text
-from selectrie.grammar.texts import TextList
+from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
+from selectrie.grammar.rules.quoting import clipped
+from selectrie.grammar.rules.text_list import TextList
 
 _DIGIT = Characters.of([(48, 57)])
 _MINUS = repeat(Text(b"-"), 0, 1)

@@ -8,8 +8,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from selectrie.grammar.schema.copying import Schema, SchemaCopy
-from selectrie.grammar.schema.values import kind_of
+from selectrie.grammar.schema.keywords import kind_of
+from selectrie.grammar.schema.normalize import Schema, SchemaCopy
 
 MOST_LOOKS = 5_000_000
 """At schemas, for all values that one check decides on: some seconds."""

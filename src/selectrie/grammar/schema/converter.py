@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.schema.copying import LISTED, NAMED, NUMERIC, TEXTUAL, Schema, SchemaCopy, clipped_step
-from selectrie.grammar.schema.values import TYPES, shown, types_of
+from selectrie.grammar.schema.keywords import TYPES, shown, types_of
+from selectrie.grammar.schema.normalize import LISTED, NAMED, NUMERIC, TEXTUAL, Schema, SchemaCopy, clipped_step
 
 MOST_LENGTH = 64
 """Of `maxLength` and `maxItems`: the converter nests one group for each."""

@@ -18,8 +18,8 @@ from itertools import product
 from typing import Any
 
 from selectrie.grammar.schema.check import Check, UnknownKeywordError, key_of
-from selectrie.grammar.schema.copying import MOST_DEPTH, Schema, SchemaCopy
-from selectrie.grammar.schema.values import types_of
+from selectrie.grammar.schema.keywords import types_of
+from selectrie.grammar.schema.normalize import MOST_DEPTH, Schema, SchemaCopy
 
 MOST_VALUES = 100_000
 """Values of a schema that are listed; a schema of more is held as an infinite one is."""

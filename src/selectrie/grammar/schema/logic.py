@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectrie.grammar.expressions import Characters
+from selectrie.grammar.rules.expressions import Characters
+from selectrie.grammar.schema.keywords import TYPES, kind_of
 from selectrie.grammar.schema.patterns import UNSPELLED
-from selectrie.grammar.schema.values import TYPES, kind_of
 
 KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
 MOST_STEPS = 16

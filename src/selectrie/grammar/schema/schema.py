@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from selectrie.errors import GrammarError, MissingExtraError, OptionError
-from selectrie.grammar.expressions import RuleSet
-from selectrie.grammar.guidance import GuidanceGrammar, check_guidance, guidance_version
-from selectrie.grammar.machine.rings import rings
+from selectrie.grammar.llguidance.matcher import GuidanceGrammar, check_guidance, guidance_version
+from selectrie.grammar.machine.scc import rings
 from selectrie.grammar.readers.gbnf import read_gbnf
+from selectrie.grammar.rules.expressions import RuleSet
 from selectrie.grammar.schema.converter import schema_to_gbnf
-from selectrie.grammar.schema.copying import MOST_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 from selectrie.grammar.schema.finite import finite_texts
-from selectrie.grammar.schema.values import refuse, shown
+from selectrie.grammar.schema.keywords import refuse, shown
+from selectrie.grammar.schema.normalize import MOST_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 
 Spacing = Literal["json", "none", "optional", "any"]
 Route = Literal["auto", "llguidance", "llama-cpp-python"]

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.types import IntArray
-from selectrie.vocabulary import Vocabulary
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary
 
 ByteArray = NDArray[np.uint8]
 

@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.types import BoolArray, IntArray
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.machine.recogniser import Recogniser
 from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, LEADS, ByteTrie
-from selectrie.types import BoolArray, IntArray
 
 Groups = NDArray[np.uint64]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from selectrie.core.types import BoolArray, IntArray
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ProtocolError
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.tokens.protocols import LedAutomaton
-from selectrie.types import BoolArray, IntArray
-from selectrie.vocabulary import Vocabulary
 
 
 class PrefixedAutomaton:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from selectrie.automaton import Automaton
-from selectrie.types import BoolArray, IntArray
+from selectrie.core.automaton import Automaton
+from selectrie.core.types import BoolArray, IntArray
 
 
 class WalkedAutomaton(Automaton, Protocol):

@@ -1,0 +1,103 @@
+"""The chat template of a model, rendered so that the template's own text can be told from what it was given.
+
+Jinja runs the template on `TrackedText`. Text of the template's source, BOS and EOS are the template's; all other text is a value
+or, where its origin was lost, mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from jinja2 import TemplateError
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+from selectrie.backends.llama_cpp.chat_environment import ChatEnvironment
+from selectrie.backends.llama_cpp.chat_meter import LimitError, Meter
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
+from selectrie.core.vocabulary import ChatTemplate
+from selectrie.errors import PromptError
+
+MOST_TIME_FORMAT = 1_000
+"""Characters of what `strftime_now` is given: each may become 256."""
+MOST_SHOWN = 300
+"""Characters of a template's own error that a message shows."""
+
+
+def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
+    """Return the template, compiled on first use.
+
+    It renders as llama-cpp-python's `Jinja2ChatFormatter` does. Where messages or arguments hold `TrackedText`, the result is
+    `TrackedText` too, and text in them that is not tracked is mixed. Whatever the template does ends within the limits of
+    `chat_meter`, in a text or a `PromptError`.
+    """
+    plain, tracking = (_Formatter(source, bos, eos, tracks=tracks) for tracks in (False, True))
+
+    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        values = [dict(message) for message in messages]
+        try:
+            tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
+            return (tracking if tracks else plain).rendered(values, template_args)
+        except LimitError as error:
+            raise PromptError(
+                f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text with "
+                "parse_special, or as token ids"
+            ) from error
+        except (TemplateError, ValueError, TypeError) as error:
+            # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
+            raise PromptError(f"the model's chat template refuses these messages: {_shown(error)}") from error
+        except Exception as error:
+            reason = f"{type(error).__name__}: {_shown(error)}".removesuffix(": ")
+            raise PromptError(f"the model's chat template cannot be rendered: {reason}") from error
+
+    return render
+
+
+@dataclass
+class _Formatter:
+    """The template of one environment."""
+
+    source: str
+    bos: str
+    eos: str
+    tracks: bool
+
+    def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
+        args = dict(template_args)
+        formatter = copy(self._formatter)
+        formatter.add_generation_prompt = bool(args.pop("add_generation_prompt", True))
+        environment, code = self._compiled
+        formatter._environment = environment.template(code, Meter.of([messages, args]))
+        prompt: str = formatter(messages=messages, **args).prompt
+        return prompt
+
+    @cached_property
+    def _formatter(self) -> Any:
+        """llama-cpp-python's, which says what a template is given; its own environment has no limits."""
+        made: Any = Jinja2ChatFormatter("", eos_token=self.eos, bos_token=self.bos)
+        if self.tracks:
+            made.bos_token, made.eos_token = TrackedText(self.bos, TEMPLATE), TrackedText(self.eos, TEMPLATE)
+        now, tracks = made.strftime_now, self.tracks
+
+        def strftime_now(form: str) -> str:
+            if len(form) > MOST_TIME_FORMAT:
+                raise LimitError(f"it formats the time with more than {MOST_TIME_FORMAT} characters")
+            return derived(now(form), [form]) if tracks else now(form)
+
+        made.strftime_now = strftime_now
+        return made
+
+    @cached_property
+    def _compiled(self) -> Any:
+        environment = ChatEnvironment(self._formatter._environment.environment, tracks=self.tracks)
+        environment.meter = Meter.of([])
+        return environment, environment.compiled(self.source)
+
+
+def _shown(error: Exception) -> str:
+    """What it says, short."""
+    text = str(error)
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

@@ -1,0 +1,301 @@
+"""Sequence ids of a model with attention: one id for every leaf, and a whole tree of rows in one decode.
+
+A node's cell carries the ids of all leaves at or below it, so every row sees its own path and nothing else. llama.cpp
+checks that sequences coupled in one row end at the same position; it does not check that ids are nested or that they own
+the cells above (a row that attends to nothing comes back with rc 0 and a wrong answer). Both hold here by construction:
+the ids of a row are a slice of the ids of the row above it, and an id starts as a copy of one that runs through its parent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.backends.llama_cpp.batch import BatchRows
+from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.sequences import Evaluate
+from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
+from selectrie.errors import InternalError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeLayout:
+    """The rows of a call, depth-first.
+
+    rows: for the decode. entry: int64[R], what each row evaluates. fresh: bool[R], whether the entry is new; others are
+    evaluated again on a scratch branch. copies: (source id, new id, positions) made before the decode.
+    leaves: (id, entry, live node it stands on) of the new leaves. scratch: ids to be removed after the decode.
+    """
+
+    rows: BatchRows
+    entry: NDArray[np.int64]
+    fresh: BoolArray
+    copies: list[tuple[int, int, int]]
+    leaves: list[tuple[int, int, int]]
+    scratch: list[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeOutline:
+    """Rows to evaluate, parents before children. parent: index of the row above, or -1 where it stands on a live node.
+
+    base: that live node, handed down to every row. start: place in depth-first order. first_leaf, n_leaves: slice of the
+    leaves in that order. n_rows: how many. n_scratch_leaves: branches for rows that are evaluated again.
+    """
+
+    n_rows: int
+
+    entry: list[int]
+    parent: list[int]
+    base: list[int]
+    start: list[int]
+    first_leaf: list[int]
+    n_leaves: list[int]
+    n_scratch_leaves: int
+
+
+class TreeSequences:
+    """Which sequence id ends at which leaf. The last ids are set apart: padding, one scratch branch, and the keeper.
+
+    The keeper (sliding window only): llama.cpp gives the cells of a window's past to others when one id alone owns them
+    (`find_slot` in llama-kv-cache.cpp), `swa_full` or not, and branching there later is nats wrong. So every cell that
+    stays carries the keeper's id as a second one. Nothing is evaluated under it.
+    """
+
+    def __init__(self, tree: ContextTree, context: Context, *, keeper: bool) -> None:
+        self._tree, self._context = tree, context
+        n_ids = context.size.sequences
+        self.padding_id = n_ids - 1
+        self._scratch_id = n_ids - 2
+        self._keeper = n_ids - 3 if keeper else None
+        self.branches = n_ids - 3 if keeper else n_ids - 2
+        self._tip = [NO_NODE] * self.branches
+        self._id: dict[int, int] = {}
+        self._before: tuple[list[int], dict[int, int]] | None = None
+
+    @property
+    def free_branches(self) -> int:
+        """Branches left if everything that nobody holds were dropped."""
+        return self.branches - self._tree.n_held_leaves
+
+    def can_extend(self, _node: int) -> bool:
+        """Every node of the tree can be a parent."""
+        return True
+
+    # A call
+
+    def outline(self, plan: CallPlan) -> TreeOutline:
+        """What a plan evaluates: what is new, and what exists and is wanted again."""
+        entry: list[int] = []
+        parent: list[int] = []
+        base: list[int] = []
+        row_of_entry: dict[int, int] = {}
+        scratch_row_of: dict[int, int] = {}
+        for e, (above, node) in enumerate(zip(plan.parent, plan.node, strict=True)):
+            if node == NO_NODE:
+                row_of_entry[e] = len(entry)
+                p = row_of_entry[~above] if above < 0 else -1
+            elif plan.wanted[e]:
+                p = scratch_row_of.get(above, -1)
+                scratch_row_of[node] = len(entry)
+            else:
+                continue
+            entry.append(e)
+            parent.append(p)
+            base.append(above if p < 0 else base[p])
+        return _depth_first(entry, parent, base, scratch=set(scratch_row_of.values()))
+
+    def make_room(self, plan: CallPlan, outline: TreeOutline, nodes: int) -> None:
+        """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
+        self._before = None
+        extra = max(0, outline.n_scratch_leaves - 1)
+        self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.branches, extra_branches=extra))
+
+    def lay_out(self, plan: CallPlan, forest: TreeOutline) -> TreeLayout:
+        """Give the rows of a plan their places and ids. Changes nothing."""
+        n = len(forest.entry)
+        entry = np.array(forest.entry, dtype=np.int64)
+        fresh = np.array(plan.node, dtype=np.int64)[entry] == NO_NODE
+        ids, copies, leaves, scratch = self._assign(forest, fresh.tolist())
+        order = np.empty(n, dtype=np.int64)
+        order[forest.start] = np.arange(n)
+        entry, fresh = entry[order], fresh[order]
+        rows = BatchRows(
+            token=np.array(plan.token, dtype=np.int32)[entry],
+            position=np.array(plan.depth, dtype=np.int32)[entry] - 1,
+            first_id=np.array(forest.first_leaf, dtype=np.int32)[order],
+            n_ids=np.array(forest.n_leaves, dtype=np.int32)[order],
+            output=np.array(plan.wanted, dtype=np.bool_)[entry],
+            ids=np.array(ids, dtype=np.int32),
+        )
+        return TreeLayout(rows, entry, fresh, copies, leaves, scratch)
+
+    def _assign(
+        self, forest: TreeOutline, fresh: list[bool]
+    ) -> tuple[list[int], list[tuple[int, int, int]], list[tuple[int, int, int]], list[int]]:
+        """Ids of the leaves in depth-first order, the copies they start as, the new leaves, and the scratch ids."""
+        free = [i for i in range(self.branches - 1, -1, -1) if self._tip[i] == NO_NODE]
+        free_scratch = [self._scratch_id]
+        ids = [0] * sum(n for n, p in zip(forest.n_leaves, forest.parent, strict=True) if p < 0)
+        copies: list[tuple[int, int, int]] = []
+        leaves: list[tuple[int, int, int]] = []
+        scratch: list[int] = []
+        source: dict[int, int] = {}
+        inherited: set[int] = set()
+        inner = set(forest.parent)
+        for k, e in enumerate(forest.entry):
+            if k in inner:
+                continue
+            base = forest.base[k]
+            if base != ROOT and base not in source:
+                source[base] = self._through(base)
+            if fresh[k] and base in self._id and base not in inherited:
+                inherited.add(base)
+                new = source[base]
+            else:
+                new = free_scratch.pop() if free_scratch and not fresh[k] else free.pop()
+                if base != ROOT:
+                    copies.append((source[base], new, self._tree.depth[base]))
+            ids[forest.first_leaf[k]] = new
+            if fresh[k]:
+                leaves.append((new, e, base))
+            else:
+                scratch.append(new)
+        return ids, copies, leaves, scratch
+
+    def _through(self, node: int) -> int:
+        """An id that runs through a live node, checked against llama.cpp's memory."""
+        tree = self._tree
+        while tree.n_children[node]:
+            node = tree.first_child[node]
+        sequence = self._id[node]
+        last = self._context.last_position(sequence)
+        if last != tree.depth[node] - 1:
+            raise InternalError(f"sequence {sequence} ends at position {last}, its node at depth {tree.depth[node]}")
+        return sequence
+
+    def prepare(self, layout: TreeLayout) -> None:
+        """Copies before the decode."""
+        for source, new, end in layout.copies:
+            self._context.copy(source, new, 0, end)
+
+    def settle(self, layout: TreeLayout, nodes: list[int]) -> None:
+        """After decode and commit: drop what was for this call alone, and note who ends where. nodes: of each entry."""
+        context = self._context
+        for sequence in (*layout.scratch, self.padding_id):
+            context.remove(sequence)
+        if self._keeper is not None:
+            for sequence, _, base in layout.leaves:
+                context.copy(sequence, self._keeper, self._tree.depth[base], -1)
+        tip, id_of = list(self._tip), dict(self._id)
+        for sequence, entry, base in layout.leaves:
+            if id_of.get(base) == sequence:
+                del id_of[base]
+            tip[sequence] = nodes[entry]
+            id_of[nodes[entry]] = sequence
+        self._before = self._tip, self._id
+        self._tip, self._id = tip, id_of
+
+    # Dropping and repairing
+
+    def release(self, nodes: IntArray, *, forget: bool) -> None:
+        """Give back references, and drop what is forgotten."""
+        self._drop(self._tree.release(nodes, forget=forget))
+
+    def trim(self, idle_rows: int) -> int:
+        """Drop nodes not used for so many rows; returns how many."""
+        nodes = self._tree.idle(idle_rows)
+        self._drop(nodes)
+        return len(nodes)
+
+    def recover(self, _outline: TreeOutline, _evaluate: Evaluate) -> tuple[int, float]:
+        """Nothing: cells outlive a failed decode."""
+        return 0, 0.0
+
+    def _drop(self, nodes: list[int]) -> None:
+        """Take nodes out of tree and memory, leaf first; the id of a leaf goes up to a parent that becomes one."""
+        if not nodes:
+            return
+        tree, changed = self._tree, set()
+        lowest = min(tree.depth[node] for node in nodes) - 1
+        left: dict[int, int] = {}
+        for node in nodes:
+            above = tree.parent[node]
+            sequence = self._id.pop(node)
+            changed.add(sequence)
+            left[above] = left.get(above, tree.n_children[above]) - 1
+            is_leaf = above != ROOT and left[above] == 0
+            self._tip[sequence] = above if is_leaf else NO_NODE
+            if is_leaf:
+                self._id[above] = sequence
+        tree.drop(nodes)
+        if tree.n_nodes == 0:
+            self._context.clear()
+            return
+        for sequence in changed:
+            self._context.remove(sequence, self._end(sequence))
+        self._keep(lowest)
+
+    def _end(self, sequence: int) -> int:
+        """The first position that a sequence does not own; -1 (all of them) for a free one."""
+        tip = self._tip[sequence]
+        return -1 if tip == NO_NODE else self._tree.depth[tip]
+
+    def _keep(self, start: int) -> None:
+        """Let the keeper own what leaves own from position `start` on, and nothing else there."""
+        if self._keeper is None:
+            return
+        self._context.remove(self._keeper, start)
+        for sequence, tip in enumerate(self._tip):
+            if tip != NO_NODE and self._tree.depth[tip] > start:
+                self._context.copy(sequence, self._keeper, start, -1)
+
+    def restore(self) -> bool:
+        """After a failure: cut every id back to its leaf. Returns whether memory then is what the tree says."""
+        context = self._context
+        if self._before is not None:  # the call had been settled already
+            self._tip, self._id = self._before
+        kept = True
+        for sequence in range(context.size.sequences):
+            end = self._end(sequence) if sequence < self.branches else -1
+            if sequence != self._keeper:
+                kept = context.remove(sequence, end) and kept
+                kept = kept and context.last_position(sequence) == max(end, 0) - 1
+                kept = kept and context.first_position(sequence) == min(max(end, 0) - 1, 0)
+        self._keep(0)
+        return kept
+
+    def forget(self) -> None:
+        """Nobody owns anything any more."""
+        self._tip, self._id, self._before = [NO_NODE] * self.branches, {}, None
+
+
+def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> TreeOutline:
+    n = len(entry)
+    size, n_leaves = [1] * n, [0] * n
+    n_scratch_leaves = 0
+    for k in range(n - 1, -1, -1):
+        if not n_leaves[k]:
+            n_leaves[k] = 1
+            n_scratch_leaves += k in scratch
+        if (p := parent[k]) >= 0:
+            size[p] += size[k]
+            n_leaves[p] += n_leaves[k]
+    start, first_leaf = [0] * n, [0] * n
+    next_row, next_leaf = [0] * n, [0] * n
+    row = leaf = 0
+    for k in range(n):
+        p = parent[k]
+        if p < 0:
+            start[k], first_leaf[k] = row, leaf
+            row += size[k]
+            leaf += n_leaves[k]
+        else:
+            start[k], first_leaf[k] = next_row[p], next_leaf[p]
+            next_row[p] += size[k]
+            next_leaf[p] += n_leaves[k]
+        next_row[k], next_leaf[k] = start[k] + 1, first_leaf[k]
+    return TreeOutline(n, entry, parent, base, start, first_leaf, n_leaves, n_scratch_leaves)

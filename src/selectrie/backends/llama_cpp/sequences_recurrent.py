@@ -1,0 +1,364 @@
+"""Sequence ids of a model whose state exists only at a sequence's tip (recurrent, hybrid): one id for every kept state.
+
+Branching copies a whole sequence; nothing is ever evaluated under the id of a kept state, so a failed call cannot spoil
+it. A run of new rows is evaluated under a copy of the state it stands on, which is kept for the run's last node or thrown
+away. (Coupled sequences are refused by RWKV; a hybrid takes them, but answers wrong with rc 0 when an inner node is
+extended later.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.backends.llama_cpp.batch import BatchRows
+from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.sequences import Evaluate
+from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.core.types import NO_NODE, ROOT, IntArray
+from selectrie.errors import CapacityError, InternalError, NodeError
+
+_NO_ID = -1
+_SCRATCH_IDS = 1
+_UNLIMITED = 1 << 40
+
+
+@dataclass(slots=True, eq=False)
+class _Stretch:
+    """Attention cells that one run wrote; free again when no state and no later stretch stands on them."""
+
+    cells: int
+    below: _Stretch | None
+    users: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    """A kept state. sequence: its id, or none after a failure, until it is evaluated again."""
+
+    sequence: int
+    stretch: _Stretch | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Entries evaluated one after the other under one sequence. base: the node whose state it starts from."""
+
+    base: int
+    entries: list[int]
+    keeps: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForkOutline:
+    """What a call evaluates, before rows have places. n_rows: rows of all runs."""
+
+    runs: list[_Run]
+    n_rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForkLayout:
+    """The rows of a call, run by run.
+
+    rows, entry: as in `TreeLayout`. runs: with their sequence ids in `ids`.
+    """
+
+    rows: BatchRows
+    entry: NDArray[np.int64]
+    runs: list[_Run]
+    ids: list[int]
+
+
+class ForkSequences:
+    """Which nodes own a state, and under which sequence id."""
+
+    def __init__(self, tree: ContextTree, context: Context, *, cells: bool) -> None:
+        self._tree, self._context = tree, context
+        n_ids = context.size.sequences
+        self.padding_id = n_ids - 1
+        self.branches = n_ids - _SCRATCH_IDS
+        self._cells = context.size.cells if cells else None
+        self._cells_used = 0
+        self._state: dict[int, _State] = {}
+
+    @property
+    def free_branches(self) -> int:
+        """States left if every state whose node nobody holds were dropped."""
+        references = self._tree.references
+        return self.branches - sum(1 for node in self._state if references[node])
+
+    def can_extend(self, node: int) -> bool:
+        """Whether the node owns a state."""
+        return node == ROOT or node in self._state
+
+    # A call
+
+    def outline(self, plan: CallPlan) -> ForkOutline:
+        """The fewest runs that evaluate what is new, wanted again, or to be given a state.
+
+        A run ends at every entry that needs a state and at every entry to evaluate that no other run passes through.
+        Existing nodes without a state on the way are evaluated again.
+        """
+        n = len(plan.node)
+        entry_of = {node: e for e, node in enumerate(plan.node) if node != NO_NODE}
+        above, base = [_NO_ID] * n, [ROOT] * n
+        for e, parent in enumerate(plan.parent):
+            if parent < 0:
+                above[e], base[e] = ~parent, base[~parent]
+            elif self.can_extend(parent):
+                base[e] = parent
+            elif parent in entry_of:
+                above[e], base[e] = entry_of[parent], base[entry_of[parent]]
+            else:
+                raise NodeError(parent, "cannot be extended: it was made without keep, so its state is gone")
+        passed = [False] * n
+        runs = []
+        for e in range(n - 1, -1, -1):
+            needs_state = plan.keep[e] and not (plan.node[e] != NO_NODE and plan.node[e] in self._state)
+            is_due = plan.node[e] == NO_NODE or plan.wanted[e] or needs_state
+            if not is_due or (passed[e] and not needs_state):
+                continue
+            entries = []
+            at = e
+            while at != _NO_ID:
+                passed[at] = True
+                entries.append(at)
+                at = above[at]
+            runs.append(_Run(base[e], entries[::-1], needs_state))
+        return ForkOutline(runs[::-1], sum(len(run.entries) for run in runs))
+
+    def make_room(self, plan: CallPlan, outline: ForkOutline, nodes: int) -> None:
+        """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
+        drops = self._tree.make_room(plan, nodes=nodes, branches=_UNLIMITED)
+        gone = {node for node in drops if node in self._state}
+        runs = outline.runs
+        way, grounds = self._way_back(outline)
+        n_rows = len(way) + outline.n_rows
+        needed = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
+        candidates = self._candidates(plan.live_nodes().union(drops, grounds, (run.base for run in runs)))
+        while True:
+            short_ids = needed - (self.branches - len(self._state) + len(gone))
+            short_cells = 0
+            if self._cells is not None:
+                short_cells = n_rows - (self._cells - self._cells_used + self._cells_of(gone))
+            if short_ids <= 0 and short_cells <= 0:
+                break
+            if not candidates:
+                if short_ids > 0:
+                    raise CapacityError("branches", needed=needed, available=needed - short_ids)
+                raise CapacityError("cells", needed=n_rows, available=n_rows - short_cells)
+            gone.add(candidates.pop())
+        for node in gone:
+            self._drop_state(node)
+        self._tree.drop(drops)
+
+    def _candidates(self, protected: set[int]) -> list[int]:
+        """Nodes that nobody holds and whose state may go, least recently used last. The nodes themselves may stay."""
+        tree = self._tree
+        free = [n for n in self._state if not tree.references[n] and n not in protected]
+        return sorted(free, key=lambda n: (tree.used[n], -tree.depth[n]), reverse=True)
+
+    def lay_out(self, plan: CallPlan, outline: ForkOutline) -> ForkLayout:
+        """Give the runs of a plan their rows and ids. Changes nothing."""
+        runs = outline.runs
+        ids = self._free_ids(len(runs))
+        entry = np.array([e for run in runs for e in run.entries], dtype=np.int64)
+        lengths = np.array([len(run.entries) for run in runs], dtype=np.int64)
+        is_first = np.zeros(len(entry), dtype=np.bool_)
+        is_first[np.unique(entry, return_index=True)[1]] = True
+        rows = BatchRows(
+            token=np.array(plan.token, dtype=np.int32)[entry],
+            position=np.array(plan.depth, dtype=np.int32)[entry] - 1,
+            first_id=np.repeat(np.arange(len(runs), dtype=np.int32), lengths),
+            n_ids=np.ones(len(entry), dtype=np.int32),
+            output=np.array(plan.wanted, dtype=np.bool_)[entry] & is_first,
+            ids=np.array(ids, dtype=np.int32),
+        )
+        return ForkLayout(rows, entry, runs, ids)
+
+    def _free_ids(self, n: int) -> list[int]:
+        """Free ids, consecutive where that can be: llama.cpp evaluates only consecutive ones side by side (`split_equal`)."""
+        used = {state.sequence for state in self._state.values()}
+        free = [i for i in range(self._context.size.sequences) if i not in used]
+        for start in range(len(free) - n + 1):
+            if n and free[start + n - 1] - free[start] == n - 1:
+                return free[start : start + n]
+        return free[:n]
+
+    def prepare(self, layout: ForkLayout) -> None:
+        """Copies before the decode."""
+        for run, sequence in zip(layout.runs, layout.ids, strict=True):
+            if run.base != ROOT:
+                self._context.copy(self._checked(run.base), sequence, -1, -1)
+
+    def _checked(self, node: int) -> int:
+        """The id of a node's state, checked against llama.cpp's memory."""
+        sequence, end = self._state[node].sequence, self._tree.depth[node]
+        last = self._context.last_position(sequence)
+        if last != end - 1:
+            raise InternalError(f"sequence {sequence} ends at position {last}, its node at depth {end}")
+        return sequence
+
+    def settle(self, layout: ForkLayout, nodes: list[int]) -> None:
+        """After decode and commit: note the states to keep, throw the others away. nodes: of each entry."""
+        for run, sequence in zip(layout.runs, layout.ids, strict=True):
+            node = nodes[run.entries[-1]]
+            if run.keeps and node not in self._state:
+                below = None if run.base == ROOT else self._state[run.base].stretch
+                self._state[node] = _State(sequence, self._stretch(len(run.entries), below))
+            else:
+                self._context.remove(sequence)
+
+    # States
+
+    def recover(self, outline: ForkOutline, evaluate: Evaluate) -> tuple[int, float]:
+        """Evaluate again what a failure took and the runs start from; rows and seconds that it took.
+
+        Each row once: lost states on the way are kept, too, and where two ways part without one, a state is made for the
+        time being. Depth first, so that it takes one id more than there are states, at most: that for scratch.
+        """
+        way, _ = self._way_back(outline)
+        stops = [node for node in way if way[node] > 1 or node in self._state]
+        passing = {node for node in stops if node not in self._state}
+        above = {node: self._stop_above(node, way) for node in stops}
+        below: dict[int, list[int]] = {node: [] for node in above.values()}
+        for node, base in above.items():
+            below[base].append(node)
+        ready = [node for node, base in above.items() if base not in way]
+        n_rows, seconds = 0, 0.0
+        try:
+            while ready:
+                node = ready.pop()
+                base = above[node]
+                seconds += self._evaluate_state(node, base, evaluate)
+                n_rows += self._tree.depth[node] - self._tree.depth[base]
+                ready += below.get(node, [])
+                below[base].remove(node)
+                if base in passing and not below[base]:
+                    self._drop_state(base)
+        finally:
+            for node in passing.intersection(self._state):
+                self._drop_state(node)
+        return n_rows, seconds
+
+    def _way_back(self, outline: ForkOutline) -> tuple[dict[int, int], set[int]]:
+        """Nodes to evaluate before every run has the state it starts from, each with how many of them lie right below it;
+        and the nodes, with states, that they stand on."""
+        tree = self._tree
+        way: dict[int, int] = {}
+        grounds = set()
+        for node in {run.base for run in outline.runs}:
+            at, came_from_below = node, 0
+            while not self._is_there(at):
+                is_known = at in way
+                way[at] = way.get(at, 0) + came_from_below
+                if is_known:
+                    break
+                at, came_from_below = tree.parent[at], 1
+            else:
+                grounds.add(at)
+        return way, grounds
+
+    def _is_there(self, node: int) -> bool:
+        """Whether the node has a state in llama.cpp's memory; the root needs none."""
+        return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
+
+    def _stop_above(self, node: int, way: dict[int, int]) -> int:
+        """The nearest node above with a state, now or by the time it is needed: lost or where ways part, or off the way."""
+        at = self._tree.parent[node]
+        while way.get(at) == 1 and at not in self._state:
+            at = self._tree.parent[at]
+        return at
+
+    def _evaluate_state(self, node: int, base: int, evaluate: Evaluate) -> float:
+        tree = self._tree
+        below = None if base == ROOT else self._state[base].stretch
+        sequence = self._free_ids(1)[0]
+        if base != ROOT:
+            self._context.copy(self._checked(base), sequence, -1, -1)
+        start = tree.depth[base]
+        seconds = evaluate(sequence, tree.path(node)[start:], start)
+        self._state[node] = _State(sequence, self._stretch(tree.depth[node] - start, below))
+        return seconds
+
+    def _stretch(self, cells: int, below: _Stretch | None) -> _Stretch:
+        if below is not None:
+            below.users += 1
+        self._cells_used += cells
+        return _Stretch(cells, below, users=1)
+
+    def _drop_state(self, node: int) -> None:
+        state = self._state.pop(node)
+        if state.sequence != _NO_ID:
+            self._context.remove(state.sequence)
+        stretch = state.stretch
+        while stretch is not None:
+            stretch.users -= 1
+            if stretch.users:
+                return
+            self._cells_used -= stretch.cells
+            stretch = stretch.below
+
+    def _cells_of(self, nodes: set[int]) -> int:
+        """Cells that dropping the states of these nodes would free."""
+        lost: dict[int, int] = {}
+        cells = 0
+        for node in nodes:
+            stretch = self._state[node].stretch
+            while stretch is not None:
+                lost[id(stretch)] = lost.get(id(stretch), 0) + 1
+                if lost[id(stretch)] < stretch.users:
+                    break
+                cells += stretch.cells
+                stretch = stretch.below
+        return cells
+
+    # Dropping and repairing
+
+    def release(self, nodes: IntArray, *, forget: bool) -> None:
+        """Give back references. What is forgotten loses its state now, even where the node has to stay for others."""
+        gone = self._tree.release(nodes, forget=forget)
+        if forget:
+            for node in set(np.asarray(nodes).tolist()):
+                if node in self._state and not self._tree.references[node]:
+                    self._drop_state(node)
+        self._drop(gone)
+
+    def trim(self, idle_rows: int) -> int:
+        """Drop nodes, and states of nodes that stay for others, not used for so many rows; returns how many."""
+        tree = self._tree
+        nodes = tree.idle(idle_rows)
+        dropped = set(nodes)
+        states = [n for n in self._state if not tree.references[n] and tree.clock - tree.used[n] >= idle_rows]
+        states = [n for n in states if n not in dropped]
+        for node in states:
+            self._drop_state(node)
+        self._drop(nodes)
+        return len(nodes) + len(states)
+
+    def _drop(self, nodes: list[int]) -> None:
+        for node in nodes:
+            if node in self._state:
+                self._drop_state(node)
+        self._tree.drop(nodes)
+        if not self._state:
+            self._context.clear()
+
+    def restore(self) -> bool:
+        """After a failure: nothing in memory is trusted, since an aborted graph may have moved half a state.
+
+        States are evaluated again when they are needed. Returns True: the tree stands.
+        """
+        self._context.clear()
+        # A node that the failed call had given a state already is gone from the tree, or was in it before: it may keep one.
+        self._state = {node: _State(_NO_ID, None) for node in self._state if self._tree.references[node] >= 0}
+        self._cells_used = 0
+        return True
+
+    def forget(self) -> None:
+        """Nobody owns anything any more."""
+        self._state.clear()
+        self._cells_used = 0

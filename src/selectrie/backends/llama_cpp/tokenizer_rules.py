@@ -1,0 +1,185 @@
+"""How a llama.cpp tokenizer works, from what it says and from its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+
+from selectrie.backends.llama_cpp.gguf_header import read_texts
+from selectrie.backends.llama_cpp.metadata import metadata_of
+from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
+from selectrie.errors import ModelFileError
+
+_MODEL, _PRE_TOKENIZER, _MERGES = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.merges"
+MERGING = frozenset(
+    {
+        *(
+            "default",
+            "gpt-2",
+            "phi-2",
+            "qwen2",
+            "deepseek-r1-qwen",
+            "megrez",
+            "hunyuan",
+            "stablelm2",
+            "starcoder",
+            "refact",
+        ),
+        *("command-r", "smollm", "codeshell", "exaone", "exaone4", "mpt", "olmo", "jais", "falcon", "deepseek-coder"),
+        *("deepseek-llm", "dbrx", "smaug-bpe", "chatglm-bpe", "jina-v2-code", "roberta-bpe", "modern-bert", "grok-2"),
+    }
+)
+"""Names of pre-tokenizers behind which llama.cpp merges and takes no word whole (its
+`ignore_merges`, which no function of its interface tells), and that leave runs of ASCII
+letters together. A test makes a vocabulary of each and asks llama.cpp."""
+_BYTE_LEVEL = "gpt2"
+_SIGN = "\u2581"
+"""What SentencePiece writes for a space."""
+_WHITE = b" \t\n\v\f\r"
+_FRAMES = (b"%s", b" %s", b"a%s", b".%s", b"\n%s", b"%sa", b"%s.", b"%s a", b"%s\n")
+"""What a word may stand between."""
+
+
+def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Vocabulary], Tokenizing]:
+    """What finds out how the tokenizer of `model` works. path: of its file, None where
+    the file may say something else.
+
+    Cost of the call: up to 0.5 s for a vocabulary of 150 000, for the merges are read
+    from the file.
+    """
+    kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+        return _by_score
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
+        return _by_length
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_BPE and metadata_of(model, _MODEL) == _BYTE_LEVEL:
+        return partial(_by_rank, metadata_of(model, _PRE_TOKENIZER) or "default", path)
+    return lambda _: Tokenizing()
+
+
+def _by_score(vocabulary: Vocabulary) -> Tokenizing:
+    """SentencePiece: the sign it puts for a space, bytes without a token, and what
+    merges make of a token that has other bytes, or none (control tokens, unused ones).
+
+    Merges make a text only of two parts that are tokens or single characters.
+    """
+    spelled = frozenset(vocabulary.texts)
+    no_space = () if _SIGN in spelled else (b" ",)
+    made = {
+        _meant(text)
+        for text, piece in zip(vocabulary.texts, vocabulary.pieces, strict=True)
+        if text and piece != _meant(text) and _is_mergeable(text, spelled)
+    }
+    return Tokenizing(
+        TokenizerKind.SCORES,
+        frozenset({_SIGN.encode(), *no_space, *made, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)}),
+    )
+
+
+def _meant(text: str) -> bytes:
+    return text.replace(_SIGN, " ").encode("utf-8", "surrogatepass")
+
+
+def _is_mergeable(text: str, spelled: frozenset[str]) -> bool:
+    pairs = ((text[:place], text[place:]) for place in range(1, len(text)))
+    return len(text) == 1 or any(all(len(one) == 1 or one in spelled for one in pair) for pair in pairs)
+
+
+def _by_length(vocabulary: Vocabulary) -> Tokenizing:
+    """The longest match: bytes without a token, and tokens that have none."""
+    control = set(vocabulary.control.tolist())
+    silent = [
+        text
+        for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True))
+        if text and not piece and token not in control
+    ]
+    if any("\\" in text for text in silent):
+        return Tokenizing(TokenizerKind.LONGEST)
+    altered = {text.encode("utf-8", "surrogatepass") for text in silent}
+    return Tokenizing(
+        TokenizerKind.LONGEST, frozenset({*altered, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)})
+    )
+
+
+def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing:
+    """Merges of byte pairs. What they make is a token, or is taken apart again, which
+    spells it where its characters stand for themselves."""
+    made = None if path is None else _made(path)
+    if made is None:
+        return Tokenizing()
+    token_of = {text: token for token, text in enumerate(vocabulary.texts)}
+    is_plain = name in MERGING and made <= token_of.keys()
+    altered = {
+        data
+        for text in {*made, *BYTE_CHARACTERS}
+        if (data := _bytes_of(text)) is not None
+        and (vocabulary.pieces[token_of[text]] != data if text in token_of else not (text.isascii() and len(text) > 1))
+    }
+    if name not in MERGING:
+        altered.update(_taken_whole(vocabulary))
+    return Tokenizing(
+        TokenizerKind.MERGES if is_plain else TokenizerKind.UNKNOWN,
+        frozenset({*altered, *_set_apart(vocabulary)}),
+    )
+
+
+def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Words that become a token of other bytes, or none, as the tokenizer itself
+    says."""
+    user_defined = set(vocabulary.user_defined.tolist())
+    for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True)):
+        data = None if token in user_defined and text.encode() == piece else _bytes_of(text)
+        if data and data != piece and any(token in vocabulary.tokenize(frame % data) for frame in _FRAMES):
+            yield data
+
+
+def _bytes_of(text: str) -> bytes | None:
+    """What byte-level text stands for; None for what is none."""
+    try:
+        return bytes(BYTE_CHARACTERS[character] for character in text)
+    except KeyError:
+        return None
+
+
+def _unspelled_bytes(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Bytes that no token spells alone."""
+    yield from (one for one in map(bytes, zip(range(256), strict=True)) if not vocabulary.has_bytes(one))
+
+
+def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Texts of tokens that are looked up before all else, where the text beside them
+    loses its white space, or has a space put before it."""
+    strips_left, strips_right = set(vocabulary.strips_left.tolist()), set(vocabulary.strips_right.tolist())
+    for token in np.setdiff1d(vocabulary.user_defined, vocabulary.control).tolist():
+        text = vocabulary.texts[token].encode("utf-8", "surrogatepass")
+        if vocabulary.space_prefix or text != vocabulary.pieces[token]:
+            yield text
+        if token in strips_left:
+            yield from (bytes([white]) + text for white in _WHITE)
+        if token in strips_right:
+            yield from (text + bytes([white]) for white in _WHITE)
+
+
+def _byte_characters() -> dict[str, int]:
+    """The characters of byte-level vocabularies and their bytes: printable ones of
+    Latin-1 stand for themselves, the others for those from U+0100 on."""
+    themselves = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+    others = [byte for byte in range(256) if byte not in themselves]
+    return {chr(byte): byte for byte in themselves} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+
+
+BYTE_CHARACTERS = _byte_characters()
+
+
+def _made(path: Path) -> frozenset[str] | None:
+    """What the merges make; None where the file cannot be read any more."""
+    try:
+        merges = read_texts(path, _MERGES)
+    except (OSError, ModelFileError):
+        return None
+    places = [(merge, merge.find(" ", 1)) for merge in merges]  # as llama.cpp cuts them
+    return frozenset(merge[:place] + merge[place + 1 :] for merge, place in places if place > 0)

@@ -1,0 +1,456 @@
+"""Bookkeeping of a context tree: which contexts are evaluated, who holds them, which may go. No model in it.
+
+A back end uses it in this order, and nothing changes before step 4:
+
+1. `plan` resolves a call: `~j`, repeated pairs, pairs that exist.
+2. `make_room` names the cached nodes that must go for it, or raises `CapacityError`.
+3. The back end frees what it holds for those nodes, `drop` forgets them, and the back end evaluates the call.
+4. `commit` adds the new nodes and hands out references. A call that failed is simply not committed.
+
+Node 0 is the empty context: always there, never counted, never dropped. Ids of dropped nodes are used again as late as
+possible, so that a stale id is noticed (`NodeError`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, IntArray
+from selectrie.errors import CapacityError, NodeError, ProtocolError, TokenRangeError
+
+_DEAD = -1
+"""Value of `references` for an id that is not in use."""
+
+_MIN_UNUSED = 1024
+"""Ids are used again only when more than this many are unused."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallPlan:
+    """One call with every distinct (parent, token) as one *entry*: E entries, parents before children.
+
+    entry: [B], the entry of each element of the call.
+    parent: [E], a live node, or `~e` where the parent is the **new** entry e. token, depth: [E].
+    node: [E], the node where the pair exists already, else NO_NODE: a new entry.
+    wanted, keep: [E], true where any element of the entry has it.
+    n_new: entries that are new. n_new_leaves: of these, without children in the call.
+    """
+
+    entry: list[int]
+    parent: list[int]
+    token: list[int]
+    depth: list[int]
+    node: list[int]
+    wanted: list[bool]
+    keep: list[bool]
+    n_new: int
+    n_new_leaves: int
+
+    def live_nodes(self) -> set[int]:
+        """Nodes of the tree that the call stands on: live parents and pairs that exist."""
+        return {p for p in self.parent if p >= 0}.union(n for n in self.node if n >= 0)
+
+    def live_parents(self) -> set[int]:
+        """Nodes of the tree that get children by this call."""
+        return {p for p, n in zip(self.parent, self.node, strict=True) if p >= 0 and n == NO_NODE}
+
+
+class ContextTree:
+    """The tree as flat columns indexed by node. Plain lists: they are read one value at a time, where numpy is slower.
+
+    parent, token, depth: of each node; root NO_NODE, NO_TOKEN, 0.
+    references: held by callers; -1 for an id that is not in use. n_children: nodes directly below.
+    used: the clock when the node was last extended, asked for or released; a dropped node hands its own to its parent, so
+    what a node carried counts as its use. first_child, next_sibling, previous_sibling: NO_NODE where there is none.
+    clock: rows evaluated so far.
+    """
+
+    def __init__(self, n_vocabulary: int) -> None:
+        self._n_vocabulary = n_vocabulary
+        self.parent, self.token, self.depth = [NO_NODE], [NO_TOKEN], [0]
+        self.references, self.n_children, self.used = [0], [0], [0]
+        self.first_child, self.next_sibling, self.previous_sibling = [NO_NODE], [NO_NODE], [NO_NODE]
+        self.clock = self.n_nodes = self.n_leaves = self.n_held = self.n_held_leaves = 0
+        self._held_children = [0]
+        self._forgotten: set[int] = set()
+        self._child: dict[int, int] = {}
+        self._unused: deque[int] = deque()
+        self._idle: list[tuple[int, int]] = []
+        self._journal: tuple[CallPlan, list[int], list[int]] | None = None
+
+    def clear(self) -> None:
+        """Drop every node, whoever holds it; their ids raise `NodeError` from now on."""
+        live = [n for n in range(1, len(self.references)) if self.references[n] != _DEAD]
+        for node in live:
+            self.references[node] = _DEAD
+        self._unused.extend(live)
+        self.references[ROOT] = self.n_children[ROOT] = 0
+        self.first_child[ROOT] = NO_NODE
+        self.n_nodes = self.n_leaves = self.n_held = self.n_held_leaves = 0
+        self._forgotten.clear()
+        self._child.clear()
+        self._idle.clear()
+        self._journal = None
+
+    # Looking things up
+
+    def _require(self, node: int) -> None:
+        """Raise `NodeError` unless the node is live (the root always is)."""
+        if not 0 <= node < len(self.references) or self.references[node] == _DEAD:
+            raise NodeError(node, "is not in the tree: it was released and dropped, or never existed")
+
+    def walk(self, tokens: IntArray, usable: Callable[[int], bool] | None = None) -> tuple[int, int]:
+        """The deepest node on this path, of those for which `usable` holds, and its depth; the root where there is none."""
+        node = best = ROOT
+        lookup = self._child.get
+        for token in np.asarray(tokens).tolist():
+            node = lookup(node << 32 | token, NO_NODE)
+            if node == NO_NODE:
+                break
+            if usable is None or usable(node):
+                best = node
+        return best, self.depth[best]
+
+    def path(self, node: int) -> IntArray:
+        """int32[depth]: tokens from the root to the node."""
+        self._require(node)
+        tokens = []
+        while node != ROOT:
+            tokens.append(self.token[node])
+            node = self.parent[node]
+        return np.array(tokens[::-1], dtype=np.int32)
+
+    # A call: plan, room, commit
+
+    def plan(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> CallPlan:
+        """Resolve a call of B elements as `Model.extend` takes it. Changes nothing.
+
+        Raises `NodeError` for a dead parent or a `~j` that does not point back, `TokenRangeError`, and `ProtocolError`
+        where the four differ in length.
+        """
+        p, t, w, k = (np.asarray(x).tolist() for x in (parents, tokens, wanted, keep))
+        if not len(p) == len(t) == len(w) == len(k):
+            raise ProtocolError(f"parents, tokens, wanted, keep have lengths {len(p)}, {len(t)}, {len(w)}, {len(k)}")
+        if t and (min(t) < 0 or max(t) >= self._n_vocabulary):
+            raise TokenRangeError(next(x for x in t if not 0 <= x < self._n_vocabulary), self._n_vocabulary)
+        plan = CallPlan([], [], [], [], [], [], [], 0, 0)
+        seen: dict[int, int] = {}
+        carriers: set[int] = set()
+        for i, (parent, token) in enumerate(zip(p, t, strict=True)):
+            base = self._base(plan, i, parent)
+            entry = seen.setdefault(base << 32 | token, len(plan.parent))
+            plan.entry.append(entry)
+            if entry < len(plan.parent):
+                plan.wanted[entry] |= w[i]
+                plan.keep[entry] |= k[i]
+                continue
+            plan.parent.append(base)
+            plan.token.append(token)
+            plan.depth.append((self.depth[base] if base >= 0 else plan.depth[~base]) + 1)
+            plan.node.append(self._child.get(base << 32 | token, NO_NODE) if base >= 0 else NO_NODE)
+            plan.wanted.append(w[i])
+            plan.keep.append(k[i])
+            carriers.add(base)
+        n_new = plan.node.count(NO_NODE)
+        inner = sum(1 for base in carriers if base < 0)
+        return CallPlan(
+            plan.entry, plan.parent, plan.token, plan.depth, plan.node, plan.wanted, plan.keep, n_new, n_new - inner
+        )
+
+    def _base(self, plan: CallPlan, i: int, parent: int) -> int:
+        """The parent of element i as a live node or `~entry`."""
+        if parent < 0:
+            if ~parent >= i:
+                raise NodeError(
+                    parent, f"element {i} of the call names element {~parent}, which does not stand before it"
+                )
+            entry = plan.entry[~parent]
+            return plan.node[entry] if plan.node[entry] != NO_NODE else ~entry
+        self._require(parent)
+        return parent
+
+    def make_room(self, plan: CallPlan, *, nodes: int, branches: int, extra_branches: int = 0) -> list[int]:
+        """Cached nodes to drop, leaf first, so that the plan fits `nodes` nodes and `branches` leaves. Changes nothing.
+
+        extra_branches: leaves that the call needs beside its new nodes, for its own time.
+        Raises `CapacityError` where dropping every cached node that the call does not stand on is not enough.
+        """
+        parents = plan.live_parents()
+        surplus = self.n_nodes + plan.n_new - nodes
+        growth = plan.n_new_leaves - sum(1 for p in parents if p != ROOT and self.n_children[p] == 0)
+        crowded = self.n_leaves + growth + extra_branches - branches
+        if surplus <= 0 and crowded <= 0:
+            return []
+        dropped = []
+        for node, ends_branch in self.victims(plan.live_nodes()):
+            dropped.append(node)
+            surplus -= 1
+            # A parent of the call that loses its last child is a leaf, which the call then continues.
+            crowded -= int(ends_branch or self.parent[node] in parents)
+            if surplus <= 0 and crowded <= 0:
+                return dropped
+        if surplus > 0:
+            raise CapacityError("nodes", needed=plan.n_new, available=plan.n_new - surplus)
+        needed = plan.n_new_leaves + extra_branches
+        raise CapacityError("branches", needed=needed, available=needed - crowded)
+
+    def commit(self, plan: CallPlan, rows: int) -> IntArray:
+        """Add the plan's new nodes, one reference for each element, and advance the clock by `rows` rows evaluated.
+
+        Returns int32[B]: the node of each element. An exception inside (an interrupt) takes back what was added; the
+        caller may `take_back` it as long as nothing else changed.
+        """
+        made: list[int] = []
+        held: list[int] = []
+        self._journal = (plan, made, held)
+        try:
+            at = list(plan.node)
+            for entry, node in enumerate(plan.node):
+                if node == NO_NODE:
+                    base = plan.parent[entry]
+                    at[entry] = self._add(base if base >= 0 else at[~base], plan.token[entry], made)
+            for entry in plan.entry:
+                self._hold(at[entry])
+                held.append(at[entry])
+            self.clock += rows
+            for node in {*at, *(p for p in plan.parent if p >= 0)}:
+                self.used[node] = self.clock
+            return np.array(held, dtype=np.int32)
+        except BaseException:
+            self.take_back(plan)
+            raise
+
+    def take_back(self, plan: CallPlan) -> None:
+        """Undo the commit of a plan, if it was committed and nothing else has changed the tree since."""
+        if self._journal is None or self._journal[0] is not plan:
+            return
+        _, made, held = self._journal
+        self._journal = None
+        for node in held:
+            self._let_go(node)
+        for node in reversed(made):
+            self._remove(node)
+
+    # References
+
+    def hold(self, node: int) -> None:
+        """One more reference to a live node."""
+        self._journal = None
+        self._require(node)
+        self._hold(node)
+        self.used[node] = self.clock
+
+    def release(self, nodes: IntArray, *, forget: bool = False) -> list[int]:
+        """Give back one reference for each element. Returns the nodes that are to be dropped now, leaf first.
+
+        forget: nodes that nobody holds any more go at once; those that carry others go with the last of them, unless they
+        are held or found again before. The caller passes the result to `drop` after freeing what it holds for them.
+        Raises `NodeError`, before anything changed, for a dead node and for more references than are held.
+        """
+        self._journal = None
+        released = np.asarray(nodes).tolist()
+        for node, count in Counter(released).items():
+            self._require(node)
+            if self.references[node] < count:
+                raise NodeError(node, f"{count} references released, {self.references[node]} held")
+        for node in released:
+            self._let_go(node)
+            self.used[node] = self.clock
+            if not self.references[node] and not self.n_children[node]:
+                self._mark_idle(node)
+        if not forget:
+            return []
+        self._forgotten.update(n for n in released if n != ROOT and not self.references[n])
+        return self._forgettable(released)
+
+    def _forgettable(self, nodes: Iterable[int]) -> list[int]:
+        """Forgotten nodes that carry nothing once the earlier ones of the result are gone."""
+        start = sorted({n for n in nodes if n in self._forgotten}, key=self.depth.__getitem__, reverse=True)
+        return self._cascade([n for n in start if not self.n_children[n]])
+
+    def _cascade(self, leaves: list[int]) -> list[int]:
+        """`leaves` and the forgotten nodes above them that are left without children, leaf first."""
+        gone: list[int] = []
+        lost: Counter[int] = Counter()
+        queue = deque(leaves)
+        while queue:
+            node = queue.popleft()
+            gone.append(node)
+            above = self.parent[node]
+            lost[above] += 1
+            if above in self._forgotten and lost[above] == self.n_children[above]:
+                queue.append(above)
+        return gone
+
+    # Dropping
+
+    def victims(self, protected: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
+        """Cached nodes in the order in which they may go: leaf first, least recently used first. Changes nothing.
+
+        Yields (node, whether a branch ends with it: its parent is the root or carries other nodes still).
+        Never a referenced or protected node or an ancestor of one. The tree must not change while this runs.
+        """
+        heap = list(self._idle)
+        children_left: dict[int, int] = {}
+        gone: set[int] = set()
+        while heap:
+            used, node = heapq.heappop(heap)
+            if node in gone or node in protected or self.references[node] != 0:
+                continue
+            exposed = children_left.get(node) == 0
+            if not exposed and (self.n_children[node] or self.used[node] != used):
+                continue
+            gone.add(node)
+            above = self.parent[node]
+            left = children_left.get(above, self.n_children[above]) - 1
+            children_left[above] = left
+            yield node, above == ROOT or left > 0
+            if left == 0 and above != ROOT:
+                heapq.heappush(heap, (max(used, self.used[above]), above))
+
+    def idle(self, rows: int) -> list[int]:
+        """Cached nodes not used while the last `rows` rows were evaluated, leaf first; 0: every cached node."""
+        result: list[int] = []
+        recent: dict[int, int] = {}
+        for node, _ in self.victims():
+            used = max(self.used[node], recent.get(node, 0))
+            if self.clock - used < rows:
+                break
+            above = self.parent[node]
+            recent[above] = max(used, recent.get(above, 0))
+            result.append(node)
+        return result
+
+    def drop(self, nodes: Iterable[int]) -> None:
+        """Take unreferenced nodes out, leaf first, as `release`, `make_room`, `victims` and `idle` name them."""
+        self._journal = None
+        order = list(nodes)
+        going = set(order)
+        parent, used, references, n_children = self.parent, self.used, self.references, self.n_children
+        try:
+            for node in order:
+                if not 0 < node < len(references) or references[node] or n_children[node]:
+                    self._require(node)
+                    raise NodeError(node, "cannot be dropped: it is the root, is held, or carries other nodes")
+                above = parent[node]
+                self._remove(node)
+                going.discard(node)
+                if above != ROOT:
+                    used[above] = max(used[above], used[node])
+                    if above not in going and not references[above] and not n_children[above]:
+                        self._mark_idle(above)
+        finally:
+            for node in going:  # what an error left
+                if 0 < node < len(references) and self._is_idle(node):
+                    self._mark_idle(node)
+
+    # Single steps
+
+    def _add(self, parent: int, token: int, made: list[int]) -> int:
+        if len(self._unused) <= _MIN_UNUSED:
+            self._grow()
+        node = self._unused.popleft()
+        made.append(node)
+        self.parent[node], self.token[node], self.depth[node] = parent, token, self.depth[parent] + 1
+        self.references[node] = self.n_children[node] = self._held_children[node] = 0
+        self.first_child[node] = self.previous_sibling[node] = NO_NODE
+        sibling = self.next_sibling[node] = self.first_child[parent]
+        if sibling != NO_NODE:
+            self.previous_sibling[sibling] = node
+        self.first_child[parent] = node
+        if parent == ROOT or self.n_children[parent]:
+            self.n_leaves += 1
+        self.n_children[parent] += 1
+        self.n_nodes += 1
+        self._child[parent << 32 | token] = node
+        return node
+
+    def _remove(self, node: int) -> None:
+        parent, before, after = self.parent[node], self.previous_sibling[node], self.next_sibling[node]
+        if before == NO_NODE:
+            self.first_child[parent] = after
+        else:
+            self.next_sibling[before] = after
+        if after != NO_NODE:
+            self.previous_sibling[after] = before
+        self.n_children[parent] -= 1
+        if parent == ROOT or self.n_children[parent]:
+            self.n_leaves -= 1
+        self.n_nodes -= 1
+        del self._child[parent << 32 | self.token[node]]
+        self.references[node] = _DEAD
+        self._forgotten.discard(node)
+        self._unused.append(node)
+
+    def _grow(self) -> None:
+        size = len(self.parent)
+        more = max(_MIN_UNUSED, size)
+        for column, value in (
+            (self.parent, NO_NODE),
+            (self.token, NO_TOKEN),
+            (self.depth, 0),
+            (self.references, _DEAD),
+            (self.n_children, 0),
+            (self.used, 0),
+            (self.first_child, NO_NODE),
+            (self.next_sibling, NO_NODE),
+            (self.previous_sibling, NO_NODE),
+            (self._held_children, 0),
+        ):
+            column.extend([value] * more)
+        self._unused.extend(range(size, size + more))
+
+    def _hold(self, node: int) -> None:
+        """One more reference; `n_held` counts referenced nodes and their ancestors, `n_held_leaves` the lowest of them."""
+        self.references[node] += 1
+        if self.references[node] > 1 or node == ROOT:
+            return
+        self._forgotten.discard(node)
+        if self._held_children[node]:
+            return
+        self.n_held += 1
+        self.n_held_leaves += 1
+        above = self.parent[node]
+        while above != ROOT:
+            self._held_children[above] += 1
+            if self._held_children[above] > 1:
+                return
+            if self.references[above]:
+                self.n_held_leaves -= 1
+                return
+            self.n_held += 1
+            above = self.parent[above]
+
+    def _let_go(self, node: int) -> None:
+        self.references[node] -= 1
+        if self.references[node] or node == ROOT or self._held_children[node]:
+            return
+        self.n_held -= 1
+        self.n_held_leaves -= 1
+        above = self.parent[node]
+        while above != ROOT:
+            self._held_children[above] -= 1
+            if self._held_children[above]:
+                return
+            if self.references[above]:
+                self.n_held_leaves += 1
+                return
+            self.n_held -= 1
+            above = self.parent[above]
+
+    def _mark_idle(self, node: int) -> None:
+        """Enter a cached leaf into the eviction heap; entries that are out of date are skipped when read."""
+        if node == ROOT:
+            return
+        heapq.heappush(self._idle, (self.used[node], node))
+        if len(self._idle) > 2 * self.n_nodes + 64:
+            fresh = {(u, n) for u, n in self._idle if self._is_idle(n) and self.used[n] == u}
+            self._idle = sorted(fresh)
+
+    def _is_idle(self, node: int) -> bool:
+        return self.references[node] == 0 and self.n_children[node] == 0

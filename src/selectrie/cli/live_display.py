@@ -1,0 +1,67 @@
+"""Many sequences growing side by side on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from selectrie.cli.report.screen import Screen
+from selectrie.cli.text import tag
+from selectrie.core.output import visible
+
+if TYPE_CHECKING:
+    from selectrie.results import Chunk, Completion
+
+_SPARE_LINES = 2
+"""Lines of a terminal left free, so that what was there before can be seen."""
+
+
+class Growing:
+    """The ends of the sequences under way, a line each, as many as the terminal has lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._texts: dict[tuple[int, int], str] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Take what came; a sequence that has ended is under way no more."""
+        place = chunk.prompt_index, chunk.index
+        self._texts[place] = self._texts.get(place, "") + chunk.text
+        if chunk.completion is not None:
+            del self._texts[place]
+
+    def __rich__(self) -> Group:
+        most = max(1, self._console.size.height - _SPARE_LINES)
+        shown = sorted(self._texts.items())[:most]
+        lines = [Text(self._line(*item), no_wrap=True) for item in shown]
+        rest = len(self._texts) - len(shown)
+        return Group(*lines, *([Text(f"… {rest} more")] if rest else []))
+
+    def _line(self, place: tuple[int, int], text: str) -> str:
+        """The end of a text on one line: what does not fit goes from its beginning."""
+        begin = tag(*place) + "  "
+        free = max(8, self._console.size.width - cell_len(begin) - 1)
+        line = visible(" ".join(text[-4 * free :].split()))
+        if cell_len(line) > free:
+            line = "…" + set_cell_size(line[::-1], free - 1)[::-1]
+        return begin + line
+
+
+def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
+    """Show sequences as they grow; each that has ended is written for good above the rest, as `whole` gives it.
+
+    console: a `Screen` on standard output by default.
+    """
+    console = console or Screen(sys.stdout)
+    growing = Growing(console)
+    with Live(growing, console=console, transient=True, refresh_per_second=8):
+        for chunk in chunks:
+            growing.add(chunk)
+            if chunk.completion is not None:
+                console.print(Text(whole(chunk.completion)), soft_wrap=True)

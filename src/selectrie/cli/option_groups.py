@@ -1,0 +1,106 @@
+"""Commands whose options are declared as frozen records, each group of options once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from selectrie.cli.flags import flag_of
+from selectrie.cli.groups import WITH_ESCAPES
+from selectrie.cli.guard import guarded
+from selectrie.cli.inputs import parse_escapes
+
+Command = Callable[..., int]
+"""Takes option records, returns an exit code."""
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose help shows options under the headings of their groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                heading = getattr(parameter, "rich_help_panel", None) or "Other"
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=26)
+
+
+def command(app: typer.Typer) -> Callable[[Command], Command]:
+    """Register a function of option records as a command: the fields of its records become the options.
+
+    Each parameter's type is a frozen dataclass whose fields are `Annotated[type, typer.Option(...)]` with defaults; the
+    name of a heading in the help is the class attribute `__doc__`'s first line. Errors become exit codes (`guarded`).
+    """
+
+    def register(function: Command) -> Command:
+        groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
+        parameters = [parameter for group in groups.values() for parameter in _parameters(group)]
+
+        def run(**values: Any) -> None:
+            verbose = bool(values.get("verbose"))
+            guarded(
+                lambda: function(**{name: _collect(group, values) for name, group in groups.items()}),
+                verbose=verbose,
+                flags={name: flag for group in groups.values() for name, flag in _flags(group).items()},
+            )
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(function.__name__, cls=SectionedCommand, help=_help(function))(run)
+        return function
+
+    return register
+
+
+def _help(function: Command) -> str:
+    r"""The docstring; a line with `\b` keeps the lines of its paragraph apart."""
+    return (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    result = []
+    for field in fields(group):
+        option = copy(hints[field.name].__metadata__[0])  # groups that share an option may have headings of their own
+        option.rich_help_panel = _heading(group)
+        hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+    return result
+
+
+def _flags(group: type[Any]) -> dict[str, str]:
+    """How the fields of a group are written on the command line."""
+    hints = get_type_hints(group, include_extras=True)
+    return {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
+
+
+def _collect(group: type[Any], values: dict[str, Any]) -> Any:
+    """The record of a group's values; lists become tuples. With --escapes those of texts that say so are read."""
+    named = {field.name: values[field.name] for field in fields(group)}
+    if values.get("escapes"):
+        hints = get_type_hints(group, include_extras=True)
+        read = [name for name in named if WITH_ESCAPES in hints[name].__metadata__[1:]]
+        named |= {name: _unescaped(name, named[name]) for name in read}
+    return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+
+
+def _unescaped(name: str, value: Any) -> Any:
+    """A text, a list of texts or None, escapes read. Raises `OptionError`."""
+    if isinstance(value, list):
+        return [parse_escapes(name, text) for text in value]
+    return None if value is None else parse_escapes(name, value)
+
+
+def _heading(group: type[Any]) -> str:
+    return (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,157 @@
+"""Evaluations and comparisons as tables for people, from their JSON-ready dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from selectrie.core.plain_text import count, thousands
+
+_MOST_SUBSETS = 80
+
+
+def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
+    """Figures of each task with their intervals, then of its subsets; what could not be measured; rows saved."""
+    parts: list[RenderableType] = []
+    for task in evaluation["tasks"]:
+        shots = f", {count(task['shots'], 'shot')}" if task["shots"] else ""
+        parts.append(Text(f"{visible(task['task'])}{shots}: {count(task['n'], 'item')}", style="bold"))
+        parts.append(_figures([("", task)]) if not task["subsets"] else _figures([("all", task), *_subsets(task)]))
+        parts += [Text(line) for line in _notes(task)]
+        parts.append(Text(""))
+    evaluated, naive = evaluation["rows_evaluated"], evaluation["rows_naive"]
+    saved = f" ({1 - evaluated / naive:.1%} saved)" if naive else ""
+    parts.append(Text(f"{count(evaluated, 'row')} evaluated of {thousands(naive)} one by one{saved}"))
+    model = evaluation["signature"].get("model", "")
+    parts.append(Text(f"model {visible(str(model))}"))
+    return Group(*parts)
+
+
+def _subsets(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return list(task["subsets"].items())[:_MOST_SUBSETS]
+
+
+def _figures(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    named = len(rows) > 1
+    if named:
+        table.add_column("subset")
+        table.add_column("items", justify="right", no_wrap=True)
+    for name in ("metric", "value", "± stderr", "95 % interval", "random"):
+        table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+    for label, figures in rows:
+        for i, (metric, figure) in enumerate(figures["metrics"].items()):
+            head = ((_name(label), Text(str(figures["n"]))) if i == 0 else ("", "")) if named else ()
+            table.add_row(*head, *map(Text, (metric, *_cells(figure))))
+    return table
+
+
+def _cells(figure: Mapping[str, float | None]) -> Iterator[str]:
+    yield _number(figure["value"])
+    yield _number(figure["stderr"])
+    low, high = figure["low"], figure["high"]
+    yield "" if low is None or high is None else f"{_number(low)} {'to' if low < 0 else '–'} {_number(high)}"
+    yield _number(figure["chance"])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def _notes(task: Mapping[str, Any]) -> Iterator[str]:
+    if task["ece"] is not None:
+        yield f"expected calibration error {task['ece']:.3f}"
+    if task["problems"]:
+        first = task["problems"][0]
+        name = visible(str(first["id"] or first["index"]))
+        yield f"{count(len(task['problems']), 'item')} could not be measured; the first: {name}: {first['problem']}"
+    more = len(task["subsets"]) - _MOST_SUBSETS
+    if more > 0:
+        yield f"… and {count(more, 'more subset')} (--json shows all)"
+
+
+def visible(text: str) -> str:
+    """The text with what does not print escaped."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _name(text: str) -> Text:
+    """On one line, however little room there is."""
+    return Text(visible(text), no_wrap=True, overflow="ellipsis")
+
+
+def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]]) -> RenderableType:
+    """Tasks: name, kind, metrics, and the fields of each shape of record that is read."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("task", "metrics", "reads records of"):
+        table.add_column(name, no_wrap=name == "task", overflow="fold")
+    for name, kind, metrics, shapes in tasks:
+        own = ", ".join(metrics) + ("" if kind == "multiple_choice" else f" ({kind})")
+        for i, shape in enumerate(shapes):
+            table.add_row(*map(Text, (name if i == 0 else "", own if i == 0 else "", shape)))
+    return table
+
+
+def comparison_report(comparison: Mapping[str, Any], first: str, second: str, *, flips: int) -> RenderableType:
+    """Differences of each task, and the items that one run alone has right. first, second: names of the runs."""
+    parts: list[RenderableType] = [Text(f"first   {first}\nsecond  {second}")]
+    for task in comparison["tasks"]:
+        parts += [
+            Text(""),
+            Text(f"{visible(task['task'])}: {count(task['n'], 'item')} in both", style="bold"),
+            _differences(task),
+        ]
+        parts.append(Text(f"right in the second alone {len(task['gained'])}, in the first alone {len(task['lost'])}"))
+        if task["n_left_out"]:
+            parts.append(Text(f"{count(task['n_left_out'], 'item')} left out, not measured in both"))
+        if flips and (task["gained"] or task["lost"]):
+            parts += [Text(""), *_flips(task, flips)]
+    return Group(*parts)
+
+
+def _differences(task: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("metric", "first", "second", "difference", "95 % interval", "p"):
+        table.add_column(name, justify="left" if name == "metric" else "right")
+    for one in task["differences"]:
+        interval = " to ".join(filter(None, map(_signed, one["interval"].values())))
+        p = "" if one["p"] is None else f"{one['p']:.3g}"
+        numbers = (_number(one["first"]), _number(one["second"]), _signed(one["difference"]))
+        table.add_row(*map(Text, (one["metric"], *numbers, interval, p)))
+    return table
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:+.4f}" if abs(value) < 100 else f"{value:+.1f}"
+
+
+def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
+    """As many of either kind as there is room for, `+` right in the second alone, `-` in the first alone."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    gained, lost = task["gained"], task["lost"]
+    has_subsets = any(one["subset"] for one in (*gained, *lost))
+    table.add_column("", no_wrap=True)
+    for name in ("item", "subset") if has_subsets else ("item",):
+        table.add_column(name)
+    for name in ("right", "first", "second", "margins, nats"):
+        table.add_column(name, justify="right", no_wrap=True)
+    n_gained = min(len(gained), max(most - len(lost), (most + 1) // 2))
+    shown = [*((one, "+") for one in gained[:n_gained]), *((one, "-") for one in lost[: most - n_gained])]
+    for one, sign in shown:
+        gold = ",".join(map(str, one["gold"]))
+        margins = f"{_number(one['margin_first'])} {_number(one['margin_second'])}"
+        name = one["id"] or str(one["index"])
+        numbers = map(Text, (gold, str(one["first"]), str(one["second"]), margins))
+        table.add_row(sign, _name(name), *([_name(one["subset"])] if has_subsets else []), *numbers)
+    yield table
+    left = len(gained) + len(lost) - len(shown)
+    if left:
+        yield Text(f"… and {left} more (--flips N)")

@@ -1,0 +1,221 @@
+"""What a result says about itself, in sentences: pairs of a name and a sentence, warnings first marked by "!"."""
+
+from __future__ import annotations
+
+import math
+
+from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
+from selectrie.core.types import ROOT, Cost
+from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan
+
+LOW_COVERAGE = 0.01
+"""Below it the set holds so little of the model's belief that something is usually wrong with prompt or choices."""
+
+LARGE_SHARE = 0.5
+SPACE_CAUSE = (
+    "The choices begin without the space that the model puts there: give it in each choice, or as --delimiter ' '."
+)
+CAUSES = (
+    "Usual causes: choices without the leading space the prompt calls for; a chat model asked without its template "
+    "(--system, --chat); a model that thinks before it answers."
+)
+
+PAGE_CAUSE = "Look at the text before the slot and behind it: it may not be what the model has seen there."
+
+
+def selection_facts(selection: Selection) -> list[tuple[str, str]]:
+    """Winner, warnings, coverage, masked greedy, proof, cost, what the numbers are."""
+    return [
+        ("winner", _winner(selection)),
+        *_warnings(selection),
+        ("coverage", _coverage(selection)),
+        ("greedy", _greedy(selection)),
+        ("proof", _proof(selection.certificate, selection.signature)),
+        ("cost", cost_sentence(selection.cost)),
+        ("scored by", f"{selection.rule} · {selection.terminator} · {signature_words(selection.signature)}"),
+        *_healed(selection.healed, selection.log_heal, selection.heal_gap),
+    ]
+
+
+def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
+    """Of a select on a page: winner (by what name), warnings, masked greedy, what ended it, cost."""
+    return [
+        (winner, _winner(selection)),
+        *_warnings(selection, on_page=True),
+        ("greedy", _greedy(selection)),
+        ("ended by", terminator_words(selection.terminator)),
+        ("cost", cost_sentence(selection.cost)),
+    ]
+
+
+def terminator_words(name: str) -> str:
+    """A terminator and what it means on a page."""
+    return _TERMINATOR_WORDS.get(name, name)
+
+
+_TERMINATOR_WORDS = {
+    "none": "none: the choice itself, whatever follows it",
+    "eog": "eog: the end of the turn",
+    "text": "text: what follows on the page",
+    "unless-continued": "unless-continued: the text does not go on to a longer choice",
+}
+
+
+def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
+    """Log-probability, tokens, cost."""
+    mean = score.logp / max(1, len(score.tokens))
+    return [
+        ("text", quoted(score.text)),
+        ("logp", f"{score.logp:.4f} nats over {count(len(score.tokens), 'token')} ({mean:.4f} a token)"),
+        (
+            "greedy",
+            "every token was the most probable one"
+            if score.is_greedy
+            else "greedy decoding would write something else",
+        ),
+        ("cost", cost_sentence(score.cost)),
+        ("precision", signature_words(score.signature)),
+        *(("! note", note) for note in score.notes),
+        *_healed(score.healed, score.log_heal, score.heal_gap),
+    ]
+
+
+def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
+    """How a request is cut, and what it will take."""
+    shared = f"{plan.rows_prompt} for the context, {plan.rows_inner} for the trie"
+    moved = sum(shift > 0 for shift in plan.boundary_shift)
+    facts = [
+        ("BOS", "none: the model says that none is added" if plan.bos is None else f"token {plan.bos}, put first"),
+        (
+            "boundary",
+            plan.boundary + (f"; {count(moved, 'choice')} would change the prompt's own tokens" if moved else ""),
+        ),
+        ("terminator", plan.terminator),
+        ("trie", f"{count(plan.n_trie_nodes, 'node')} for {count(len(plan.choices), 'choice')}"),
+        ("rows", f"{thousands(plan.rows_prompt + plan.rows_inner)}: {shared}; one by one {thousands(plan.rows_naive)}"),
+    ]
+    return facts + _healed(plan.healed, None, 0.0)
+
+
+def unnamed_model(name: str | None) -> list[tuple[str, str]]:
+    """Which model it was, where the caller named none: nobody shall take it for one of his own."""
+    return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
+
+
+def cost_sentence(cost: Cost) -> str:
+    """Rows and calls, the rows that evaluating prompt + choice one by one would take, seconds inside the model."""
+    if not cost.rows:
+        return f"no row: everything was held already; one by one {thousands(cost.rows_naive)}"
+    ratio = cost.rows_naive / cost.rows
+    times = f" ({thousands(ratio) if ratio >= 100 else f'{ratio:.1f}'} ×)" if cost.rows_naive else ""
+    extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
+    extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
+    work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
+    return f"{work}; one by one {thousands(cost.rows_naive)}{times}; {cost.decode_s:.3f} s"
+
+
+def signature_words(signature: Signature) -> str:
+    """Precision, how far layout can move a number, and by how many rows that was
+    measured."""
+    if signature.tolerance is None:
+        return f"{signature.precision} (tolerance not measured)"
+    compared = f" by {count(signature.rows_compared, 'row')}" if signature.rows_compared else ""
+    return f"{signature.precision} (± {signature.tolerance:.2g} nats a row{compared})"
+
+
+def _winner(selection: Selection) -> str:
+    choices = selection.choices
+    ahead = f"ahead by {selection.margin:.3f} nats"
+    if math.isinf(selection.margin):
+        ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
+    low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
+    return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
+
+
+def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str, str]]:
+    """Ties, lacking proof, low coverage. on_page: the choices stand in a template, where a slot is healed."""
+    warnings = []
+    if selection.is_tie:
+        warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
+    if not selection.certificate.proved:
+        warnings.append(("! not proved", _open(selection.certificate)))
+    warnings += [("! note", note) for note in selection.notes]
+    if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
+        wanted = ", ".join(
+            f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.wanted[:5]
+        )
+        instead = f"It expects {wanted}. " if wanted else ""
+        cause = PAGE_CAUSE if on_page else SPACE_CAUSE if _lacks_space(selection) else CAUSES
+        behind = " with the text behind them" if on_page and selection.terminator == "text" else ""
+        warnings.append(
+            ("! coverage", f"the model expects something else than these choices{behind}. {instead}{cause}")
+        )
+    return warnings
+
+
+def _lacks_space(selection: Selection) -> bool:
+    """The model mostly goes on with a space, and no choice begins with one."""
+    trie, pieces = selection.choices.trie, selection.choices.pieces
+    first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
+    spaced = sum(math.exp(token.logp) for token in selection.wanted if token.piece.startswith(b" "))
+    return spaced > LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
+
+
+def _coverage(selection: Selection) -> str:
+    least = "at least " if selection.certificate.open_mass > 0 else ""
+    return f"{least}{probability(selection.coverage)} of the model's belief is in the set"
+
+
+def _greedy(selection: Selection) -> str:
+    if selection.agrees_with_greedy:
+        return "agrees: masked greedy decoding picks the same"
+    if selection.greedy_index is None:
+        return "disagrees: masked greedy decoding writes something else"
+    other = selection.choices[selection.greedy_index]
+    p = "" if other.probability is None else f" (p {probability(other.probability)})"
+    return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
+
+
+def _open(certificate: Certificate) -> str:
+    if certificate.bound_gap > 0:
+        return certificate.reason
+    gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
+    return f"{certificate.reason}; a choice not scored to its end may be ahead{gap}"
+
+
+def _proof(certificate: Certificate, signature: Signature) -> str:
+    nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
+    if certificate.nodes_inner is not None:
+        nodes = f"{thousands(certificate.nodes_evaluated)} of {thousands(certificate.nodes_inner)} inner nodes"
+    if certificate.method == "exhaustive":
+        words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
+    elif certificate.proved:
+        gap = (
+            f", the rest at least {certificate.bound_gap:.3f} nats behind"
+            if math.isfinite(certificate.bound_gap)
+            else ""
+        )
+        words = f"proved with {nodes}{gap}"
+    else:
+        words = f"none with {nodes}"
+    if certificate.n_settled:
+        words += f"; {count(certificate.n_settled, 'near tie')} settled"
+    if not certificate.settled:
+        why = "in fast precision" if signature.precision == "fast" else "it would take more rows than the request"
+        if certificate.nodes_inner is None:
+            why = "a grammar's texts are scored once"
+        words += f"; near ties not settled ({why})"
+    return words
+
+
+def _healed(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:
+    if not healed:
+        return []
+    logp = "" if log_heal is None else f" (logp {log_heal:.3f}, taken off every choice"
+    gap = f", within {heal_gap:.2g}" if heal_gap else ""
+    return [
+        (
+            "healed",
+            f"{quoted_bytes(healed)} of the prompt is encoded again with the choices{logp}{gap}{')' if logp else ''}",
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Searches and draws among the texts of an automaton."""

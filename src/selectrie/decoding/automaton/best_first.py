@@ -1,0 +1,381 @@
+"""Best first on an automaton: the exact k best of all texts it accepts, with a certificate, from as few rows as bounds allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.model import Rows
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, FloatArray, IntArray, Room
+from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
+from selectrie.decoding.automaton.greedy import FirstPath
+from selectrie.decoding.automaton.open_list import BestChildren, Open, RowChildren
+from selectrie.decoding.automaton.path_tree import PathNodes
+from selectrie.decoding.automaton.records import (
+    DEAD,
+    AutomatonOutcome,
+    AutomatonSpec,
+    allowed_ids,
+    allows,
+    check_prompt,
+    is_any,
+    own_paths,
+)
+from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.held_nodes import GRANULE, LiveNodes
+from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.errors import OptionError, ProtocolError
+
+__all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
+
+MOST_WANTED = 10
+"""Tokens noted that the model wants most after the prompt."""
+LEAST = float(np.finfo(np.float64).min)
+"""The least bound above -inf."""
+
+
+class AutomatonSearch:
+    """Finds the k best texts of an automaton below a prompt.
+
+    An open path cannot score more than its own sum of log-probabilities (over
+    `max_tokens`, for means), since each further token only takes off. Open paths are
+    evaluated by that bound, `search.width` a call and more as the search goes on, until
+    nothing open can reach the k-th best. The path of masked greedy decoding is followed
+    beside them, and then the tokenizer's own for its text: the end is a text to compare
+    with early. Of a budget, as much as a path of `max_tokens` may still need is kept
+    for it. Rows that only the healed bytes need come before everything, and on top of a
+    budget. So do at most `max_tokens` rows behind a budget that ended without a text,
+    for the tokenizer's own path of a text met in other tokens.
+    on_found: called with each finished text that is the best so far.
+    """
+
+    def __init__(
+        self,
+        prompt: IntArray,
+        automaton: Automaton,
+        spec: AutomatonSpec,
+        *,
+        on_found: Callable[[FoundPath], None] | None = None,
+    ) -> None:
+        check_prompt(prompt, spec)
+        self._prompt, self._automaton, self._spec = prompt, automaton, spec
+        self._on_found = on_found
+        self._ends_by_token = spec.terminator == "eog"
+        state = automaton.start()
+        can_end = automaton.can_end(state)
+        if can_end and not self._ends_by_token:
+            raise OptionError(
+                "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
+            )
+        self._nodes = PathNodes(state, can_end=can_end, goes_on=is_any(automaton.allowed(state)), healed=spec.healing)
+        self._live = LiveNodes(self._nodes, None)
+        self._open = BestChildren()
+        self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
+        self._healing = HealedMass(spec.vocabulary, spec.healed)
+        self._log_heal = 0.0
+        self._is_ready = not spec.healed
+        self._unread: list[
+            tuple[int, IntArray, FloatArray]
+        ] = []  # nodes and children read before the healed bytes are known
+        self._made: dict[tuple[int, int], int] = {}  # by parent and token
+        self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.own)
+        self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
+        self._again: dict[int, tuple[int, range | None]] = {}  # node that stands for another whose rest is to be read
+        self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
+        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
+        self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
+        self._cut_logp = -np.inf  # of the best prefix that was left out
+        self._refused_mass, self._refused_best = 0.0, -np.inf  # of texts that came too late to matter
+        self._n_evaluated = self._n_dead_ends = 0
+        self._other: list[tuple[float, int]] = []  # minus score and last node of texts in tokens that do not count
+        self._last = self._last_needed()
+        self._is_finished = False
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._n_evaluated
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._expected is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        if self._healing.waiting != NO_NODE:
+            return self._plan([self._healing.waiting], {}, room)
+        budget = self._spec.search.budget_nodes
+        left = room.rows if budget is None else budget - self._n_evaluated
+        if left > 0:
+            targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
+            if targets:
+                return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
+        self._next_of_first()  # may be a text by what was read last
+        node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
+        if node != NO_NODE:
+            return self._plan([node], {}, room)
+        self._is_finished = True
+        return None
+
+    def tell(self, rows: Rows) -> None:
+        if self._expected is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._expected))
+        nodes, self._expected = self._expected, None
+        for i, node in enumerate(nodes.tolist()):
+            self._read(node, rows, i)
+
+    def result(self) -> AutomatonOutcome:
+        if not self._is_finished:
+            raise ProtocolError("no result before ask returned None")
+        kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
+        return AutomatonOutcome(
+            found=self._found.ranked(),
+            proved=best == -np.inf or best < kth - ROUNDING,
+            bound_gap=np.inf if best == -np.inf else kth - best,
+            best_open=best,
+            open_mass=self._open_mass(),
+            cut_bound=self._cut_bound(),
+            greedy=np.array(self._nodes.tokens(self._first.greedy), dtype=np.int32),
+            greedy_ended=self._first.greedy_ended,
+            strings=self._spec.canonical is not None,
+            log_heal=self._log_heal,
+            heal_gap=self._healing.log_heal()[1],
+            wanted=self._wanted,
+            n_evaluated=self._n_evaluated,
+            n_repeated=self._live.repeated,
+            n_dead_ends=self._n_dead_ends,
+            n_other=len(self._other),
+        )
+
+    @property
+    def _width(self) -> int:
+        """Nodes a call: more as the search goes on, in whole granules."""
+        return -(-max(self._spec.search.width, self._n_evaluated // 4) // GRANULE) * GRANULE
+
+    def _at_least(self) -> float:
+        """Bounds below this do not matter any more."""
+        if self._spec.search.stop != "best":
+            return -np.inf
+        return max(self._found.kth(), self._spec.least_score) - ROUNDING - self._spec.tolerance
+
+    def _targets(self, most: int, left: int | None) -> tuple[list[int], dict[int, float]]:
+        """Nodes to evaluate, the next one of the first path first, and the bounds of those taken off the queue.
+
+        left: of the budget, None where there is none.
+        """
+        targets: dict[int, None] = {}
+        bounds: dict[int, float] = {}
+        if not self._is_enough():
+            first = self._next_of_first()
+            if first != NO_NODE:
+                targets[first] = None
+                if left is not None:
+                    most = min(most, left - self._first_still_needs())
+            while len(targets) < most and self._open.best() >= max(self._at_least(), LEAST):
+                found = self._open.pop()
+                node = self._entered(found)
+                if node != NO_NODE:
+                    targets[node], bounds[node] = None, found.bound
+        ordered = sorted(targets, key=lambda node: node in bounds and int(self._nodes.parent[node]) not in self._live)
+        return ordered, bounds
+
+    def _first_still_needs(self) -> int:
+        """Rows that the first path may still need."""
+        at = self._first.at
+        return self._spec.max_tokens - int(self._nodes.n_text[at]) + int(self._nodes.n_healed[at])
+
+    def _is_enough(self) -> bool:
+        """The found texts are all that is looked for."""
+        search = self._spec.search
+        if self._open.best() < max(self._at_least(), LEAST):
+            return True
+        if search.stop != "mass":
+            return False
+        mass = self._found.mass()
+        return mass > 0 and mass >= search.mass * (mass + self._open_mass())
+
+    def _open_mass(self) -> float:
+        """Bound on the probability of everything that is not given. What was read before its turn stands in the queue still."""
+        read = float(np.exp(list(self._early.values())).sum())
+        return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
+
+    def _plan(self, targets: list[int], bounds: dict[int, float], room: Room) -> Ask:
+        ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
+        asked = set(self._expected.tolist())
+        for node in targets:
+            prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+            if node in asked and node not in bounds and self._is_ready:
+                self._early[node] = prefix
+            elif node in bounds and node not in asked:
+                self._open.put_back(node, bounds[node], prefix)
+        return ask
+
+    def _read(self, node: int, rows: Rows, i: int) -> None:
+        """Take one row in: the node's end, its children, and what it says of the healed bytes."""
+        spec, nodes = self._spec, self._nodes
+        nodes.evaluated[node] = True
+        self._n_evaluated += 1
+        if node == ROOT:
+            self._wanted = rows.top(i, MOST_WANTED)
+        source, ranks = self._again.pop(node, (node, None))
+        ids = np.empty(0, dtype=np.int32)
+        if nodes.goes_on[source] and nodes.n_text[source] < spec.max_tokens:
+            ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
+        logp = rows.logp(i, ids)
+        if ranks is not None:
+            self._open.add(self._children(source, ids, logp, ranks), self._at_least())
+            return
+        best = int(np.argmax(logp)) if len(ids) else -1
+        nodes.eog_logp[node] = rows.log_mass(i, spec.vocabulary.eog)
+        nodes.best_token[node] = ids[best] if best >= 0 and logp[best] > -np.inf else NO_TOKEN
+        nodes.best_logp[node] = logp[best] if best >= 0 else -np.inf
+        self._unread.append((node, ids, logp))
+        if not self._is_ready:
+            self._is_ready = not self._heal(rows, i)
+        if self._is_ready:
+            self._take_in()
+
+    def _heal(self, rows: Rows, i: int) -> bool:
+        """Read the row for the healed bytes; is another one needed?"""
+        node = self._healing.waiting
+        more = self._healing.read(rows, i, float(self._nodes.logp_prefix[node]))
+        if more is None:
+            self._log_heal = self._healing.log_heal()[0]
+            return False
+        self._healing.wait_for(self._child(*more))
+        return True
+
+    def _take_in(self) -> None:
+        """Open the children of what was read, and end the paths whose rows were."""
+        for node, ids, logp in self._unread:
+            if self._ends_by_token and self._nodes.can_end[node]:
+                self._finish(node, float(self._nodes.eog_logp[node]))
+            self._open.add(self._children(node, ids, logp), self._at_least())
+        self._unread.clear()
+
+    def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
+        prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+        return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
+
+    def _bound(self, logp: FloatArray) -> FloatArray:
+        """No text below scores more. A condition that is a lower bound may leave a beginning more than certain."""
+        if self._spec.rule == "joint":
+            return logp
+        return np.where(logp > 0, logp, logp / self._spec.max_tokens)
+
+    def _entered(self, found: Open) -> int:
+        """The node to be evaluated for what came off the queue, NO_NODE where no row is needed."""
+        nodes = self._nodes
+        if found.rest is not None:
+            source = found.node
+            parent, token, logp = int(nodes.parent[source]), int(nodes.token[source]), float(nodes.logp[source])
+            twin = nodes.add(parent, token, logp, int(nodes.state[source]))
+            self._again[twin] = source, found.rest
+            return twin
+        node = found.node
+        if found.token is not None:
+            if not self._is_viable(found.node, found.token):
+                return NO_NODE
+            node = self._child(found.node, found.token, found.logp)
+        self._early.pop(node, None)
+        return node if self._needs_row(node) else NO_NODE
+
+    def _is_viable(self, parent: int, token: int) -> bool:
+        left = self._spec.last if parent == ROOT else int(self._nodes.token[parent])
+        return self._spec.viable is None or left is None or self._spec.viable(left, token)
+
+    def _child(self, parent: int, token: int, logp: float) -> int:
+        """The node of a token after its parent; a path that ends there without a token of its own is finished."""
+        known = self._made.get((parent, token))
+        if known is not None:
+            return known
+        nodes, automaton, state = self._nodes, self._automaton, DEAD
+        if self._is_ready or allows(automaton.allowed(int(nodes.state[parent])), token):
+            state = automaton.advance(int(nodes.state[parent]), token)
+        node = self._made[parent, token] = nodes.add(parent, token, logp, state)
+        if state == DEAD:
+            return node
+        goes_on, can_end = is_any(automaton.allowed(state)), automaton.can_end(state)
+        nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
+        self._n_dead_ends += not (can_end or goes_on)
+        if can_end and not self._ends_by_token:
+            self._finish(node, 0.0)
+        if goes_on and nodes.n_text[node] >= self._spec.max_tokens:
+            self._cut_logp = max(self._cut_logp, float(nodes.logp_prefix[node]))
+        return node
+
+    def _cut_bound(self) -> float:
+        """The best that a path could score which goes on beyond `max_tokens`."""
+        bound = self._cut_logp - self._log_heal
+        return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
+
+    def _needs_row(self, node: int) -> bool:
+        nodes = self._nodes
+        goes_on = nodes.goes_on[node] and nodes.n_text[node] < self._spec.max_tokens
+        return not nodes.evaluated[node] and bool(goes_on or (self._ends_by_token and nodes.can_end[node]))
+
+    def _finish(self, node: int, terminator: float) -> None:
+        """Note a text, unless it cannot matter, or is not as the tokenizer would write it."""
+        spec, nodes = self._spec, self._nodes
+        logp = float(nodes.logp_prefix[node]) - self._log_heal + terminator
+        score = logp if spec.rule == "joint" else logp / max(1, int(nodes.n_text[node]))
+        if score < self._at_least():
+            self._refused_mass += float(np.exp(logp))
+            self._refused_best = max(self._refused_best, score)
+            return
+        if logp == -np.inf:
+            return
+        path = nodes.path(node)
+        tokens = nodes.token[path]
+        if spec.canonical is not None and not spec.canonical(tokens.tolist()):
+            self._other.append((-score, node))
+            return
+        found = FoundPath(spec.text(tokens), tokens, nodes.logp[path], terminator, logp, score)
+        before = self._found.kth()
+        is_best = self._found.add(found)
+        if self._found.kth() > before and spec.search.stop == "best":
+            self._open.drop_below(self._at_least())
+        if is_best and self._on_found is not None:
+            self._on_found(found)
+
+    def _last_needed(self) -> Iterator[int]:
+        """Behind the budget, until there is a text: the nodes that are needed of its
+        own paths, one after the other."""
+        most = self._n_evaluated + self._spec.max_tokens
+        for tokens in () if len(self._found) else own_paths(self._spec, self._automaton, self._met_in_other_tokens()):
+            path = FirstPath(self._nodes, self._known_logp, self._child, None)
+            path.turn_to(tokens)
+            while (node := path.follow(ends_by_token=self._ends_by_token)) != NO_NODE and self._needs_row(node):
+                if self._n_evaluated >= most:
+                    return
+                yield node
+            if len(self._found):
+                return
+
+    def _met_in_other_tokens(self) -> Iterator[list[int]]:
+        """Paths of texts that do not count, the most probable ones first."""
+        return (self._nodes.tokens(node) for _, node in sorted(self._other))
+
+    def _known_logp(self, parent: int, token: int) -> float | None:
+        """Log-probability of a token after an evaluated node, where it has a node or waits for one."""
+        node = self._made.get((parent, token))
+        return self._open.logp_of(parent, token) if node is None else float(self._nodes.logp[node])
+
+    def _next_of_first(self) -> int:
+        """The node that the first path needs next, `NO_NODE` where it has ended or can matter no more."""
+        node = self._first.follow(ends_by_token=self._ends_by_token)
+        if node == NO_NODE or not self._needs_row(node):
+            return NO_NODE
+        prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+        return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE

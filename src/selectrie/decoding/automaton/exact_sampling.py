@@ -1,0 +1,443 @@
+"""Exact draws from the model's joint restricted to what an automaton accepts.
+
+Let A be the accepted paths of at most `max_tokens` tokens, p the model's probability of
+a path and its end, and left(n) the part of a node's probability that a stream has not
+removed (`remaining_mass`); only what lies outside A is ever removed. A stream walks
+from the root, where it notes its claim c = left(root). At a node n entered with claim c
+it draws u in [0, 1): where u c >= left(n) it is rejected, and starts again at the root;
+else it goes on to token t with weight p(t | n) left(n t) and claims left(n t) there, or
+ends with weight p(end | n). A node that the stream never stood at claims 1, then its
+row says what of it lies outside A, which is removed.
+
+Each stream's text has the law p(a) / p(A). For the probability of one attempt to take
+the path of a in A is the product over its nodes of [left(n) / c(n)] * [p(t | n) c(n t)
+/ left(n)], where c(n t) is what left(n t) was when it was chosen: it telescopes to p(a)
+/ c(root), whatever was removed meanwhile. Streams share rows, and what follows from a
+row alone, but nothing that they removed: a stream's text depends on its seed, the rows
+and the automaton and on nothing beside it, and streams of different seeds are
+independent.
+
+A draw is close where rows that are moved by no more than the tolerance could have
+decided it otherwise. left(n) is a sum of products of as many probabilities as rows lie
+below one another (`height`), so it moves by at most that many tolerances, and so do the
+edges between which a draw lies.
+
+(A sampler that masks each row and draws from what is left, without going back, has
+another law. Estimating left(n) and drawing by it without rejection, as Park et al.,
+"Grammar-aligned decoding", arXiv:2405.21047, do, has this law in the limit only.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.model import Rows
+from selectrie.core.types import NO_NODE, ROOT, FloatArray, IntArray, Room
+from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.path_tree import PathNodes
+from selectrie.decoding.automaton.records import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
+from selectrie.decoding.automaton.remaining_mass import END, MOST_KEPT, REST, KnownRow, RemainingMass
+from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.held_nodes import LiveNodes
+from selectrie.decoding.rng import uniform
+from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.errors import ProtocolError
+from selectrie.options import at_least
+
+WALKS_A_NODE = 32
+"""Walks of a stream that each node of the budget allows: those that end where no row is
+needed cost none of it."""
+_SLACK = 1e-9
+"""Share of an edge that the rounding of sums may move it by, with room to spare."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One text on its way. mass: what it has not removed. claim: what was left of its
+    node when it was chosen, by rows of `claim_height`; start: of the root when it
+    began. n_kept: tokens that the node's row kept when one beyond them was drawn, None
+    where none was. draws: random numbers used; close: those that the tolerance could
+    have decided otherwise.
+    n_attempts: walks that ended."""
+
+    seed: int
+    mass: RemainingMass = field(default_factory=RemainingMass)
+    node: int = ROOT
+    claim: float = 1.0
+    claim_height: int = 0
+    start: float = 1.0
+    n_kept: int | None = None
+    draws: int = 0
+    close: list[int] = field(default_factory=list)
+    n_attempts: int = 0
+    text: FoundPath | None = None
+
+    def uniform(self) -> float:
+        """The next random number."""
+        self.draws += 1
+        return uniform(self.seed, self.draws - 1)
+
+    def begin(self) -> None:
+        """Stand at the root."""
+        self.node = ROOT
+        self.claim = self.start = self.mass.left(ROOT)
+        self.claim_height = self.mass.height(ROOT)
+
+    def note(self, x: float, low: float, high: float, *, moves: float, doubtful: float = 0.0) -> None:
+        """Note the last number as close where x may lie outside [low, high) for edges
+        moved by at most `moves` nats.
+
+        high: inf where nothing comes after.
+        """
+        if moves > 0:
+            low = (low * (1 + _SLACK) + doubtful) * float(np.exp(moves)) if low > 0 else 0.0
+            high = (high * (1 - _SLACK) - doubtful) * float(np.exp(-moves))
+            if not low <= x < high:
+                self.close.append(self.draws - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactOutcome:
+    """What was drawn. texts: one per stream, in order of their seeds; None where the
+    budget was used up or nothing is left.
+
+    close_steps: of each stream the random numbers, counted from 0, that the tolerance
+    could have decided otherwise.
+    is_complete: all were drawn; if not, those that were are no sample, for the short
+    come first. is_empty: no text of at most `max_tokens` tokens has any probability.
+    mass_low, mass_high: between these lies the probability of all such texts together,
+    given the healed bytes: what was found, and what was not removed. mass: the mean
+    over attempts of what was left where they were accepted, 0 where not, within these
+    bounds. n_attempts, n_accepted: walks from the root, and those that became texts.
+    log_heal, heal_gap: taken off already.
+    strings: whether each text counts with the tokenizer's own encoding alone.
+    """
+
+    texts: tuple[FoundPath | None, ...]
+    close_steps: tuple[tuple[int, ...], ...]
+    is_complete: bool
+    is_empty: bool
+    mass_low: float
+    mass_high: float
+    mass: float
+    n_attempts: int
+    n_accepted: int
+    strings: bool
+    log_heal: float
+    heal_gap: float
+    n_evaluated: int
+    n_repeated: int
+
+
+class ExactSampleTask:
+    """Draws n texts side by side (the module says how, and why that is exact).
+
+    Stream i has the seed `seed` + i, and its text depends on that and on the rows
+    alone: neither on the other streams nor on the room. All streams go as far as they
+    can without a row, then the rows that they need are asked for together. A text ends
+    with the end of generation, or, with terminator "none", as soon as it may.
+    `spec.search` gives the budget alone.
+    tolerance: nats by which layout may have moved a log-probability; draws that this
+    could change are noted (0 = none is).
+    """
+
+    def __init__(
+        self,
+        prompt: IntArray,
+        automaton: Automaton,
+        spec: AutomatonSpec,
+        *,
+        n: int,
+        seed: int,
+        tolerance: float = 0.0,
+        most_kept: int = MOST_KEPT,
+    ) -> None:
+        check_prompt(prompt, spec)
+        at_least("n", n, 1, optional=False)
+        at_least("seed", seed, 0, optional=False)
+        uniform(seed + n - 1, 0)
+        self._prompt, self._automaton, self._spec = prompt, automaton, spec
+        self._ends_by_token = spec.terminator == "eog"
+        state = automaton.start()
+        self._nodes = PathNodes(
+            state, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)), healed=spec.healing
+        )
+        self._tolerance, self._most_kept = tolerance, most_kept
+        self._known: dict[int, KnownRow] = {}
+        self._made: dict[tuple[int, int], int] = {}  # by parent and token
+        self._dead: set[int] = set()  # nodes at and below which nothing lies in the language
+        self._no_end: set[int] = set()  # nodes where the text that ends there does not
+        self._is_own: dict[int, bool] = {}
+        self._live = LiveNodes(self._nodes, None)
+        self._healing = HealedMass(spec.vocabulary, spec.healed)
+        self._streams = [_Stream(seed + i) for i in range(n)]
+        self._needed: list[int] = []  # nodes of this round, those that stand for a row to be read again included
+        self._again: dict[int, int] = {}  # node that stands for another, whose rest is drawn from
+        self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
+        self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
+        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
+        self._leaves: dict[int, float] = {}  # log-probability of each text found, by its last node
+        self._n_evaluated = 0
+        self._estimate = 0.0
+        self._is_finished = False
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._n_evaluated
+
+    @property
+    def n_drawn(self) -> int:
+        """Texts drawn so far."""
+        return sum(stream.text is not None for stream in self._streams)
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._expected is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        if self._healing.waiting != NO_NODE:
+            return self._plan([self._healing.waiting], room)
+        self._needed = [node for node in self._needed if not self._nodes.evaluated[node]]
+        if not self._needed:
+            self._advance()
+        budget = self._spec.search.budget_nodes
+        left = len(self._needed) if budget is None else budget - self._n_evaluated
+        if self._needed and left > 0:
+            return self._plan(self._needed[:left], room)
+        self._is_finished = True
+        return None
+
+    def _goes_on(self, stream: _Stream) -> bool:
+        """Its text is not there, and may come: something is left, and the budget was
+        not walked away without rows."""
+        budget = self._spec.search.budget_nodes
+        is_spent = budget is not None and stream.n_attempts >= WALKS_A_NODE * budget
+        return stream.text is None and stream.mass.left(ROOT) > 0 and not is_spent
+
+    def tell(self, rows: Rows) -> None:
+        if self._expected is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._expected))
+        nodes, self._expected = self._expected, None
+        for i, node in enumerate(nodes.tolist()):
+            self._read(node, rows, i)
+
+    def result(self) -> ExactOutcome:
+        if not self._is_finished:
+            raise ProtocolError("no result before ask returned None")
+        log_heal, gap = self._healing.log_heal()
+        texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
+        low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
+        high = min(1.0, float(self._not_removed() * np.exp(-log_heal)))
+        low = min(low, high)  # both are sums that are rounded
+        n_attempts = sum(stream.n_attempts for stream in self._streams)
+        estimate = self._estimate * float(np.exp(-log_heal)) / max(1, n_attempts)
+        return ExactOutcome(
+            texts=texts,
+            close_steps=tuple(tuple(stream.close) for stream in self._streams),
+            is_complete=None not in texts,
+            is_empty=any(stream.mass.left(ROOT) <= 0 for stream in self._streams),
+            mass_low=low,
+            mass_high=high,
+            mass=min(max(estimate, low), high),
+            n_attempts=n_attempts,
+            n_accepted=sum(text is not None for text in texts),
+            strings=self._spec.canonical is not None,
+            log_heal=log_heal,
+            heal_gap=gap,
+            n_evaluated=self._n_evaluated,
+            n_repeated=self._live.repeated,
+        )
+
+    def _not_removed(self) -> float:
+        """What is left of the root once everything is removed that any stream did."""
+        nodes = self._nodes
+        left: dict[int, float] = {}
+        below: dict[int, dict[int, float]] = {}  # by node: what is left of its children, by token
+        children = {child: above for above, child in self._made.items()}
+        for node in range(len(nodes) - 1, -1, -1):
+            left[node] = 0.0 if node in self._dead else 1.0
+            if node in self._known and node not in self._dead:
+                row, known = self._known[node], below.pop(node, {})
+                weight = row.p.copy()
+                tokens = np.array(list(known), dtype=np.int32)
+                places = np.minimum(np.searchsorted(row.ids, tokens), max(0, len(row.ids) - 1))
+                is_kept = row.ids[places] == tokens if len(row.ids) else np.zeros(len(tokens), dtype=np.bool_)
+                weight[places[is_kept]] *= np.array(list(known.values()))[is_kept]
+                left[node] = (0.0 if node in self._no_end else row.end) + float(weight.sum()) + row.rest
+            if node in children:
+                parent, token = children[node]
+                below.setdefault(parent, {})[token] = left[node]
+        return left[ROOT]
+
+    def _conditional(self, text: FoundPath, log_heal: float) -> FoundPath:
+        """The text with the healed bytes taken off its log-probability."""
+        return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
+
+    def _plan(self, targets: list[int], room: Room) -> Ask:
+        ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
+        return ask
+
+    def _read(self, node: int, rows: Rows, i: int) -> None:
+        """Take one row in."""
+        spec, nodes = self._spec, self._nodes
+        nodes.evaluated[node] = True
+        self._n_evaluated += 1
+        if node == self._healing.waiting:
+            self._heal(rows, i)
+            if node != ROOT:
+                return
+        source = self._again.get(node, node)
+        ids = np.empty(0, dtype=np.int32)
+        if nodes.goes_on[source]:
+            ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
+        p = np.exp(np.minimum(rows.logp(i, ids), 0.0))
+        if node in self._again:
+            self._rests[source] = ids, p
+            return
+        nodes.eog_logp[node] = rows.log_mass(i, spec.vocabulary.eog)
+        ends = self._ends_by_token and nodes.can_end[node]
+        self._known[node] = KnownRow.of(
+            ids,
+            p,
+            float(np.exp(nodes.eog_logp[node])) if ends else 0.0,
+            most_kept=None if node == ROOT else self._most_kept,  # row 0 cannot be read again
+            tolerance=self._tolerance,
+        )
+        if node == ROOT:
+            for stream in self._streams:
+                stream.mass.read(ROOT, self._known[ROOT])
+                stream.begin()
+
+    def _heal(self, rows: Rows, i: int) -> None:
+        """Read a row for the healed bytes, and make the node of the next one, which stands beside the tree."""
+        more = self._healing.read(rows, i, float(self._nodes.logp_prefix[self._healing.waiting]))
+        if more is not None:
+            parent, token, logp = more
+            self._healing.wait_for(self._beside(parent, token, logp))
+
+    def _beside(self, parent: int, token: int, logp: float) -> int:
+        """A node that no stream walks over: only its row is wanted."""
+        return self._nodes.add(parent, token, logp, DEAD)
+
+    def _advance(self) -> None:
+        """Let every stream go as far as it can, in turn; what they then need is `_needed`."""
+        again: dict[int, int] = {}
+        needed: dict[int, None] = {}
+        for stream in self._streams:
+            while self._goes_on(stream) and self._can_step(stream):
+                self._step(stream)
+            if self._goes_on(stream):
+                node = stream.node
+                if stream.n_kept is not None:
+                    if node not in again:
+                        nodes = self._nodes
+                        parent, token = int(nodes.parent[node]), int(nodes.token[node])
+                        again[node] = self._beside(parent, token, float(nodes.logp[node]))
+                    node = again[node]
+                needed[node] = None
+        self._again = {twin: node for node, twin in again.items()}
+        self._rests.clear()
+        self._needed = list(needed)
+
+    def _can_step(self, stream: _Stream) -> bool:
+        """No row is missing for its next step."""
+        if stream.n_kept is not None:
+            return stream.node in self._rests
+        return bool(self._nodes.evaluated[stream.node])
+
+    def _step(self, stream: _Stream) -> None:
+        """One step down, the end of a text, or a rejection."""
+        node, mass = stream.node, stream.mass
+        if stream.n_kept is not None:
+            ids, p = self._rests[node]
+            u = stream.uniform()
+            place, low, high = mass.pick_rest(node, ids, p, stream.n_kept, u)
+            stream.note(u, low, high, moves=2 * self._tolerance, doubtful=mass.doubtful(node))
+            stream.n_kept = None
+            self._enter(stream, place, 1.0, 0)
+            return
+        if not mass.knows(node):
+            mass.read(node, self._known[node])
+        x = stream.uniform() * stream.claim
+        moves, doubtful = self._tolerance * (mass.height(node) + stream.claim_height), mass.doubtful(node)
+        if x >= mass.left(node):
+            stream.note(x, mass.left(node), np.inf, moves=moves)
+            self._reject(stream)
+            return
+        place, low, high = mass.pick(node, x)
+        stream.note(x, low, high, moves=moves, doubtful=doubtful)
+        if place == REST:
+            stream.n_kept = mass.n_kept(node)
+        elif place != END:
+            child = self._made.get((node, mass.token(node, place)[0]), NO_NODE)
+            self._enter(stream, place, mass.left(child), mass.height(child))
+        elif not self._accept(stream, node, float(self._nodes.eog_logp[node])):
+            self._no_end.add(node)
+            mass.remove_end(node)
+            self._reject(stream)
+
+    def _enter(self, stream: _Stream, place: int, claim: float, claim_height: int) -> None:
+        """Go on to a kept token of the row."""
+        mass, nodes = stream.mass, self._nodes
+        token, p = mass.token(stream.node, place)
+        child = self._made.get((stream.node, token), NO_NODE)
+        if child == NO_NODE:
+            child = self._child(stream.node, token, p)
+        mass.hang(child, stream.node, place)
+        stream.node, stream.claim, stream.claim_height = child, claim, claim_height
+        if nodes.can_end[child] and not self._ends_by_token and child not in self._dead:
+            if self._accept(stream, child, 0.0):
+                return
+            self._dead.add(child)
+        if child in self._dead:
+            mass.remove(child)
+        if mass.left(child) <= 0:
+            self._reject(stream)
+
+    def _child(self, parent: int, token: int, p: float) -> int:
+        """A new node; what neither ends nor goes on, and what no tokenizer writes, is
+        dead."""
+        spec, nodes, automaton = self._spec, self._nodes, self._automaton
+        state = automaton.advance(int(nodes.state[parent]), token)
+        node = self._made[parent, token] = nodes.add(parent, token, float(np.log(p)), state)
+        can_end = automaton.can_end(state)
+        goes_on = bool(nodes.n_text[node] < spec.max_tokens) and is_any(automaton.allowed(state))
+        nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
+        left = spec.last if parent == ROOT else int(nodes.token[parent])
+        is_viable = spec.viable is None or left is None or spec.viable(left, token)
+        if not is_viable or not (can_end or goes_on):
+            self._dead.add(node)
+        return node
+
+    def _accept(self, stream: _Stream, node: int, terminator: float) -> bool:
+        """The stream's text ends here, unless it is not as the tokenizer would write it."""
+        path = self._nodes.path(node)
+        tokens = self._nodes.token[path]
+        if node not in self._is_own:
+            self._is_own[node] = self._spec.canonical is None or self._spec.canonical(tokens.tolist())
+        if not self._is_own[node]:
+            return False
+        logp = float(self._nodes.logp_prefix[node]) + terminator
+        stream.text = FoundPath(self._spec.text(tokens), tokens, self._nodes.logp[path], terminator, logp, logp)
+        self._leaves[node] = logp
+        stream.n_attempts += 1
+        self._estimate += stream.start
+        stream.mass = RemainingMass()  # no longer of use
+        return True
+
+    def _reject(self, stream: _Stream) -> None:
+        """Back to the root."""
+        stream.n_attempts += 1
+        stream.begin()

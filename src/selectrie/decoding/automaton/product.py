@@ -1,0 +1,85 @@
+"""Token paths one after the other, one of each of several sets, as an automaton."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_PATH, ROOT, IntArray
+from selectrie.errors import ProtocolError
+
+Place = tuple[int, int]
+"""(set, node of its trie); (number of sets, root): the end."""
+
+
+class ProductAutomaton:
+    """Accepts exactly the concatenations of one path of each set, in order. Nothing of the product is listed.
+
+    A state is a set of places in the sets' tries: more than one where a path of a set begins with another one of it. It is
+    numbered when it is first reached.
+    """
+
+    def __init__(self, sets: Iterable[Sequence[Sequence[int]]]) -> None:
+        self._tries = [TokenTrie.from_sequences(paths) for paths in sets]
+        self._number: dict[frozenset[Place], int] = {}
+        self._places: list[frozenset[Place]] = []
+        self._allowed: list[IntArray | None] = []
+        self._next: dict[tuple[int, int], int] = {}
+        self._start = self._numbered([(0, ROOT)])
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest path."""
+        return sum(int(trie.depth.max()) for trie in self._tries)
+
+    def start(self) -> int:
+        return self._start
+
+    def allowed(self, state: int) -> IntArray:
+        known = self._allowed[state]
+        if known is None:
+            tokens = [
+                self._tries[number].token[self._tries[number].children(node)]
+                for number, node in self._places[state]
+                if number < len(self._tries)
+            ]
+            known = self._allowed[state] = np.unique(np.concatenate([np.empty(0, dtype=np.int32), *tokens]))
+        return known
+
+    def advance(self, state: int, token: int) -> int:
+        known = self._next.get((state, token))
+        if known is not None:
+            return known
+        reached = []
+        for number, node in self._places[state]:
+            if number < len(self._tries):
+                trie = self._tries[number]
+                children = trie.children(node)
+                place = int(np.searchsorted(trie.token[children], token))
+                if place < len(children) and trie.token[children[place]] == token:
+                    reached.append((number, int(children[place])))
+        if not reached:
+            raise ProtocolError(f"token {token} is not allowed in state {state}")
+        result = self._next[state, token] = self._numbered(reached)
+        return result
+
+    def can_end(self, state: int) -> bool:
+        return (len(self._tries), ROOT) in self._places[state]
+
+    def _numbered(self, reached: list[Place]) -> int:
+        """The state of these places, and of those that they reach without a token."""
+        places: set[Place] = set()
+        while reached:
+            number, node = reached.pop()
+            places.add((number, node))
+            is_end = number < len(self._tries) and self._tries[number].end_path[node] != NO_PATH
+            if is_end and (number + 1, ROOT) not in places:
+                reached.append((number + 1, ROOT))
+        key = frozenset(places)
+        if key not in self._number:
+            self._number[key] = len(self._places)
+            self._places.append(key)
+            self._allowed.append(None)
+        return self._number[key]

@@ -1,0 +1,180 @@
+"""How paths grow: the tree of those that were taken up, what may follow each, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.model import Rows
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
+from selectrie.decoding.beam.candidates import Candidates, Follower
+from selectrie.decoding.beam.hypotheses import Key, PathTree
+from selectrie.decoding.beam.records import BeamSpec, PathView
+from selectrie.errors import OptionError
+from selectrie.options import natural
+from selectrie.results import TokenScore
+
+_SHOWN = 4
+"""Tokens that `expand` is shown for each path kept."""
+
+
+class Growth:
+    """The paths of a search below a prompt, by their nodes in `tree`.
+
+    ends: nodes that are texts as they stand. carries: nodes that may go on. n_dead_ends: paths that could do neither.
+    refused_logp: the best sum of log-probabilities of a path that `begins` refused.
+    """
+
+    def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
+        self._automaton, self._spec = automaton, spec
+        self._longest = spec.beam.max_tokens
+        self.tree = PathTree(automaton.start(), spec.healing)
+        state = self.tree.state[ROOT]
+        self.ends: set[int] = {ROOT} if automaton.can_end(state) else set()
+        self.carries: set[int] = {ROOT} if self._goes_on(state) else set()
+        self._dead: set[tuple[int, int]] = set()
+        self._is_canonical: dict[int, bool] = {}
+        self._joins: dict[tuple[int, int], bool] = {}
+        self._doubtful: set[tuple[int, int]] = set()
+        self.refused_logp = -np.inf
+        self._chosen: dict[int, IntArray] = {}
+
+    @property
+    def n_dead_ends(self) -> int:
+        return len(self._dead)
+
+    @property
+    def n_refused(self) -> int:
+        """Finished paths that the tokenizer would not make."""
+        return sum(not is_canonical for is_canonical in self._is_canonical.values())
+
+    def stuck(self, node: int) -> None:
+        """Nothing that may follow this path leads anywhere, and it is no text: a dead end after all."""
+        if node not in self.ends:
+            self._dead.add((self.tree.up[node], self.tree.token[node]))
+
+    def _goes_on(self, state: int) -> bool:
+        allowed = self._automaton.allowed(state)
+        return bool(allowed.any() if allowed.dtype == np.bool_ else len(allowed))
+
+    def reach(self, parent: int, token: int, logp: float) -> int:
+        """The path one token longer; NO_NODE where it is a dead end, or the two tokens are no neighbours."""
+        tree = self.tree
+        node = tree.find(parent, token)
+        if node != NO_NODE or (parent, token) in self._dead:
+            return node
+        if not self.joins(parent, token):
+            if (parent, token) in self._doubtful:
+                self.refused_logp = max(self.refused_logp, tree.logp[parent] + logp)
+            return NO_NODE
+        state = self._automaton.advance(tree.state[parent], token)
+        can_end = self._automaton.can_end(state)
+        _, counts = self._spec.healing.after(tree.n_healed[parent], token)
+        is_longest = tree.n_text[parent] + counts >= self._longest
+        goes_on = not is_longest and self._goes_on(state)
+        if not (can_end or goes_on or is_longest):
+            self._dead.add((parent, token))
+            return NO_NODE
+        node = tree.add(parent, token, logp, state)
+        if can_end:
+            self.ends.add(node)
+        if goes_on:
+            self.carries.add(node)
+        return node
+
+    def beside(self, parent: int, token: int, logp: float) -> int:
+        """The path one token longer, whose row is of interest whether or not the search may go there."""
+        if parent in self.carries and _contains(self._automaton.allowed(self.tree.state[parent]), token):
+            node = self.reach(parent, token, logp)
+            if node != NO_NODE:
+                return node
+        return self.tree.add_outside(parent, token, logp)
+
+    def joins(self, parent: int, token: int) -> bool:
+        """May the tokenizer write this token after the path's last one? True where nobody asks."""
+        if (parent, token) not in self._joins:
+            self._joins[parent, token] = self._may_join(parent, token)
+        return self._joins[parent, token]
+
+    def _may_join(self, parent: int, token: int) -> bool:
+        viable, begins = self._spec.viable, self._spec.begins
+        if viable is not None and parent != ROOT and not viable(self.tree.token[parent], token):
+            return False
+        if begins is None or begins((*self.tree.path(parent), token)):
+            return True
+        self._doubtful.add((parent, token))
+        return False
+
+    def needs_row(self, node: int) -> bool:
+        """Is there anything to read after it?"""
+        return node in self.carries or (self._spec.terminator == "eog" and node in self.ends)
+
+    def followers(
+        self, node: int, rows: Rows, i: int, at_first: int, penalty: Mapping[int, float]
+    ) -> Iterator[Follower]:
+        """What may follow a path, by its row i: the tokens that the automaton, and `expand`, allow, best first."""
+        if node not in self.carries:
+            return iter(())
+        allowed = self._automaton.allowed(self.tree.state[node])
+        if self._spec.beam.expand is not None:
+            if node not in self._chosen:
+                self._chosen[node] = self._expanded(self._spec.beam.expand, node, rows, i, allowed)
+            allowed = self._chosen[node]
+        return iter(Candidates(rows, i, allowed, at_first, penalty))
+
+    def _expanded(
+        self,
+        expand: Callable[[PathView, Sequence[TokenScore]], Sequence[int]],
+        node: int,
+        rows: Rows,
+        i: int,
+        allowed: BoolArray | IntArray,
+    ) -> IntArray:
+        """The tokens that the caller goes on with; `OptionError` for one that the automaton does not allow."""
+        spec = self._spec
+        tokens, logp = rows.top(i, _SHOWN * spec.beam.width, allowed)
+        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
+        shown = [TokenScore.of(spec.vocabulary, token, score) for token, score in pairs]
+        view = PathView(self.tree.path(node), self.data(node), self.tree.logp[node], node in self.ends)
+        chosen, given = [], expand(view, shown)
+        if not isinstance(given, Iterable):
+            raise OptionError("expand", given, "token ids as what it returns")
+        for token in given:
+            number = natural("expand", token, "token ids as what it returns")
+            if not _contains(allowed, number):
+                raise OptionError("expand", number, f"only tokens that may follow {view.data!r} as what it returns")
+            chosen.append(number)
+        return np.unique(np.array(chosen, dtype=np.int32))
+
+    def is_canonical(self, node: int) -> bool:
+        """Would the tokenizer make this path of its text? True where nobody asks."""
+        if self._spec.canonical is None:
+            return True
+        if node not in self._is_canonical:
+            self._is_canonical[node] = bool(self._spec.canonical(self.tree.path(node)))
+        return self._is_canonical[node]
+
+    def key(self, node: int) -> Key:
+        """The bytes of a path, cut at control tokens, which stand in between."""
+        parts: list[bytes | int] = []
+        text: list[bytes] = []
+        for token in self.tree.path(node):
+            piece = self._spec.vocabulary.pieces[token]
+            if piece:
+                text.append(piece)
+            else:
+                parts += [b"".join(text), token]
+                text = []
+        return (*parts, b"".join(text))
+
+    def data(self, node: int) -> bytes:
+        """The bytes of a path, without healed ones."""
+        return self._spec.vocabulary.decode(self.tree.path(node))[len(self._spec.healed) :]
+
+
+def _contains(allowed: BoolArray | IntArray, token: int) -> bool:
+    if allowed.dtype == np.bool_:
+        return 0 <= token < len(allowed) and bool(allowed[token])
+    return bool((allowed == token).any())

@@ -1,0 +1,208 @@
+"""Which paths of a search that grows its own tree are evaluated and held, and asks that fit the room there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from selectrie.core.types import ROOT, IntArray, Room
+from selectrie.decoding.beam.hypotheses import PathTree
+from selectrie.decoding.task import Ask
+
+_ANY = 1 << 62
+"""Room that takes everything."""
+
+
+class HeldPaths:
+    """Local rows of the nodes of a `PathTree` that are held.
+
+    Everything that is waited for is asked for at once where the room takes it. Where it
+    does not, paths that were evaluated and may go on later are given up, those first
+    that take the fewest rows to evaluate again, and of these the least probable ones.
+    n_repeated: nodes asked for again so far.
+    """
+
+    def __init__(self, tree: PathTree) -> None:
+        self._tree = tree
+        self._local: dict[int, int] = {ROOT: 0}
+        self._n_children: dict[int, int] = {ROOT: 0}
+        self._spent: set[int] = set()
+        self._seen: set[int] = {ROOT}
+        self._next_local = 1
+        self._is_narrow = False
+        self.n_repeated = 0
+
+    def plan(self, waiting: list[int], resting: list[int], carries: set[int], room: Room) -> tuple[Ask, list[int]]:
+        """An ask for as many of the waiting nodes as the room takes, and those of them
+        whose rows it wants, in its order.
+
+        resting: nodes evaluated before that may be parents later. carries: waiting
+        nodes that may be. Nodes on the way to those waited for are asked for without
+        their rows; where the way to the first is longer than the rows there are, its
+        beginning is asked for and nothing is wanted.
+        """
+        needed = self._with_all_above(self._tree.up[node] for node in waiting)
+        gone = self._drop_all_but(needed | self._with_all_above(resting))
+        asked, served = self._fit(waiting, room)
+        if not asked:  # what is held for the others is in the way
+            self._is_narrow = True
+            gone += self._make_room(needed, waiting, room)
+            asked, served = self._fit(waiting, room)
+        if not asked:
+            waiting = sorted(waiting, key=lambda node: len(self._missing(node)[1]))
+            asked, served = self._fit(waiting, room)
+        if not asked:
+            gone += self._drop_all_but(self._with_all_above([self._tree.up[waiting[0]]]))
+            asked, served = self._fit(waiting[:1], room)
+        if not asked:  # it stands on what was given up for good
+            gone += self._drop_all_but({ROOT})
+            asked, served = self._fit(waiting[:1], room)
+        wanted = set(served)
+        spent = (
+            [] if self._is_narrow else self._now_spent([*resting, *(node for node in waiting if node not in wanted)])
+        )
+        return self._ask(asked, wanted, carries, spent, gone), served
+
+    def _once_all_are_held(self, waiting: list[int]) -> tuple[int, int]:
+        """Nodes and leaves held if all of the waiting were."""
+        asked, _ = self._fit(waiting, Room(rows=_ANY, nodes=_ANY, branches=_ANY))
+        parents = {self._tree.up[node] for node in asked}
+        kept = sum(1 for node, n in self._n_children.items() if not n and node != ROOT and node not in parents)
+        return len(self._local) - 1 + len(asked), kept + sum(node not in parents for node in asked)
+
+    def _make_room(self, needed: set[int], waiting: list[int], room: Room) -> list[int]:
+        """Give up leaves until all of the waiting fit; the local rows to be released.
+
+        needed: nodes that stay. A leaf goes together with what carries it alone.
+        """
+        n_nodes, n_leaves = self._once_all_are_held(waiting)
+        n_nodes, n_leaves = n_nodes - room.nodes, n_leaves - room.branches
+        gone: list[int] = []
+        queue = [self._price(leaf, needed) for leaf, n in self._n_children.items() if not n and leaf not in needed]
+        heapify(queue)
+        while queue and (n_nodes > 0 or n_leaves > 0):
+            price = heappop(queue)
+            leaf = price[-1]
+            now = self._price(leaf, needed)
+            if now != price:  # a branch beside it went
+                heappush(queue, now)
+                continue
+            if price[0] == np.inf:
+                break
+            for node in self._alone(leaf, needed):
+                gone.append(self._local.pop(node))
+                del self._n_children[node]
+                self._n_children[self._tree.up[node]] -= 1
+                n_nodes -= 1
+            n_leaves -= 1
+        return gone
+
+    def _alone(self, leaf: int, needed: set[int]) -> list[int]:
+        """A leaf and the nodes above it that carry nothing else and are not needed,
+        from below."""
+        way = [leaf]
+        while (up := self._tree.up[way[-1]]) != ROOT and self._n_children[up] == 1 and up not in needed:
+            way.append(up)
+        return way
+
+    def _price(self, leaf: int, needed: set[int]) -> tuple[float, float, int]:
+        """Ascending: which leaf to give up first."""
+        way = self._alone(leaf, needed)
+        n_rows = np.inf if self._tree.up[way[-1]] in self._spent else float(len(way))
+        return n_rows, self._tree.logp[leaf], leaf
+
+    def _missing(self, node: int) -> tuple[int, list[int]]:
+        """The nearest held node above, and the nodes from below it to this one."""
+        way: list[int] = []
+        while node not in self._local:
+            way.append(node)
+            node = self._tree.up[node]
+        return node, way[::-1]
+
+    def _fit(self, waiting: list[int], room: Room) -> tuple[list[int], list[int]]:
+        """Nodes to ask for, parents first, and which of the waiting are among them. Changes nothing."""
+        asked: dict[int, None] = {}
+        served: list[int] = []
+        children: dict[int, int] = {}
+        n_leaves = sum(1 for node, n in self._n_children.items() if not n and node != ROOT)
+        for node in waiting:
+            base, way = self._missing(node)
+            way = [step for step in way if step not in asked]
+            top = self._tree.up[way[0]]
+            if base in self._spent:
+                continue
+            cut = way[: max(0, room.rows - len(asked))] if not asked else way
+            n_own = self._n_children.get(top, 0) + children.get(top, 0)
+            new_leaf = int(top == ROOT or n_own > 0)
+            fits = len(self._local) - 1 + len(asked) + len(cut) <= room.nodes and n_leaves + new_leaf <= room.branches
+            if not fits or len(asked) + len(cut) > room.rows:
+                break
+            for step in cut:
+                asked[step] = None
+                up = self._tree.up[step]
+                children[up] = children.get(up, 0) + 1
+            n_leaves += new_leaf
+            if len(cut) < len(way):
+                break
+            served.append(node)
+        return list(asked), served
+
+    def _with_all_above(self, nodes: Iterable[int]) -> set[int]:
+        """These nodes and the ways to them."""
+        found = {ROOT}
+        for node in nodes:
+            above = node
+            while above not in found:
+                found.add(above)
+                above = self._tree.up[above]
+        return found
+
+    def _drop_all_but(self, stays: set[int]) -> list[int]:
+        """Forget all other nodes; the local rows to be released. stays: closed under
+        what is above."""
+        leaving = [node for node in self._local if node not in stays]
+        rows = [self._local.pop(node) for node in leaving]
+        for node in leaving:
+            del self._n_children[node]
+            self._spent.discard(node)
+        for node in leaving:
+            up = self._tree.up[node]
+            if up in self._n_children:
+                self._n_children[up] -= 1
+        return rows
+
+    def _ask(self, asked: list[int], wanted: set[int], carries: set[int], spent: list[int], gone: list[int]) -> Ask:
+        place = {node: i for i, node in enumerate(asked)}
+        ups = [self._tree.up[node] for node in asked]
+        parents = [~place[up] if up in place else self._local[up] for up in ups]
+        # Ways of repeated nodes are kept where more than what was asked for may stand on them.
+        keep = [node in carries or (node not in wanted and (self._is_narrow or node == asked[-1])) for node in asked]
+        ask = Ask(
+            parents=_ids(parents),
+            tokens=_ids([self._tree.token[node] for node in asked]),
+            wanted=np.array([node in wanted for node in asked], dtype=np.bool_),
+            keep=np.array(keep, dtype=np.bool_),
+            release=_ids(gone),
+            spent=_ids([self._local[node] for node in spent]),
+            again=np.array([node in self._seen for node in asked], dtype=np.bool_),
+        )
+        for node, up in zip(asked, ups, strict=True):
+            self._local[node] = self._next_local
+            self._next_local += 1
+            self._n_children[node] = 0
+            self._n_children[up] += 1
+            self.n_repeated += node in self._seen
+        self._seen.update(asked)
+        self._spent.update(spent)
+        return ask
+
+    def _now_spent(self, needed: list[int]) -> list[int]:
+        """Held nodes that nothing needed hangs from: all that comes after this ask hangs from that or from what it asks for."""
+        bases = {self._missing(node)[0] for node in needed}
+        return [node for node in self._local if node != ROOT and node not in self._spent and node not in bases]
+
+
+def _ids(values: list[int]) -> IntArray:
+    return np.array(values, dtype=np.int32)

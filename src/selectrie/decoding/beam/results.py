@@ -1,0 +1,69 @@
+"""From what a beam search knows at its end to the paths that it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from selectrie.decoding.beam.expansion import Growth
+from selectrie.decoding.beam.hypotheses import Finished, Key, Pool
+from selectrie.decoding.beam.records import BeamPath, BeamSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Paths of a search as records. _found: all texts that were finished; _log_heal: taken off every sum."""
+
+    _spec: BeamSpec
+    _grown: Growth
+    _found: Pool
+    _log_heal: float
+
+    def _joint(self, node: int) -> float:
+        return self._grown.tree.logp[node] - self._log_heal
+
+    def best_texts(self, pools: list[Pool]) -> list[tuple[Finished, int]]:
+        """The n best texts with the group that found each: of several groups the best of each, then the second of each …"""
+        n = self._spec.beam.n
+        if len(pools) == 1:
+            return [(text, 0) for text in self._found.ranked()[:n]]
+        ranked = [pool.ranked() for pool in pools]
+        given: dict[Key, int] = {}
+        for place in range(max(map(len, ranked), default=0)):
+            for number, texts in enumerate(ranked):
+                if place < len(texts) and len(given) < n:
+                    given.setdefault(texts[place].key, number)
+        return [(text, given[text.key]) for text in self._found.ranked() if text.key in given]
+
+    def path_of(self, text: Finished, group: int) -> BeamPath:
+        joint = text.paths[text.best]
+        alone = self.path_alone(text.best, joint - self._joint(text.best), complete=True)
+        return replace(alone, logp=text.logp, logp_path=joint, score=text.score, n_paths=len(text.paths), group=group)
+
+    def path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
+        """One path by itself."""
+        way = self._grown.tree.way(node)
+        joint = self._joint(node) + end
+        return BeamPath(
+            tokens=np.array([self._grown.tree.token[step] for step in way], dtype=np.int32),
+            token_logp=np.array([self._grown.tree.edge[step] for step in way], dtype=np.float64),
+            data=self._grown.data(node),
+            logp_end=end,
+            logp=joint,
+            logp_path=joint,
+            score=self._found.score(joint, len(way)),
+            n_paths=1,
+            complete=complete,
+            group=0,
+        )
+
+    def broken(self, broken: set[int]) -> tuple[BeamPath, ...]:
+        """The n best of the paths that were broken off, each text once."""
+        nodes = [node for node in broken if self._grown.tree.logp[node] > -np.inf]
+        paths = [(self._grown.key(node), self.path_alone(node, 0.0, complete=False)) for node in nodes]
+        paths.sort(key=lambda entry: (-entry[1].score, entry[1].tokens.tolist()))
+        distinct: dict[Key, BeamPath] = {}
+        for key, path in paths:
+            distinct.setdefault(key, path)
+        return tuple(distinct.values())[: self._spec.beam.n]

@@ -1,0 +1,356 @@
+"""Beam search on any automaton: the most probable texts, as far as a few paths at a
+time can tell.
+
+Definitions. A path's joint is the sum of its tokens' log-probabilities under the full
+softmax, never renormalised over what is allowed, and the terminator's term: "eog" adds
+the log of the summed probability of the end-of-generation tokens, "none" adds 0. Where
+bytes of the prompt were healed, the log-probability that text goes on with them is
+taken off. score = joint / n_tokens ** length_penalty, n_tokens those of the path, the
+terminator and tokens that spell healed bytes alone not counted.
+
+A step extends every kept path by one token. Of all extensions the `width` best by joint
+are kept (by group, with diversity taken off for this order alone); ties go by the order
+of tokens. A path that may end there is finished beside that, and takes no place. Dead
+ends, which can neither end nor go on, are dropped and counted.
+
+An unfinished path can still reach at most its joint so far, at the longest allowed
+length: its bound. Finished and unfinished are compared by it: a path whose bound is not
+above the n-th best finished text is dropped, and the search ends where none is left.
+Where the paths of one text are added up, it ends when not even all that is unfinished
+together could change which texts are the first n.
+
+The path of masked greedy decoding is followed beside the beam and competes with what
+that found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.model import Rows
+from selectrie.core.types import NO_NODE, ROOT, IntArray, Room
+from selectrie.decoding.beam.candidates import Follower, Merged
+from selectrie.decoding.beam.expansion import Growth
+from selectrie.decoding.beam.held_paths import HeldPaths
+from selectrie.decoding.beam.hypotheses import Pool, add_up
+from selectrie.decoding.beam.records import BeamOutcome, BeamPath, BeamSpec, PathView
+from selectrie.decoding.beam.results import Found
+from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.errors import ProtocolError
+
+__all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
+
+_LOOKED_AT = 64
+"""Extensions looked at in a step for each one that may be kept: beyond, what is refused again and again is given up."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Paths that are extended together. beam: those whose rows are waited for or told."""
+
+    number: int
+    width: int
+    pool: Pool
+    beam: list[int] = field(default_factory=lambda: [ROOT])
+
+
+class BeamTask:
+    """One beam search. In a small room paths are evaluated one after the other, and again where they had to be given up: the
+    answer does not depend on it. What the automaton or a callback raises comes out of `tell`; the task is then of no further use.
+
+    Rows: at most `width` + 1 a step.
+    """
+
+    def __init__(self, prompt: IntArray, automaton: Automaton, spec: BeamSpec) -> None:
+        if len(prompt) == 0:
+            raise ProtocolError("a search needs a prompt of at least one token")
+        spec.vocabulary.check_tokens(prompt)
+        self._prompt, self._spec, self._beam = prompt, spec, spec.beam
+        self._grown = Growth(automaton, spec)
+        self._tree = self._grown.tree
+        self._held = HeldPaths(self._tree)
+        self._found = self._pool(spec.beam.n)
+        self._groups = self._make_groups()
+        self._floor = Room(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), branches=1)
+        self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
+        self._waiting: list[int] = [ROOT]
+        self._asked: list[int] | None = [ROOT]
+        self._rows: dict[int, tuple[Rows, int]] = {}
+        self._broken: set[int] = set()
+        self._lost = -np.inf
+        self._healing, self._log_heal = HealedMass(spec.vocabulary, spec.healed), 0.0
+        self._early: dict[int, tuple[Rows, int]] = {}
+        self._n_evaluated = 0
+        self._close_steps: list[int] = []
+        self._stopped: str | None = None
+
+    def _pool(self, n: int) -> Pool:
+        merges = self._beam.merge_equal_text and self._spec.canonical is None  # else a text has one path
+        return Pool(self._tree, n, self._beam.length_penalty, merges=merges)
+
+    def _make_groups(self) -> list[_Group]:
+        beam = self._beam
+        if beam.groups == 1:
+            return [_Group(0, beam.width, self._found)]
+        n, width = -(-beam.n // beam.groups), beam.width // beam.groups
+        return [_Group(number, width, self._pool(n)) for number in range(beam.groups)]
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def states(self) -> int:
+        """States that a forking model holds for it at once: of the kept paths, and of what they are extended to."""
+        return 2 * (self._beam.width + 1)
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._n_evaluated
+
+    def expire(self) -> None:
+        """End it now with what there is; what is told later is ignored. No effect where it has ended."""
+        if self._stopped is None:
+            self._break_off("deadline")
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._stopped is not None:
+            return None
+        if self._asked is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        carries = self._grown.carries
+        resting = [node for node in self._rows if node in carries]
+        if self._healing.waiting != NO_NODE:  # the next one may stand below any of those before it
+            carries, resting = {*carries, self._healing.waiting}, list(self._early)
+        ask, self._asked = self._held.plan(self._waiting, resting, carries, room)
+        return ask
+
+    def tell(self, rows: Rows) -> None:
+        if self._asked is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._asked))
+        nodes, self._asked = self._asked, None
+        if self._stopped is not None:
+            return
+        self._n_evaluated += len(nodes)
+        if nodes and nodes[0] == self._healing.waiting:
+            self._heal(rows, nodes[0])
+            return
+        told = set(nodes)
+        self._waiting = [node for node in self._waiting if node not in told]
+        kept = rows.copy() if self._waiting and nodes else rows
+        self._rows.update((node, (kept, i)) for i, node in enumerate(nodes))
+        while not self._waiting and self._stopped is None:
+            self._step()
+
+    def _heal(self, rows: Rows, node: int) -> None:
+        """Read one of the rows that tell how probable the healed bytes are; they come before everything else."""
+        tree = self._tree
+        self._early[node] = rows.copy(), 0
+        more = self._healing.read(rows, 0, tree.logp[node])
+        if more is not None:
+            below = self._grown.beside(*more)
+            self._healing.wait_for(below)
+            self._waiting = [below]
+            return
+        self._log_heal = self._healing.log_heal()[0]
+        self._waiting = []
+        self._rows = {ROOT: self._early[ROOT]}
+        while not self._waiting and self._stopped is None:
+            self._step()
+
+    def _step(self) -> None:
+        """All rows of a step are there: finish what ends, and find what comes next."""
+        if self._spec.terminator == "eog":
+            self._finish_evaluated()
+        elif ROOT in self._rows:
+            for group in self._groups:
+                self._finish(ROOT, 0.0, group)
+        chosen: Counter[int] = Counter()
+        for group in self._groups:
+            taken = self._extend(group, {token: self._beam.diversity * n for token, n in chosen.items()})
+            if self._beam.diversity:
+                chosen.update(self._tree.token[node] for node in taken)
+        self._follow_greedy()
+        self._rows = {}
+        for group in self._groups:
+            self._settle(group)
+        self._wait()
+
+    def _finish_evaluated(self) -> None:
+        """Finish the told paths that may end, by what their rows give to the end of generation."""
+        for node, (rows, i) in sorted(self._rows.items()):
+            if node in self._grown.ends:
+                end = rows.log_mass(i, self._spec.vocabulary.eog)
+                for group in [group for group in self._groups if node in group.beam] or self._groups[:1]:
+                    self._finish(node, end, group)
+
+    def _finish(self, node: int, end: float, group: _Group) -> None:
+        """Take a path into the texts that were found, if it is one and the tokenizer would make it."""
+        joint = self._joint(node) + end
+        if node not in self._grown.ends or joint == -np.inf or not self._grown.is_canonical(node):
+            return
+        key = self._grown.key(node)
+        group.pool.add(node, joint, key)
+        if group.pool is not self._found:
+            self._found.add(node, joint, key)
+
+    def _joint(self, node: int) -> float:
+        return self._tree.logp[node] - self._log_heal
+
+    def _bound(self, logp: float, n_text: int) -> float:
+        """The best score that a path with this sum of log-probabilities can reach."""
+        return self._found.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
+
+    def _extend(self, group: _Group, penalty: Mapping[int, float]) -> list[int]:
+        """Take the best extensions of a group's paths; its beam becomes those that have rows to come. All that were taken."""
+        if not group.beam:
+            return []
+        tree, grown, width = self._tree, self._grown, group.width
+        depth = tree.depth[group.beam[0]] + 1
+        n_text = min(tree.n_text[node] for node in group.beam)
+        next_best = Merged(
+            (tree.logp[node], tree.rank[node], node, self._followers(node, width, penalty)) for node in group.beam
+        )
+        most_off = max(penalty.values(), default=0.0)
+        most_leaves = max(width, self._beam.n)
+        taken: list[int] = []
+        kept: list[int] = []
+        for _ in range(_LOOKED_AT * (width + most_leaves)):
+            value = next_best.value
+            is_hopeless = not self._found.merges and self._bound(value + most_off, n_text) <= group.pool.kth
+            if value == -np.inf or is_hopeless or len(kept) == width or len(taken) - len(kept) == most_leaves:
+                break
+            node = grown.reach(*next_best.pop())
+            if node != NO_NODE:
+                taken.append(node)
+                if self._spec.terminator == "none":
+                    self._finish(node, 0.0, group)
+                if grown.needs_row(node) or node not in grown.ends:
+                    kept.append(node)
+        for node in set(group.beam) - next_best.nodes - {tree.up[node] for node in taken}:
+            grown.stuck(node)
+        self._lost = max(self._lost, self._bound(max(next_best.logp, grown.refused_logp), n_text))
+        if kept and tree.logp[kept[-1]] - next_best.logp <= 2 * self._spec.tolerance * depth:
+            self._close_steps.append(depth)
+        self._broken.update(node for node in kept if not grown.needs_row(node))
+        group.beam = [node for node in kept if grown.needs_row(node)]
+        return taken
+
+    def _followers(self, node: int, at_first: int, penalty: Mapping[int, float]) -> Iterator[Follower]:
+        rows, i = self._rows[node]
+        return self._grown.followers(node, rows, i, at_first, penalty)
+
+    def _follow_greedy(self) -> None:
+        """Go on with masked greedy decoding by one token, or end there: where the end of generation is more probable than
+        every token that may follow."""
+        node, self._greedy = self._greedy, NO_NODE
+        if node == NO_NODE:
+            return
+        rows, i = self._rows[node]
+        end = rows.log_mass(i, self._spec.vocabulary.eog) if node in self._grown.ends else -np.inf
+        best = next((f for f in self._followers(node, 1, {}) if self._grown.joins(node, f[0])), None)
+        if node in self._grown.ends and (best is None or end > best[1]):
+            self._greedy_end, self._greedy_end_logp = node, end if self._spec.terminator == "eog" else 0.0
+            return
+        child = NO_NODE if best is None else self._grown.reach(node, best[0], best[1])
+        if child == NO_NODE:
+            return
+        if self._spec.terminator == "none":
+            self._finish(child, 0.0, self._groups[0])
+        if self._grown.needs_row(child):
+            self._greedy = child
+        elif child in self._grown.ends:
+            self._greedy_end = child
+        else:
+            self._broken.add(child)
+
+    def _settle(self, group: _Group) -> None:
+        """End a group whose unfinished paths can change nothing any more."""
+        logp = sorted(self._tree.logp[node] for node in group.beam)
+        if logp:
+            bound = self._bound(logp[-1], min(self._tree.n_text[node] for node in group.beam))
+            if group.pool.is_settled(bound, add_up(logp) - self._log_heal, self._beam.max_tokens):
+                self._lost = max(self._lost, bound)
+                group.beam = []
+
+    def _wait(self) -> None:
+        """Wait for the rows of what is kept, as far as the budget goes; or stop."""
+        nodes = {node for group in self._groups for node in group.beam}
+        if self._greedy != NO_NODE and (nodes or self._greedy_matters()):
+            nodes.add(self._greedy)
+        else:
+            self._greedy = NO_NODE
+        if not nodes:
+            self._stop()
+            return
+        ordered = self._tree.order(nodes)
+        self._rows = {node: self._early[node] for node in ordered if node in self._early}
+        self._waiting = [node for node in ordered if node not in self._early]
+        budget = self._beam.budget_nodes
+        if budget is not None and self._n_evaluated + len(self._waiting) > budget:
+            self._break_off("budget")
+
+    def _greedy_matters(self) -> bool:
+        """Could the greedy path still be the winner, or write it?"""
+        node, best = self._greedy, self._found.ranked()[:1]
+        if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._found.kth:
+            return True
+        key = self._grown.key(node)
+        own = best[0].key[: len(key)]
+        return own[:-1] == key[:-1] and len(own) == len(key) and _begins(own[-1], key[-1])
+
+    def _break_off(self, why: str) -> None:
+        """Stop before the end; what was waited for stays unfinished."""
+        left = {self._greedy, *(node for group in self._groups for node in group.beam)}
+        self._broken |= left - {ROOT, NO_NODE}
+        self._waiting = []
+        self._stop()
+        self._stopped = why
+
+    def _stop(self) -> None:
+        open_bounds = [self._bound(self._tree.logp[node], self._tree.n_text[node]) for node in self._broken]
+        bound = max(open_bounds, default=-np.inf)
+        self._lost = max(self._lost, bound)
+        self._stopped = "length" if bound > self._found.kth else "done"
+
+    def result(self) -> BeamOutcome:
+        if self._stopped is None:
+            raise ProtocolError("no result before ask returned None")
+        found = Found(self._spec, self._grown, self._found, self._log_heal)
+        best = found.best_texts([group.pool for group in self._groups])
+        greedy = self._greedy_end
+        return BeamOutcome(
+            finished=tuple(found.path_of(text, group) for text, group in best),
+            broken=found.broken(self._broken),
+            greedy=None if greedy == NO_NODE else found.path_alone(greedy, self._greedy_end_logp, complete=True),
+            agrees_with_greedy=(greedy != NO_NODE and self._grown.key(greedy) == best[0][0].key) if best else None,
+            stopped=self._stopped,
+            lost=self._lost,
+            n_merged=self._found.n_paths - len(self._found.texts),
+            n_dead_ends=self._grown.n_dead_ends,
+            n_refused=self._grown.n_refused,
+            n_evaluated=self._n_evaluated,
+            n_repeated=self._held.n_repeated,
+            n_steps=max(self._tree.depth),
+            close_steps=tuple(sorted(set(self._close_steps))),
+            log_heal=self._log_heal,
+            heal_gap=self._healing.log_heal()[1],
+        )
+
+
+def _begins(text: bytes | int, start: bytes | int) -> bool:
+    """Do these bytes begin with those?"""
+    return isinstance(text, bytes) and isinstance(start, bytes) and text.startswith(start)

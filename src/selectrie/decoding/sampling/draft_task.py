@@ -1,0 +1,93 @@
+"""What a model thinks most probable next, as a small tree: a draft for another model to verify."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectrie.core.model import Rows
+from selectrie.core.types import NO_NODE, IntArray, Room
+from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.errors import ProtocolError
+
+
+class GuessTask:
+    """Grows a tree level by level: each level holds the `branching` most probable continuations of the level before.
+
+    The result is int32[n] parents (place of an earlier guess, -1 for the prompt's end) and int32[n] tokens, n <= most, no
+    deeper than `depth`. Proposal j is local row j + 1. The last level is not evaluated, so it takes depth - 1 asks. `barred` tokens are not guessed.
+    """
+
+    def __init__(self, prompt: IntArray, *, most: int, depth: int, branching: int, barred: IntArray) -> None:
+        self._prompt = prompt
+        self._most, self._branching, self._barred = most, min(branching, most), barred
+        self._depth = min(depth, -(-most // self._branching))
+        self._floor = Room(rows=self._branching, nodes=self._branching * (self._depth - 1), branches=self._branching)
+        self._parents: list[int] = []
+        self._tokens: list[int] = []
+        self._joint: list[float] = []
+        self._frontier = [NO_NODE]
+        self._live: set[int] = set()
+        self._n_levels = 0
+        self._is_waiting = True
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def _is_done(self) -> bool:
+        return self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._is_waiting:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        if self._is_done:
+            return None
+        self._is_waiting = True
+        everyone = np.ones(len(self._frontier), dtype=np.bool_)
+        carries = {self._parents[place] for place in self._frontier}
+        for place in range(len(self._parents) - 1, -1, -1):  # parents stand before their children
+            if place in carries:
+                carries.add(self._parents[place])
+        gone = self._live - carries
+        self._live = (self._live - gone) | set(self._frontier)
+        return Ask(
+            parents=np.array([self._parents[place] + 1 for place in self._frontier], dtype=np.int32),
+            tokens=np.array([self._tokens[place] for place in self._frontier], dtype=np.int32),
+            wanted=everyone,
+            keep=everyone.copy(),
+            release=np.array(sorted(gone), dtype=np.int32) + np.int32(1),
+        )
+
+    def tell(self, rows: Rows) -> None:
+        if not self._is_waiting:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._frontier))
+        self._is_waiting = False
+        found: list[tuple[float, int, int]] = []
+        for i, parent in enumerate(self._frontier):
+            ids, logp = rows.top(i, self._branching + len(self._barred))
+            so_far = 0.0 if parent == NO_NODE else self._joint[parent]
+            free = ~np.isin(ids, self._barred)
+            found += [
+                (-so_far - more, parent, token)
+                for token, more in zip(ids[free].tolist(), logp[free].tolist(), strict=True)
+            ]
+        found = sorted(found)[: min(self._branching, self._most - len(self._tokens))]
+        first = len(self._tokens)
+        for joint, parent, token in found:
+            self._parents.append(parent)
+            self._tokens.append(token)
+            self._joint.append(-joint)
+        self._frontier = list(range(first, len(self._tokens)))
+        self._n_levels += 1
+
+    def result(self) -> tuple[IntArray, IntArray]:
+        if self._is_waiting or not self._is_done:
+            raise ProtocolError("no result before ask returned None")
+        return np.array(self._parents, dtype=np.int32), np.array(self._tokens, dtype=np.int32)

@@ -1,0 +1,96 @@
+"""One token drawn from a row of logits: seeds, recent tokens, and whether the draw is close."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core.model import Rows
+from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
+from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
+from selectrie.decoding.sampling.stability import could_change
+from selectrie.options import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One token drawn. close: a change of every logit by at most the tolerance could change which one (never said where
+    it could not: `closeness`)."""
+
+    token: int
+    close: bool
+
+
+def candidates(
+    logits: LogitArray,
+    sampling: Sampling,
+    *,
+    counts: Mapping[int, int] | None = None,
+    allowed: BoolArray | IntArray | None = None,
+) -> tuple[IntArray, FloatArray]:
+    """The distribution a token is drawn from: ids, int32[m] ascending, and their probabilities, float64[m].
+
+    logits: float32[V]; -inf is probability 0. counts: occurrences of tokens looked back, for penalties.
+    allowed: bool[V] or ids; None = all. Raises `DeadEndError` where nothing allowed is possible, `NonFiniteLogitsError`,
+    `TokenRangeError` for a bias or count of a token that does not exist.
+    """
+    return distribution(Pool.of(logits, Adjustments.of(sampling, counts), allowed), sampling)
+
+
+class Sampler:
+    """A chain ready for one sequence: the options and the recent tokens that penalties count.
+
+    history: int[T], the prompt's tokens.
+    """
+
+    def __init__(self, sampling: Sampling, history: Iterable[int] | IntArray) -> None:
+        self._sampling = sampling
+        n = sampling.penalty_last_n if sampling.penalises else 0
+        self._recent: deque[int] = deque(maxlen=None if n < 0 else n)
+        self._counts: Counter[int] = Counter()
+        self._adjustments: Adjustments | None = None
+        if n:
+            tokens = np.asarray(history, dtype=np.int64).tolist()
+            for token in tokens if n < 0 else tokens[-n:]:
+                self.accept(token)
+
+    def accept(self, token: int) -> None:
+        """Count a token that was drawn."""
+        if not self._sampling.penalises:
+            return
+        if len(self._recent) == self._recent.maxlen:
+            oldest = self._recent[0]
+            self._counts[oldest] -= 1
+            if not self._counts[oldest]:
+                del self._counts[oldest]
+        self._recent.append(token)
+        self._counts[token] += 1
+        self._adjustments = None
+
+    def draw(
+        self,
+        rows: Rows,
+        i: int,
+        uniform: float,
+        *,
+        allowed: BoolArray | IntArray | None = None,
+        tolerance: float = 0.0,
+    ) -> Draw:
+        """The first token, by id, whose cumulative probability exceeds `uniform`, in [0, 1).
+
+        allowed: bool[V] or ids; None = all. tolerance: nats by which each logit may be off; 0 = `close` is not looked at.
+        Raises as `candidates`.
+        """
+        if self._adjustments is None:
+            self._adjustments = Adjustments.of(self._sampling, self._counts)
+        pool = Pool.of(rows.logits(i), self._adjustments, allowed, row=i)
+        ids, p = distribution(pool, self._sampling)
+        place = 0
+        if len(ids) > 1:
+            cumulative = np.cumsum(p)
+            place = int(np.searchsorted(cumulative / cumulative[-1], uniform, side="right"))
+        token = int(ids[place])
+        return Draw(token, tolerance > 0 and could_change(pool, token, uniform, self._sampling, tolerance))

@@ -1,0 +1,186 @@
+"""What a sequence is while it is drawn: its tokens, its text, and which tokens may come next."""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Sequence
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.model import Rows
+from selectrie.core.types import BoolArray, IntArray
+from selectrie.decoding.sampling.detokenizer import TextEmitter
+from selectrie.errors import ProtocolError
+from selectrie.results import TokenScore
+from selectrie.tokenization.healing_automaton import HealedBytes
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_LONGEST_BEGINNING = 3
+"""Bytes of the longest UTF-8 character, less one."""
+
+
+class DrawnTokens:
+    """What was drawn: token by token its log-probability, alternatives, and whether the draw was close."""
+
+    def __init__(self, prompt: IntArray, pieces: Sequence[bytes], texts: Sequence[str], n_alternatives: int) -> None:
+        self._pieces, self._texts, self._n_alternatives = pieces, texts, n_alternatives
+        self._n_prompt = self._n = len(prompt)
+        self._context: IntArray = np.array(prompt, dtype=np.int32)
+        self.logp: list[float] = []
+        self.alternatives: list[tuple[TokenScore, ...]] = []
+        self.close_steps: list[int] = []
+
+    def __len__(self) -> int:
+        return self._n - self._n_prompt
+
+    @property
+    def context(self) -> IntArray:
+        """int32[T]: prompt and tokens drawn so far; a read-only view."""
+        view = self._context[: self._n]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def drawn(self) -> IntArray:
+        """int32[n]: without the prompt; a view."""
+        return self._context[self._n_prompt : self._n]
+
+    @property
+    def last(self) -> int:
+        return int(self._context[self._n - 1])
+
+    def add(self, rows: Rows, i: int, token: int, *, close: bool) -> None:
+        """Note the token drawn from row i."""
+        if close:
+            self.close_steps.append(len(self))
+        self.logp.append(float(rows.logp(i, token)))
+        if self._n_alternatives:
+            ids, logp = rows.top(i, self._n_alternatives)
+            self.alternatives.append(tuple(map(self._scored, ids.tolist(), logp.tolist())))
+        if self._n == len(self._context):
+            self._context = np.concatenate([self._context, np.zeros(max(64, self._n), dtype=np.int32)])
+        self._context[self._n] = token
+        self._n += 1
+
+    def scored(self, start: int) -> tuple[TokenScore, ...]:
+        """The tokens from step `start` on with their log-probabilities."""
+        return tuple(map(self._scored, self.drawn[start:].tolist(), self.logp[start:]))
+
+    def _scored(self, token: int, logp: float) -> TokenScore:
+        piece = self._pieces[token]
+        return TokenScore(token, piece, logp, "" if piece or not self._texts else self._texts[token])
+
+
+class DrawnText:
+    """The text of a sequence. A character that the prompt began is read to its end with the bytes of the prompt.
+
+    healed: bytes of the prompt that the first tokens spell again; they are no part of the text.
+    """
+
+    def __init__(self, prompt: IntArray, pieces: Sequence[bytes], stop: Sequence[str], healed: bytes = b"") -> None:
+        self._pieces = pieces
+        self._n_healed = len(healed)
+        self._begun = _begun_character(prompt, pieces, healed)
+        self._emitter = TextEmitter([text.encode() for text in stop])
+        self._emitter.feed(self._begun)
+        self._is_inside = len(self._begun) > 0
+        self.text = ""
+        self._n_read = 0
+
+    @property
+    def data(self) -> bytes:
+        """Bytes drawn, up to a stop string."""
+        return self._emitter.data[len(self._begun) :]
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that was found."""
+        return None if self._emitter.stopped is None else self._emitter.stopped.decode()
+
+    def only_heals(self, token: int) -> bool:
+        """Does this token, the next one, spell healed bytes alone?"""
+        return 0 < len(self._pieces[token]) <= self._n_healed
+
+    def feed(self, token: int) -> bool:
+        """Take a token's bytes in; True = a stop string has come."""
+        piece = self._pieces[token]
+        new, self._n_healed = piece[self._n_healed :], max(0, self._n_healed - len(piece))
+        self._add(self._emitter.feed(new))
+        return self._emitter.stopped is not None
+
+    def end(self) -> None:
+        """Emit what was held back."""
+        self._add(self._emitter.finish())
+
+    def new(self) -> str:
+        """The text since the last call."""
+        new, self._n_read = self.text[self._n_read :], len(self.text)
+        return new
+
+    def _add(self, text: str) -> None:
+        """A character of the prompt that was broken off is not this text's."""
+        if self._is_inside and text:
+            self._is_inside = False
+            if text.startswith(_REPLACEMENT) and not self._emitter.data.startswith(_REPLACEMENT.encode()):
+                text = text[1:]
+        self.text += text
+
+
+def _begun_character(prompt: IntArray, pieces: Sequence[bytes], healed: bytes) -> bytes:
+    """The bytes of an incomplete UTF-8 character at the end of a prompt, its healed bytes included; b"" for a control token's end."""
+    tail = healed
+    for token in reversed(prompt.tolist()):
+        if len(tail) >= _LONGEST_BEGINNING:
+            break
+        piece = pieces[token]
+        tail = piece + tail
+        if not piece or len(tail) >= _LONGEST_BEGINNING:
+            break
+    decoder = getincrementaldecoder("utf-8")("replace")
+    decoder.decode(tail[-_LONGEST_BEGINNING:])
+    return decoder.getstate()[0]
+
+
+class AllowedTokens:
+    """Which tokens may be drawn next: what the automaton says, the end of generation where it can end, or all but that.
+
+    `HealedBytes` restrict until they are spelt; from there on it is as without an automaton.
+    """
+
+    def __init__(
+        self, n_vocabulary: int, eog: IntArray, automaton: Automaton | HealedBytes | None, *, ignore_eog: bool
+    ) -> None:
+        self._automaton, self._eog = automaton, np.unique(eog).astype(np.int32)
+        self._ignores_eog = ignore_eog
+        self._no_eog: BoolArray = np.ones(n_vocabulary, dtype=np.bool_)
+        self._no_eog[self._eog] = False
+        self._state = 0
+        if self._automaton is not None:
+            self._state = self._automaton.start()
+        self._look()
+
+    def advance(self, token: int) -> None:
+        """Go on by a token that was allowed."""
+        if self._automaton is not None:
+            self._state = self._automaton.advance(self._state, token)
+            if isinstance(self._automaton, HealedBytes) and self._automaton.is_spelt(self._state):
+                self._automaton = None
+            self._look()
+
+    def _look(self) -> None:
+        """allowed: bool[V], int32[] ids, or None for all. is_over: the sequence ends here."""
+        self.is_over = False
+        self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
+        if self._automaton is None:
+            return
+        found, can_end = self._automaton.allowed(self._state), self._automaton.can_end(self._state)
+        is_row = found.dtype == np.bool_
+        if self._ignores_eog:
+            found = found & self._no_eog if is_row else found[self._no_eog[found]]
+        self.is_over = not (found.any() if is_row else len(found))
+        if self.is_over and not can_end:
+            raise ProtocolError(f"the automaton allows nothing in state {self._state} and cannot end there")
+        if can_end and not self._ignores_eog:
+            found = found | ~self._no_eog if is_row else np.union1d(found, self._eog).astype(np.int32)
+        self.allowed = found

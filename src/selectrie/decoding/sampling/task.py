@@ -1,0 +1,312 @@
+"""One sequence, drawn token by token from the model, with or without a draft: the text is the same.
+
+Every draw depends on the row, the tokens so far, the seed and the step alone, never on what runs beside it. With a draft the
+tip and a small tree of guesses are evaluated in one call; then the walk draws from the tip's row, goes on where the drawn
+token was guessed, and leaves the tree at the first one that was not. So a guess saves calls and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.model import Rows
+from selectrie.core.types import FloatArray, IntArray, Room
+from selectrie.decoding.rng import uniform
+from selectrie.decoding.sampling.draft_tree import Drafter, DraftRoom, DraftTree
+from selectrie.decoding.sampling.sampler import Sampler
+from selectrie.decoding.sampling.sequence import AllowedTokens, DrawnText, DrawnTokens
+from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least, natural
+from selectrie.results import TokenScore
+from selectrie.tokenization.healing_automaton import HealedBytes
+
+__all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]
+
+_SEED_BITS = 128
+"""Of the key of the random numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleSpec:
+    """What one sequence is drawn from. Checked when it is made; nothing is evaluated for a wrong one.
+
+    prompt: int32[T], T >= 1. pieces, texts: bytes and spelling of every token (`Vocabulary`); texts may be left out.
+    eog: int32[], ids that end a generation. seed: of the uniform numbers, one a step. n_alternatives: most probable tokens
+    noted at every step. automaton: what may follow; the sequence also ends where it can end. tolerance: nats by which layout
+    may have moved a log-probability; steps that this could change are noted. drafter: guesses what follows.
+    healed: bytes of the prompt that are no longer part of `prompt`: the first tokens spell them, and an automaton beside
+    them accepts them first itself.
+    """
+
+    prompt: IntArray
+    pieces: Sequence[bytes] = field(repr=False)
+    eog: IntArray
+    seed: int
+    sampling: Sampling = DEFAULT_SAMPLING
+    stopping: Stopping = DEFAULT_STOPPING
+    texts: Sequence[str] = field(default=(), repr=False)
+    n_alternatives: int = 0
+    automaton: Automaton | None = None
+    tolerance: float = 0.0
+    drafter: Drafter | None = None
+    healed: HealedBytes | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.prompt) == 0:
+            raise ProtocolError("a sequence needs a prompt of at least one token")
+        named = [*self.stopping.stop_tokens, *self.sampling.logit_bias]
+        for ids in (self.prompt, self.eog, np.array(named, dtype=np.int64)):
+            wrong = ids[(ids < 0) | (ids >= len(self.pieces))]
+            if len(wrong):
+                raise TokenRangeError(int(wrong[0]), len(self.pieces))
+        natural("seed", self.seed, "a whole number of at least 0")
+        if self.seed >> _SEED_BITS:
+            raise OptionError("seed", self.seed, f"a whole number below 2**{_SEED_BITS}")
+        at_least("n_alternatives", self.n_alternatives, 0, optional=False)
+        if not 0 <= self.tolerance < np.inf:
+            raise OptionError("tolerance", self.tolerance, "nats, not below 0")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """One sequence as it was drawn.
+
+    text: up to a stop string, which is not part of it; where the prompt ended inside a character, that character whole.
+    data: its bytes without those of the prompt, an incomplete character at the end included.
+    tokens: int32[n], all that were drawn, those that spell healed bytes, one that ended it and those of a stop string
+    included. logp: float64[n], of the full softmax, before any step of the chain. log_heal: log-probability of the healed
+    bytes, by the rows of the steps that spelt them: of the tokens that agree with what was left of them (0.0 = none). alternatives: per token the most probable ones; empty where not asked for.
+    finish: "eog", "stop" (a string or a token), "length", "callback", "automaton" or "deadline". stop: the string found.
+    ended_by: the last token where that is no text: end of generation, or a stop token. close_steps: steps whose draw the
+    tolerance could change. n_drafted, n_accepted: guesses evaluated, and those that were drawn.
+    """
+
+    text: str
+    data: bytes
+    tokens: IntArray
+    logp: FloatArray
+    log_heal: float
+    alternatives: tuple[tuple[TokenScore, ...], ...]
+    finish: str
+    stop: str | None
+    ended_by: int | None
+    seed: int
+    close_steps: tuple[int, ...]
+    n_drafted: int
+    n_accepted: int
+
+    @property
+    def joint(self) -> float:
+        """Log-probability of all tokens together, one that ended it included, given that they spell the healed bytes."""
+        return float(self.logp.sum()) - self.log_heal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What was asked for last: local row of its first element, and the guesses below that one."""
+
+    first: int
+    tree: DraftTree
+
+    def __len__(self) -> int:
+        return 1 + len(self.tree)
+
+
+class SampleTask:
+    """Draws one sequence. It asks for a node below the last, never for the last token's; guesses only as the room allows.
+
+    One draw a step: an automaton that allows nothing where it cannot end is a `ProtocolError`, and what the stop callback,
+    the automaton or the drafter raises comes out of `tell` or `ask`; the task is then of no further use.
+    """
+
+    def __init__(self, spec: SampleSpec) -> None:
+        self._spec = spec
+        self._most = spec.stopping.max_tokens
+        self._n_healing = 0  # tokens that spelt healed bytes alone
+        n_healed = 0 if spec.healed is None else len(spec.healed.data)
+        self._floor = Room(rows=1, nodes=self._most - 1 + n_healed, branches=1)
+        self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
+        self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
+        self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop, self.healed)
+        self._sampler = Sampler(spec.sampling, spec.prompt)
+        automaton = spec.healed if spec.automaton is None else spec.automaton
+        self._choice = AllowedTokens(len(spec.pieces), spec.eog, automaton, ignore_eog=spec.stopping.ignore_eog)
+        self._ends = frozenset(spec.eog.tolist()) | frozenset(spec.stopping.stop_tokens)
+        self._finish: str | None = None
+        self._ended_by: int | None = None
+        self._asked: _Asked | None = _Asked(0, DraftTree())
+        self._tip, self._next_local, self._n_held = 0, 1, 0
+        self._leaving: list[int] = []
+        self._walked: list[int] = []
+        self._n_drafted = self._n_accepted = 0
+        if self._choice.is_over:
+            self._end("automaton")
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._spec.prompt
+
+    @property
+    def healed(self) -> bytes:
+        """Bytes of the prompt that are spelt first."""
+        return b"" if self._spec.healed is None else self._spec.healed.data
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def states(self) -> int:
+        """States that a forking model holds for it at once, guesses not counted: of the tip and of the token below."""
+        return 2
+
+    @property
+    def finish(self) -> str | None:
+        """How it ended; None while it goes on."""
+        return self._finish
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens drawn so far."""
+        return len(self._tokens)
+
+    def new_text(self) -> str:
+        """The text emitted since the last call: whole characters that no stop string can take back."""
+        return self._text.new()
+
+    def drawn(self, start: int = 0) -> tuple[TokenScore, ...]:
+        """The tokens drawn from step `start` on, each with its log-probability under the full softmax."""
+        return self._tokens.scored(start)
+
+    def expire(self) -> None:
+        """End it now with what is there; what is told later is ignored. No effect where it has ended."""
+        if self._finish is None:
+            self._end("deadline")
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._finish is not None:
+            return None
+        if self._asked is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        tree = self._draft(room)
+        self._n_drafted += len(tree)
+        n = 1 + len(tree)
+        ask = Ask(
+            parents=np.append(np.int32(self._tip), ~tree.parents),
+            tokens=np.append(np.int32(self._tokens.last), tree.tokens),
+            wanted=np.ones(n, dtype=np.bool_),
+            keep=np.ones(n, dtype=np.bool_),
+            release=np.array(self._leaving, dtype=np.int32),
+            spent=np.array(self._walked, dtype=np.int32),
+        )
+        self._asked = _Asked(self._next_local, tree)
+        self._next_local += n
+        return ask
+
+    def tell(self, rows: Rows) -> None:
+        asked = self._asked
+        if asked is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(asked))
+        self._asked = None
+        if self._finish is None:
+            self._walk(rows, asked)
+
+    def result(self) -> Sampled:
+        if self._finish is None:
+            raise ProtocolError("no result before ask returned None")
+        return Sampled(
+            text=self._text.text,
+            data=self._text.data,
+            tokens=self._tokens.drawn.copy(),
+            logp=np.array(self._tokens.logp, dtype=np.float64),
+            log_heal=self._log_heal,
+            alternatives=tuple(self._tokens.alternatives),
+            finish=self._finish,
+            stop=self._text.stop,
+            ended_by=self._ended_by,
+            seed=self._spec.seed,
+            close_steps=tuple(self._tokens.close_steps),
+            n_drafted=self._n_drafted,
+            n_accepted=self._n_accepted,
+        )
+
+    def _draft(self, room: Room) -> DraftTree:
+        """Guesses below the tip. The row of a guess at depth d draws the token d + 1 after the tip, so none is deeper than
+        the tokens to come, and none ends the sequence."""
+        fits = DraftRoom(
+            most=min(room.rows, room.nodes - self._n_held) - 1,
+            depth=self._most + self._n_healing - len(self._tokens) - 1,
+            branches=room.branches,
+            n_vocabulary=len(self._spec.pieces),
+        )
+        if self._spec.drafter is None or fits.is_empty:
+            return DraftTree()
+        return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.most), fits, self._ends)
+
+    def _walk(self, rows: Rows, asked: _Asked) -> None:
+        """Draw from the first row told, and on from there as long as what is drawn was guessed."""
+        walked = [0]
+        while True:
+            token = self._draw(rows, walked[-1])
+            place = None if self._finish is not None else asked.tree.child(walked[-1], token)
+            if place is None:
+                break
+            walked.append(place)
+        on_path = set(walked)
+        self._n_accepted += len(walked) - 1
+        self._leaving = [asked.first + place for place in range(len(asked)) if place not in on_path]
+        self._walked = [asked.first + place for place in walked if asked.first + place > 0]
+        self._n_held += len(self._walked)
+        self._tip = asked.first + walked[-1]
+
+    def _draw(self, rows: Rows, i: int) -> int:
+        """Draw one token from row i, note it, and see whether it ends the sequence."""
+        spec = self._spec
+        drawn = self._sampler.draw(
+            rows, i, uniform(spec.seed, len(self._tokens)), allowed=self._choice.allowed, tolerance=spec.tolerance
+        )
+        self._tokens.add(rows, i, drawn.token, close=drawn.close)
+        self._heal(rows, i, drawn.token)
+        self._sampler.accept(drawn.token)
+        finish = self._ending(drawn.token)
+        if finish is not None:
+            self._end(finish)
+        return drawn.token
+
+    def _heal(self, rows: Rows, i: int, token: int) -> None:
+        """Note what the healed bytes cost at row i, the one this token was drawn from."""
+        healed = self._healed
+        if healed is None:
+            return
+        self._log_heal += rows.log_mass(i, healed.allowed(self._n_spelt))
+        self._n_spelt = healed.advance(self._n_spelt, token)
+        if healed.is_spelt(self._n_spelt):
+            self._healed = None
+
+    def _ending(self, token: int) -> str | None:
+        """Take the token in; how it ends the sequence, None where it does not. One that only heals can but be the last."""
+        stopping = self._spec.stopping
+        only_heals = self._text.only_heals(token)
+        self._n_healing += only_heals
+        if token in self._ends and not only_heals:
+            self._ended_by = token
+            return "eog" if token in self._spec.eog else "stop"
+        if self._text.feed(token):
+            return "stop"
+        if stopping.when is not None and not only_heals and stopping.when(self._text.text):
+            return "callback"
+        self._choice.advance(token)
+        if self._choice.is_over:
+            return "automaton"
+        return "length" if len(self._tokens) - self._n_healing == self._most else None
+
+    def _end(self, finish: str) -> None:
+        self._text.end()
+        self._finish = finish

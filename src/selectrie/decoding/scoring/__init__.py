@@ -1,0 +1,54 @@
+"""From rows to scores: what to read off a trie, terminators, rules, priors, probabilities, tolerances, bounds."""
+
+from __future__ import annotations
+
+from selectrie.decoding.scoring.evaluation import RowNeeds, TrieEvaluation, TrieReader, row_needs
+from selectrie.decoding.scoring.objective import Bounds, Objective, objective_of, plain_objective
+from selectrie.decoding.scoring.paths import (
+    RESOLVED,
+    PathScores,
+    greedy_child,
+    not_continued,
+    path_scores,
+    prefix_logp,
+    stop_logp,
+)
+from selectrie.decoding.scoring.posterior import Posterior, coverage_of, duplicates, posterior
+from selectrie.decoding.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
+from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, owners
+from selectrie.decoding.scoring.tolerance import finalists, rows_alone, rows_of_paths, tolerance_of
+
+__all__ = [
+    "RESOLVED",
+    "Bounds",
+    "Lengths",
+    "Objective",
+    "PathScores",
+    "Posterior",
+    "RowNeeds",
+    "TrieEvaluation",
+    "TrieReader",
+    "auto_terminator",
+    "check_choices",
+    "coverage_of",
+    "duplicates",
+    "finalists",
+    "greedy_child",
+    "levels",
+    "log_priors",
+    "mean_joint",
+    "not_continued",
+    "objective_of",
+    "owners",
+    "path_scores",
+    "plain_objective",
+    "posterior",
+    "prefix_logp",
+    "row_needs",
+    "rows_alone",
+    "rows_of_paths",
+    "score_by",
+    "score_choices",
+    "stop_logp",
+    "tolerance_of",
+]

@@ -1,0 +1,183 @@
+"""What a model has to be asked about a trie, and what it answered, as flat arrays over the trie's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.core.model import Rows
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
+from selectrie.decoding.scoring.terminators import owners
+from selectrie.errors import OptionError
+
+TOP_TOKENS = 10
+"""Tokens of row 0 that are kept: what the model wanted to say instead."""
+
+NO_IDS: IntArray = np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowNeeds:
+    """What exhaustive scoring reads off a trie of N nodes.
+
+    row: bool[N], nodes whose row is needed, closed under ancestors; the root always (its row comes with the prompt).
+    eog: bool[N], nodes where the mass of `eog_ids` is read. rest: bool[N], nodes where the mass of all tokens that are
+    no children is read. observe: (node, distinct ids) whose summed probability is read too, in the caller's order (for
+    healing).
+    """
+
+    row: BoolArray
+    eog: BoolArray
+    rest: BoolArray
+    observe: tuple[tuple[int, IntArray], ...]
+    eog_ids: IntArray
+    best: BoolArray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that exhaustive scoring evaluates, the root's included."""
+        return int(np.count_nonzero(self.row))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrieEvaluation:
+    """What was read off a trie of N nodes. Never above 0: float32 rounding beyond probability 1 is cut off.
+
+    edge_logp: float64[N], log p(token | parent), 0 at the root, NaN where the parent's row was not evaluated.
+    eog_logp, rest_logp: float64[N], NaN where not read. observed: float64[M], log of the summed
+    probability of the ids of each of `RowNeeds.observe`, -inf for none; NaN where not read.
+    evaluated: bool[N], nodes whose row was read. n_evaluated: how many. top_ids, top_logp: the ten tokens most probable
+    after the root, and their log-probabilities. best_token: int32[N], the most probable token after each node (ties:
+    smaller id), NO_TOKEN where not read.
+    """
+
+    edge_logp: FloatArray
+    eog_logp: FloatArray
+    rest_logp: FloatArray
+    observed: FloatArray
+    evaluated: BoolArray
+    n_evaluated: int
+    top_ids: IntArray
+    top_logp: FloatArray
+    best_token: IntArray
+
+
+def row_needs(
+    trie: TokenTrie,
+    terminator: str,
+    observe: Iterable[tuple[int, IntArray]] = (),
+    eog_ids: IntArray = NO_IDS,
+) -> RowNeeds:
+    """Which rows of a trie score its paths.
+
+    Inner nodes always: their rows hold the edges below. With terminator "eog" also the ends of paths; with
+    "unless-continued" none beyond the inner nodes, for what ends at a leaf cannot be continued. Observed nodes and their
+    ancestors. The EOG mass is read at every end for "eog", else where a path ends above another: step-by-step choice
+    weighs stopping there by it. The rest is read at inner nodes at or below an end, for "unless-continued" alone.
+
+    terminator: "none", "eog", "text" or "unless-continued". eog_ids: int32[], all end-of-generation ids; `OptionError`
+    for "eog" without any.
+    """
+    if terminator == "eog" and len(eog_ids) == 0:
+        raise OptionError("terminator", terminator, "another one: this model has no end-of-generation token")
+    inner = trie.inner
+    ends = np.zeros(len(inner), dtype=np.bool_)
+    ends[trie.path_node] = True
+    row, rest = inner.copy(), np.zeros(len(inner), dtype=np.bool_)
+    row[ROOT] = True
+    eog = ends & inner
+    if terminator == "eog":
+        row |= ends
+        eog = ends
+    elif terminator == "unless-continued":
+        eog = rest
+        rest = inner & (owners(trie) >= 0)
+    observed = tuple((int(node), np.asarray(ids, dtype=np.int32)) for node, ids in observe)
+    for node, _ in observed:
+        above = node
+        while above >= 0 and not row[above]:
+            row[above] = True
+            above = int(trie.parent[above])
+    return RowNeeds(row, eog.copy(), rest, observed, np.asarray(eog_ids, dtype=np.int32))
+
+
+class TrieReader:
+    """Collects what rows say about a trie, a few numpy calls for many nodes.
+
+    The arrays are those of `TrieEvaluation`, growing; `evaluation` hands them over.
+    """
+
+    def __init__(self, trie: TokenTrie, needs: RowNeeds) -> None:
+        n = len(trie.token)
+        self.trie, self.needs = trie, needs
+        self.edge_logp: FloatArray = np.full(n, np.nan)
+        self.edge_logp[ROOT] = 0.0
+        self.eog_logp: FloatArray = np.full(n, np.nan)
+        self.rest_logp: FloatArray = np.full(n, np.nan)
+        self.observed: FloatArray = np.full(len(needs.observe), np.nan)
+        self.evaluated: BoolArray = np.zeros(n, dtype=np.bool_)
+        self.best_token: IntArray = np.full(n, NO_TOKEN, dtype=np.int32)
+        self.n_evaluated = 0
+        self._top_ids: IntArray = NO_IDS
+        self._top_logp: FloatArray = np.empty(0)
+        self._reads_eog = bool(needs.eog.any()) and len(needs.eog_ids) > 0
+        self._reads_rest = bool(needs.rest.any())
+
+    def children(self, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
+        """Children of all nodes one after the other, and for each the place of its parent in `nodes`."""
+        starts = self.trie.child_start[nodes].astype(np.int64)
+        counts = self.trie.child_start[nodes + 1] - starts
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        shift = starts - np.cumsum(counts) + counts
+        return self.trie.child[np.arange(len(owner)) + shift[owner]], owner
+
+    def read(self, nodes: IntArray, rows: Rows) -> None:
+        """Read the rows of `nodes`, in order; each node once. Raises `NonFiniteLogitsError` for a broken row."""
+        if len(nodes) == 0:
+            return
+        rows.logp(np.arange(len(nodes)), 0)  # every row is checked before anything changes
+        children, owner = self.children(nodes)
+        self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
+        if self._reads_eog:
+            places = np.flatnonzero(self.needs.eog[nodes])
+            if len(places):
+                mass = rows.logp(places[:, None], self.needs.eog_ids[None, :])
+                self.eog_logp[nodes[places]] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
+        else:
+            self.eog_logp[nodes[self.needs.eog[nodes]]] = -np.inf
+        if self._reads_rest:
+            for place in np.flatnonzero(self.needs.rest[nodes]).tolist():
+                node = int(nodes[place])
+                self.rest_logp[node] = min(rows.log_rest(place, self.trie.token[self.trie.children(node)]), 0.0)
+        if self.needs.observe:
+            self._observe(nodes, rows)
+        if self.needs.best is not None:
+            for place in np.flatnonzero(self.needs.best[nodes]).tolist():
+                self.best_token[nodes[place]] = rows.top(place, 1)[0][0]
+        if not self.evaluated[ROOT] and nodes[0] == ROOT:
+            self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
+        self.evaluated[nodes] = True
+        self.n_evaluated += len(nodes)
+
+    def _observe(self, nodes: IntArray, rows: Rows) -> None:
+        for k, (node, ids) in enumerate(self.needs.observe):
+            for place in np.flatnonzero(nodes == node).tolist():
+                self.observed[k] = min(rows.log_mass(place, ids), 0.0)
+
+    def evaluation(self) -> TrieEvaluation:
+        """Everything read so far."""
+        return TrieEvaluation(
+            edge_logp=self.edge_logp,
+            eog_logp=self.eog_logp,
+            rest_logp=self.rest_logp,
+            observed=self.observed,
+            evaluated=self.evaluated,
+            n_evaluated=self.n_evaluated,
+            top_ids=self._top_ids,
+            top_logp=self._top_logp,
+            best_token=self.best_token,
+        )

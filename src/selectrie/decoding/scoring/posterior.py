@@ -1,0 +1,85 @@
+"""From scores to a decision: probabilities over the set, winner, ties, margin, coverage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core import numerics
+from selectrie.core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """A decision over C choices.
+
+    probability: float64[C], softmax of scores over distinct paths; a path's choices all carry its probability. NaN where
+    not finished, else between probability_low and probability_high, which differ only where a search left mass open.
+    winner: the first choice by score, lowest index on exact ties. is_tie: another path has exactly its score.
+    margin: score of the winner minus the best on another path, finished or bounded; inf where there is one path.
+    """
+
+    probability: FloatArray
+    probability_low: FloatArray
+    probability_high: FloatArray
+    winner: int
+    is_tie: bool
+    margin: float
+
+
+def duplicates(path_of: IntArray) -> IntArray:
+    """int32[C]: the first choice with the same path, -1 for the first itself."""
+    _, first, inverse = np.unique(path_of, return_index=True, return_inverse=True)
+    earliest = first[inverse.reshape(-1)]
+    return np.where(earliest == np.arange(len(path_of)), -1, earliest).astype(np.int32)
+
+
+def coverage_of(logp: FloatArray) -> float:
+    """Probability mass that the model gives the set: sum of exp(logp) over distinct paths, float64[P]; NaN counts 0."""
+    return float(numerics.exp(np.array(numerics.logsumexp(logp[~np.isnan(logp)]))))
+
+
+def best_of_paths(scores: FloatArray, path_of: IntArray) -> FloatArray:
+    """float64[P]: the best score among the choices of each path; NaN where none is finished."""
+    best = np.full(int(path_of.max(initial=-1)) + 1, np.nan)
+    np.fmax.at(best, path_of, scores)
+    return best
+
+
+def posterior(
+    scores: FloatArray, path_of: IntArray, *, upper: FloatArray | None = None, log_open: float = -np.inf
+) -> Posterior:
+    """Decide among C choices.
+
+    scores: float64[C], NaN where not finished. path_of: int32[C]; equal paths count once, by their best score.
+    upper: float64[C], bounds from above on the scores not finished (a search gives them). log_open: log of a bound on the
+    summed exp(score) of all paths not finished.
+    Where every score is -inf nothing has any probability, and the lowest index wins a tie.
+    """
+    best = best_of_paths(scores, path_of)
+    done = ~np.isnan(best)
+    weights = np.where(done, best, -np.inf)
+    finished = numerics.logsumexp(weights)
+    low = numerics.exp(_difference(weights, np.logaddexp(finished, log_open)))
+    high = numerics.exp(_difference(weights, finished))
+    if upper is not None and not done.all():
+        bound = best_of_paths(np.where(np.isnan(scores), upper, np.nan), path_of)[~done]
+        bound = np.minimum(bound, log_open)
+        high[~done] = numerics.exp(_difference(bound, np.logaddexp(finished, bound)))
+    probability = np.where(done, (low + high) / 2, np.nan)
+    winner = int(np.nanargmax(scores))
+    others = np.delete(np.arange(len(best)), path_of[winner])
+    rival = float(weights[others].max(initial=-np.inf))
+    if upper is not None and not done.all():
+        rival = max(rival, float(best_of_paths(np.where(np.isnan(scores), upper, np.nan), path_of)[~done].max()))
+    margin = float(scores[winner]) - rival if rival > -np.inf else (np.inf if scores[winner] > -np.inf else 0.0)
+    if not len(others):
+        margin = np.inf
+    is_tie = bool(done[others].any()) and float(scores[winner]) == rival
+    return Posterior(probability[path_of], low[path_of], high[path_of], winner, is_tie, margin)
+
+
+def _difference(x: FloatArray, y: FloatArray | float) -> FloatArray:
+    """Difference of logarithms of weights, with 0/0 = 0."""
+    return np.where(np.isneginf(x), -np.inf, np.where(np.isneginf(x), 0.0, x) - np.where(np.isneginf(y), 0.0, y))

@@ -1,0 +1,176 @@
+"""Named rules from joint log-probabilities to scores, and priors. Only scores of one rule can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from numbers import Real
+from typing import SupportsFloat, TypeVar
+
+import numpy as np
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import FloatArray, IntArray
+from selectrie.errors import ChoiceError, OptionError
+from selectrie.options import Rule
+
+DIFFERENCES = ("pmi", "calibrated", "batch")
+"""Rules that subtract a second evaluation."""
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lengths:
+    """Lengths of C choices. n_tokens: int32[C], scored tokens of the path, healed ones included (following text too).
+    n_chars, n_bytes: int32[C], of the choice as given."""
+
+    n_tokens: IntArray
+    n_chars: IntArray
+    n_bytes: IntArray
+
+    @classmethod
+    def of(cls, texts: Sequence[str], trie: TokenTrie, first_scored: IntArray | None = None) -> Lengths:
+        """Lengths of the choices of a trie. Tokens before first_scored[c] do not count."""
+        n_tokens = trie.depth[trie.path_node[trie.path_of]]
+        if first_scored is not None:
+            n_tokens = np.maximum(n_tokens - first_scored, 0)
+        n_chars = np.array([len(text) for text in texts], dtype=np.int32)
+        n_bytes = np.array([len(text.encode("utf-8", "surrogatepass")) for text in texts], dtype=np.int32)
+        return cls(n_tokens.astype(np.int32), n_chars, n_bytes)
+
+    def for_rule(self, rule: str) -> FloatArray:
+        """float64[C]: what the rule divides by, 1 for rules that do not divide. `ChoiceError` for a length of 0."""
+        units = {"token_mean": ("tokens", self.n_tokens), "char_mean": ("characters", self.n_chars)}
+        units["byte_mean"] = ("bytes", self.n_bytes)
+        if rule not in units:
+            return np.ones(len(self.n_tokens))
+        unit, lengths = units[rule]
+        if (lengths == 0).any():
+            raise ChoiceError(f"no {unit} to average over; use rule 'joint'", index=int(np.argmax(lengths == 0)))
+        return lengths.astype(np.float64)
+
+
+def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Sequence[str]) -> FloatArray | None:
+    """float64[C]: log of the prior of each choice, -inf where 0 (the choice is excluded); None where none is given.
+
+    prior: weights by choice, or C weights in order; finite, not negative, not all 0; they need not sum to one, for a
+    common factor moves no decision. Raises `OptionError` for what holds no weights in order (a text, a set, a number),
+    `ChoiceError` for a weight that is no such number (true and false are none, nor is a text of digits), an unknown or
+    missing choice, a wrong count, or equal choices with different weights.
+    """
+    if prior is None:
+        return None
+    given = _prior_by_name(prior, choices) if isinstance(prior, Mapping) else _prior_in_order(prior)
+    if len(given) != len(choices):
+        raise ChoiceError(f"the prior has {len(given)} weights for {len(choices)} choices")
+    weights = np.array([_weight(value) for value in given], dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
+    if len(wrong):
+        index = int(wrong[0])
+        reason = f"its prior is {given[index]!r}; give a finite weight of at least 0"
+        raise ChoiceError(reason, index=index, choice=choices[index])
+    first: dict[str, int] = {}
+    for index, choice in enumerate(choices):
+        if weights[first.setdefault(choice, index)] != weights[index]:
+            reason = f"its prior differs from that of the equal choice {first[choice]}"
+            raise ChoiceError(reason, index=index, choice=choice)
+    if len(weights) and not weights.any():
+        raise ChoiceError("every prior is 0, which leaves nothing to choose from")
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weights), dtype=np.float64)
+
+
+def _prior_in_order(prior: object) -> list[object]:
+    if isinstance(prior, np.ndarray):
+        return list(prior) if prior.ndim else [prior]
+    if not isinstance(prior, Iterable) or isinstance(prior, str | bytes | bytearray | AbstractSet):
+        raise OptionError("prior", prior, "weights by choice (a mapping), or one weight for each choice in order")
+    return list(prior)
+
+
+def _weight(value: object) -> float:
+    """The number, or NaN where it is none: true and false, texts, None, arrays."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return np.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond 1e308
+        return np.inf
+
+
+def _prior_by_name(prior: Mapping[str, float], choices: Sequence[str]) -> list[object]:
+    known = set(choices)
+    unknown = next((key for key in prior if key not in known), None)
+    if unknown is not None:
+        raise ChoiceError(f"the prior names {unknown!r}, which is no choice")
+    for index, choice in enumerate(choices):
+        if choice not in prior:
+            raise ChoiceError("the prior does not name it; give every choice a weight", index=index, choice=choice)
+    return [prior[choice] for choice in choices]
+
+
+def score_choices(
+    rule: Rule,
+    logp: FloatArray,
+    lengths: Lengths,
+    *,
+    baseline: FloatArray | None = None,
+    log_prior: FloatArray | None = None,
+) -> FloatArray:
+    """float64[C]: the score of each choice by a named rule, prior included.
+
+    logp: float64[C], raw joint, NaN where not finished: NaN stays, whatever the prior.
+    -inf stays -inf, whatever the baseline.
+    baseline: float64[C], for pmi the joint after the premise, for calibrated and batch
+    the mean joint (`mean_joint`); terminator included in both. A baseline of -inf under
+    a finite joint raises `ChoiceError`: the difference is infinite.
+    log_prior: of `log_priors`; -inf excludes the choice.
+    """
+    if rule.name in DIFFERENCES:
+        if baseline is None:
+            raise OptionError("baseline", None, f"log-probabilities to subtract for rule {rule.name!r}")
+        bad = np.flatnonzero(np.isneginf(baseline) & (logp > -np.inf))
+        if len(bad):
+            reason = f"probability 0 in the baseline of rule {rule.name!r}, so its score would be infinite"
+            raise ChoiceError(reason, index=int(bad[0]))
+        scores = logp - np.where(np.isneginf(logp), 0.0, baseline)
+    else:
+        scores = logp / lengths.for_rule(rule.name)
+    return _with_prior(scores, log_prior)
+
+
+def score_by(
+    rule: Callable[[Record], float], records: Iterable[Record], log_prior: FloatArray | None = None
+) -> FloatArray:
+    """float64[C]: scores by a callable of the caller's, one record a choice; `OptionError` for NaN or +inf."""
+    scores = np.array([_number(rule(record), index) for index, record in enumerate(records)], dtype=np.float64)
+    wrong = np.flatnonzero(np.isnan(scores) | np.isposinf(scores))
+    if len(wrong):
+        index = int(wrong[0])
+        raise OptionError(
+            "rule", f"{float(scores[index])} for choice {index}", "a callable that returns a number below inf"
+        )
+    return _with_prior(scores, log_prior)
+
+
+def _number(value: object, index: int) -> float:
+    if not isinstance(value, SupportsFloat):
+        raise OptionError("rule", f"{value!r} for choice {index}", "a callable that returns a number below inf")
+    return float(value)
+
+
+def mean_joint(joints: Sequence[FloatArray]) -> FloatArray:
+    """float64[C]: mean log-probability of each choice over several prompts, for rules calibrated and batch.
+
+    A choice that some prompt gives probability 0 has mean -inf.
+    """
+    return np.asarray(np.mean(np.stack(list(joints)), axis=0), dtype=np.float64)
+
+
+def _with_prior(scores: FloatArray, log_prior: FloatArray | None) -> FloatArray:
+    if log_prior is None:
+        return scores
+    excluded = np.isneginf(log_prior)
+    return np.where(excluded & ~np.isnan(scores), -np.inf, scores + np.where(excluded, 0.0, log_prior))

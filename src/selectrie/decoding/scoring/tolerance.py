@@ -1,0 +1,94 @@
+"""How far layout can move a score, and which choices are too close to call without settling them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_NODE, NO_PATH, BoolArray, FloatArray, IntArray
+from selectrie.decoding.scoring.posterior import best_of_paths
+from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
+from selectrie.decoding.scoring.terminators import levels, owners
+
+ROUNDING = 1e-6
+"""Nats by which a bound may be undercut by rounding: a row's log-sum-exp is within 1e-7, paths add up a few of them."""
+
+
+def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
+    """int32[P]: rows that a path's log-probability is read from: one a token, and those of its terminator.
+
+    For "unless-continued" those are the longest run of rows at and below the end that decide whether it is continued.
+    """
+    rows = trie.depth[trie.path_node].copy()
+    if terminator == "eog":
+        rows += 1
+    if terminator == "unless-continued":
+        run = trie.inner.astype(np.int32)
+        owned = owners(trie) != NO_NODE
+        for level in reversed(levels(trie)[1:]):
+            passes = level[(trie.end_path[level] == NO_PATH) & owned[level]]
+            np.maximum.at(run, trie.parent[passes], run[passes] + 1)
+        rows += run[trie.path_node]
+    return np.asarray(rows, dtype=np.int32)
+
+
+def tolerance_of(
+    rule: str, tau: float, trie: TokenTrie, terminator: str, *, lengths: Lengths, first_scored: IntArray | None = None
+) -> FloatArray:
+    """float64[C]: nats by which layout can move each choice's score.
+
+    rule: its name. tau: nats a row (the self-check measures it). A score's tolerance is
+    tau for every row that its log-probability is read from, twice that for rules that
+    subtract a second evaluation, and divided like the score for means.
+    """
+    rows = rows_of_paths(trie, terminator)[trie.path_of]
+    if first_scored is not None:
+        rows = rows - np.minimum(first_scored, trie.depth[trie.path_node[trie.path_of]])
+    sides = 2.0 if rule in DIFFERENCES else 1.0
+    return np.asarray(tau * sides * rows / lengths.for_rule(rule), dtype=np.float64)
+
+
+def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
+    """int32[P]: rows below the prompt that scoring a path by itself evaluates.
+
+    Those of its tokens, and for "unless-continued" all that decide whether it is
+    continued.
+    """
+    rows = trie.depth[trie.path_node].astype(np.int32)
+    if terminator == "unless-continued":
+        owner = owners(trie)
+        counted = trie.inner & (owner != NO_NODE)
+        rows += np.bincount(owner[counted], minlength=len(trie))[trie.path_node].astype(np.int32)
+    return np.asarray(rows, dtype=np.int32)
+
+
+def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
+    """Choices whose order among the first k layout could have changed, best first.
+
+    A choice is a candidate where its score is within the sum of both tolerances of the
+    k-th best; a candidate needs settling where another one is that close to it. One
+    choice stands for each path. scores, tolerances: float64[C]; NaN and -inf never
+    qualify.
+    """
+    best = best_of_paths(scores, path_of)
+    usable = np.flatnonzero(scores > -np.inf)
+    usable = usable[scores[usable] == best[path_of[usable]]]
+    usable = usable[np.sort(np.unique(path_of[usable], return_index=True)[1])]
+    order = usable[np.argsort(-scores[usable], kind="stable")]
+    if len(order) < 2:
+        return np.empty(0, dtype=np.int32)
+    kth = order[min(k, len(order)) - 1]
+    candidates = order[scores[order] + tolerances[order] >= scores[kth] - tolerances[kth]]
+    close = _has_close_neighbour(scores[candidates], tolerances[candidates])
+    result: IntArray = candidates[close].astype(np.int32)
+    return result
+
+
+def _has_close_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
+    """bool[n]: another score's interval score +- tolerance touches this one's; by one sort."""
+    close = np.zeros(len(scores), dtype=np.bool_)
+    order = np.argsort(scores - tolerances, kind="stable")
+    low, high = (scores - tolerances)[order], (scores + tolerances)[order]
+    close[order[1:]] = np.maximum.accumulate(high)[:-1] >= low[1:]
+    close[order[:-1]] |= low[1:] <= high[:-1]
+    return close

@@ -1,0 +1,1 @@
+"""Searches of a set of choices, held in one token trie."""

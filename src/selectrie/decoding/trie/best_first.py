@@ -1,0 +1,270 @@
+"""Best-first search of a trie: the exact k best paths with a certificate, from as few rows as their bounds allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from selectrie.core.model import Rows
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, Room
+from selectrie.decoding.held_nodes import GRANULE, LiveNodes
+from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
+from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.decoding.trie.depth_first import Waves
+from selectrie.decoding.trie.frontier import Frontier, Heal
+from selectrie.decoding.trie.open_list import OpenNodes
+from selectrie.errors import ProtocolError
+from selectrie.options import Search
+
+LEAST = float(np.finfo(np.float64).min)
+"""The least bound above -inf."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchOutcome:
+    """What a search evaluated, and what that proves.
+
+    proved: no path that is not resolved can be among the first k. bound_gap: score of the k-th less the best bound left
+    open, inf where nothing is open. open_mass: bound on the probability of all paths not resolved. log_open: log of a bound
+    on their summed exp(score), for `posterior`. Healed bytes are taken off in all of them.
+    n_evaluated of n_needed: rows read, of those exhaustive scoring reads (the root's in both). n_repeated: rows asked for
+    again after they were dropped.
+    """
+
+    evaluation: TrieEvaluation
+    proved: bool
+    bound_gap: float
+    open_mass: float
+    log_open: float
+    n_evaluated: int
+    n_needed: int
+    n_repeated: int
+
+
+class BestFirst:
+    """Finds the k best paths of a trie below a prompt.
+
+    Open nodes are evaluated by bound, `search.width` a call and more as the search goes on, until nothing open can come
+    within tolerance of the k-th best. Masked greedy decoding's path is always evaluated where the budget lasts, the observed
+    nodes even where it does not: without them no log-probability is known.
+    An objective of means needs `heal` where bytes were healed, for their order depends on it: the observed nodes then come
+    first. Where the room does not hold the trie and the search has spent as much as `waves.MOST_AHEAD` allows, depth-first
+    waves over what still matters take over.
+    """
+
+    def __init__(
+        self,
+        prompt: IntArray,
+        trie: TokenTrie,
+        needs: RowNeeds,
+        terminator: str,
+        *,
+        objective: Objective,
+        search: Search,
+        heal: Heal | None = None,
+    ) -> None:
+        self._prompt, self._trie, self._needs = prompt, trie, needs
+        self._search, self._continues = search, terminator == "unless-continued"
+        self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
+        self._reader, self._standings = self._frontier.reader, self._frontier.standings
+        self._open = OpenNodes(self._reader.evaluated)
+        carries = np.zeros(len(trie.token), dtype=np.bool_)
+        carries[trie.parent[1:][needs.row[1:]]] = True
+        self._live = LiveNodes(trie, carries)
+        self._n_needed = needs.n_rows
+        self._floor = Room(rows=1, nodes=int(trie.depth[needs.row].max()), branches=1)
+        self._waves = Waves(trie, needs, self._reader, self._live, carries=carries, depth=self._floor.nodes)
+        self._greedy = ROOT
+        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
+        self._finished = False
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Room:
+        return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Rows read so far."""
+        return self._reader.n_evaluated
+
+    def tell(self, rows: Rows) -> None:
+        if self._expected is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._expected))
+        nodes, self._expected = self._expected, None
+        if len(nodes) == 0:
+            return
+        bounded = self._frontier.read(nodes, rows)
+        waiting = self._frontier.waiting(bounded)
+        self._open.add(waiting, self._frontier.upper(waiting, cautious=True))
+        if self._frontier.ready:
+            self._follow_greedy()
+
+    def _follow_greedy(self) -> None:
+        stop = self._reader.rest_logp if self._continues else self._reader.eog_logp
+        while self._greedy != NO_NODE and self._reader.evaluated[self._greedy]:
+            if not self._trie.n_nodes_below[self._greedy]:
+                self._greedy = NO_NODE
+                return
+            self._greedy = greedy_child(self._trie, self._reader.edge_logp, stop, self._greedy)
+        if self._greedy != NO_NODE and not self._needs.row[self._greedy]:
+            self._greedy = NO_NODE
+
+    def ask(self, room: Room) -> Ask | None:
+        if self._expected is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        self._frontier.refresh()  # also before the last ask: `result` reads what it leaves
+        budget = self._search.budget_nodes
+        left = self._n_needed if budget is None else budget - self._reader.n_evaluated
+        if left <= 0 and (required := self._required() or self._towards_a_value()):
+            self._waves.end()
+            return self._ask_best(required, np.inf, replace(room, rows=min(room.rows, len(required))))
+        room = replace(room, rows=min(room.rows, max(left, 1)))
+        while left > 0:
+            at_least = self._at_least()
+            required, refining = self._required(), self._refining(at_least)
+            goes_on = self._goes_on(at_least) or bool(refining)
+            if not required and not goes_on:
+                break
+            if goes_on and not self._waves.active and self._turns_to_waves(room):
+                self._waves.lay_out(self._what_matters(at_least))
+            if not self._waves.active:
+                return self._ask_best([*required, *refining], at_least if goes_on else np.inf, room)
+            ask = self._ask_wave(at_least, room)
+            if ask is not None:
+                return ask
+        self._finished = True
+        return None
+
+    def _at_least(self) -> float:
+        """Bounds below this do not matter any more: no score there can come within tolerance of the k-th best."""
+        if self._search.stop != "best":
+            return -np.inf
+        kth, tolerance = self._standings.threshold()
+        return kth - tolerance - ROUNDING
+
+    def _goes_on(self, at_least: float) -> bool:
+        """Some open node still matters."""
+        if not self._frontier.ready:
+            return False
+        if self._search.stop == "all":
+            return self._reader.n_evaluated < self._n_needed
+        best = self._open.best()
+        if best < max(at_least, LEAST):
+            return False
+        return self._search.stop != "mass" or not self._frontier.holds_mass(self._search.mass)
+
+    def _required(self) -> list[int]:
+        """Nodes to evaluate whatever their bounds: the observed ones, and the next one of the greedy path."""
+        nodes = self._frontier.unobserved()
+        if self._frontier.ready and self._greedy != NO_NODE:
+            nodes.append(self._greedy)
+        return nodes
+
+    def _refining(self, at_least: float) -> list[int]:
+        """Open nodes that decide how likely a contender is continued: for each as many of the heaviest as
+        leave too little mass to matter, so that one call settles most of it."""
+        if not self._frontier.ready or not self._continues:
+            return []
+        nodes: list[int] = []
+        for contender in self._standings.unsettled(at_least, ROUNDING):
+            nodes += self._frontier.deciding(contender)
+        return nodes[: 4 * self._width]
+
+    def _towards_a_value(self) -> list[int]:
+        """What to evaluate beyond the budget while no path with any probability has a value: straight down to an end,
+        else what settles the best contender. Masked greedy decoding's path may be excluded, or end at a contender."""
+        if self._standings.log_resolved() > -np.inf:
+            return []
+        nodes = self._frontier.open_nodes()
+        bounds = self._frontier.upper(nodes)
+        if len(nodes) and bounds.max() > -np.inf:
+            down = np.where(bounds > -np.inf, self._trie.depth[nodes], 0)
+            return [int(nodes[np.lexsort((-bounds, -down))[0]])]
+        contenders = [c for c in self._standings.unresolved() if c.upper > -np.inf]
+        return self._frontier.deciding(max(contenders, key=lambda c: (c.lower, c.upper, -c.node))) if contenders else []
+
+    @property
+    def _width(self) -> int:
+        """Nodes a call: more as the search goes on, so that a long one takes few calls."""
+        return max(self._search.width, self._reader.n_evaluated // 4)
+
+    def _ask_best(self, first: list[int], at_least: float, room: Room) -> Ask:
+        """Evaluate `first` (what is required or settles contenders), then open nodes, best bound first."""
+        targets = dict.fromkeys(first)  # a set that keeps its order
+        taken: list[tuple[int, float]] = []
+        while len(targets) + len(taken) < self._width and self._open.best() >= max(at_least, LEAST):
+            taken.append(self._open.pop())
+        taken.sort(key=lambda entry: int(self._trie.parent[entry[0]]) not in self._live)
+        targets.update(dict.fromkeys(node for node, _ in taken))
+        targets.update(
+            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, room.rows - len(targets))))
+        )
+        while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= LEAST:
+            taken.append(self._open.pop())
+            targets[taken[-1][0]] = None
+        ask, self._expected = self._live.plan(list(targets), self._reader.evaluated, room)
+        asked = set(self._expected.tolist())
+        self._open.put_back([entry for entry in taken if entry[0] not in asked])
+        return self._waves.releasing(ask)
+
+    def _ahead(self, targets: list[int], spare: int) -> list[int]:
+        """Only children of targets, as far down as they are alone: they follow for certain, so they save a call."""
+        nodes: list[int] = []
+        for target in targets:
+            node = target
+            while len(nodes) < spare and self._trie.child_start[node + 1] - self._trie.child_start[node] == 1:
+                node = int(self._trie.children(node)[0])
+                if not self._needs.row[node]:
+                    break
+                nodes.append(node)
+        return nodes
+
+    def _turns_to_waves(self, room: Room) -> bool:
+        return self._search.stop == "all" or self._waves.pay(room, self._width)
+
+    def _what_matters(self, at_least: float) -> BoolArray:
+        """bool[N]: open nodes with bounds of `at_least` and those that settle contenders, with all below them."""
+        if self._search.stop == "all":
+            return np.ones(len(self._trie.token), dtype=np.bool_)
+        nodes = self._frontier.open_nodes()
+        nodes = nodes[self._frontier.upper(nodes, cautious=True) >= max(at_least, LEAST)]
+        nodes = np.concatenate([nodes, np.array(self._refining(at_least), dtype=np.int32)]).astype(np.int32)
+        marks = np.zeros(len(self._trie.token) + 1, dtype=np.int64)
+        np.add.at(marks, nodes, 1)
+        np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
+        return np.asarray(np.cumsum(marks[:-1]) > 0)
+
+    def _ask_wave(self, at_least: float, room: Room) -> Ask | None:
+        """The next wave; None when they are through, and best first goes on with nothing held."""
+        if self._search.stop == "best" and self._waves.are_stale:
+            self._waves.lay_out(self._what_matters(at_least))
+        window = self._waves.next(room)
+        if window is None:
+            return None
+        ask, self._expected = window
+        return ask
+
+    def result(self) -> SearchOutcome:
+        if not self._finished:
+            raise ProtocolError("no result before ask returned None")
+        proved, gap = self._frontier.proves()
+        open_mass, log_open = self._frontier.left_open()
+        return SearchOutcome(
+            evaluation=self._reader.evaluation(),
+            proved=proved,
+            bound_gap=gap,
+            open_mass=open_mass,
+            log_open=log_open,
+            n_evaluated=self._reader.n_evaluated,
+            n_needed=self._n_needed,
+            n_repeated=self._live.repeated + self._waves.n_repeated,
+        )

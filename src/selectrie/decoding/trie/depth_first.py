@@ -1,0 +1,92 @@
+"""Depth-first waves over what a best-first search still wants, for rooms in which its rows would be evaluated again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import BoolArray, IntArray, Room
+from selectrie.decoding.held_nodes import LiveNodes
+from selectrie.decoding.scoring import RowNeeds, TrieReader
+from selectrie.decoding.task import NOTHING, Ask
+from selectrie.decoding.trie.batches import DepthFirstWindows
+
+MOST_AHEAD = 0.15
+"""Of all rows, those that may be spent where they may have to be evaluated again, before depth-first waves take over.
+Waves evaluate each of the others once, so a search that learns nothing stays within 1.2 x exhaustive scoring."""
+
+
+class Waves:
+    """Takes the live nodes over from a best-first search, and gives them back: one of the two asks at a time.
+
+    carries: bool[N], nodes with a needed child, which may have to be evaluated again. depth: of the deepest needed node.
+    n_repeated: nodes asked for again, after they were dropped, in waves so far.
+    """
+
+    def __init__(
+        self, trie: TokenTrie, needs: RowNeeds, reader: TrieReader, live: LiveNodes, *, carries: BoolArray, depth: int
+    ) -> None:
+        self._trie, self._needs, self._reader, self._live = trie, needs, reader, live
+        self._carries, self._depth = carries, depth
+        self._n_needed = needs.n_rows
+        self._n_needed_leaves = int(np.count_nonzero(needs.row & ~carries))
+        self._windows: DepthFirstWindows | None = None
+        self._laid_out_at = 0
+        self._leaving: IntArray = NOTHING
+        self.n_repeated = 0
+
+    @property
+    def active(self) -> bool:
+        """Waves are laid out and not through."""
+        return self._windows is not None
+
+    def pay(self, room: Room, width: int) -> bool:
+        """Going on best first, `width` nodes a call, may cost more rows than waves over what is left."""
+        if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.branches:
+            return False  # nothing will be dropped, so no row is evaluated twice
+        n_carrying = int(np.count_nonzero(self._carries & self._reader.evaluated))
+        ahead = self._live.repeated + self.n_repeated + n_carrying + width * self._depth
+        return ahead > MOST_AHEAD * self._n_needed
+
+    @property
+    def are_stale(self) -> bool:
+        """What has been learnt since they were laid out may rule out some of the rest."""
+        pause = max(self._n_needed // 8, 32 * self._depth)  # laying out again repeats one path: 3 % at most
+        return self._reader.n_evaluated - self._laid_out_at > pause
+
+    def lay_out(self, matters: BoolArray) -> None:
+        """Begin, or begin anew, over the needed rows among bool[N] `matters`, with the ancestors that carry them."""
+        wanted = matters & self._needs.row & ~self._reader.evaluated
+        before = np.concatenate(([0], np.cumsum(wanted)))
+        numbers = np.arange(len(wanted))
+        marked = before[numbers + self._trie.n_nodes_below + 1] > before[numbers]
+        if self._windows is None:
+            self._leaving = np.concatenate([self._leaving, self._live.drop_all()])
+        self.end()
+        self._windows = DepthFirstWindows(self._trie, marked, wanted, self._live.next_local)
+        self._laid_out_at = self._reader.n_evaluated
+
+    def end(self) -> None:
+        """Give back with the next ask what the waves hold; best first starts again from the root."""
+        if self._windows is not None:
+            self._leaving = np.concatenate([self._leaving, self._windows.held])
+            self._windows = None
+
+    def next(self, room: Room) -> tuple[Ask, IntArray] | None:
+        """The next wave and the nodes whose rows it wants, int32[]; None, and no longer active, when they are through."""
+        window = None if self._windows is None else self._windows.next_window(room)
+        if self._windows is not None:
+            self._live.next_local = self._windows.next_local
+        if window is None:
+            self.end()
+            return None
+        ask, wanted = window
+        self.n_repeated += len(ask.tokens) - len(wanted)
+        return self.releasing(replace(ask, again=~ask.wanted)), wanted
+
+    def releasing(self, ask: Ask) -> Ask:
+        """The ask that is to be made next, giving back also what the change from or to waves has left."""
+        leaving, self._leaving = self._leaving, NOTHING
+        return replace(ask, release=np.concatenate([ask.release, leaving])) if len(leaving) else ask

@@ -1,0 +1,168 @@
+"""What a best-first search has read of its trie, and bounds on all that it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from selectrie.core import numerics
+from selectrie.core.model import Rows
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
+from selectrie.decoding.held_nodes import GRANULE
+from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, owners
+from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.decoding.trie.incumbents import Contender, Standings, no_owner
+
+Heal = Callable[[FloatArray, FloatArray], float]
+"""(edge_logp, observed) of a `TrieEvaluation` -> log-probability of the healed bytes."""
+
+
+class Frontier:
+    """Scores of finished paths, intervals of contenders, and bounds on what lies below the open nodes of a trie.
+
+    An objective of means needs `heal` where bytes were healed, for their order depends on it: nothing has a bound then
+    before all observed nodes were read.
+
+    prefix: float64[N], log-probability of each node's prefix, NaN where unknown. reader, standings, bounds: what it is
+    made of. ready: there are bounds.
+    """
+
+    def __init__(
+        self, trie: TokenTrie, needs: RowNeeds, terminator: str, *, objective: Objective, k: int, heal: Heal | None
+    ) -> None:
+        self._trie, self._needs, self._terminator = trie, needs, terminator
+        self._objective, self._heal = objective, heal
+        self._continues = terminator == "unless-continued"
+        self.reader = TrieReader(trie, needs)
+        self.bounds = Bounds(trie, objective, inclusive=self._continues or terminator == "eog")
+        self.prefix: FloatArray = np.full(len(trie.token), np.nan)
+        self.prefix[ROOT] = 0.0
+        self.standings = Standings(trie, objective, self.reader, k)
+        self._owner = owners(trie) if self._continues else no_owner(len(trie.token))
+        self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
+        self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
+        self._unhealed: list[IntArray] = []
+        self.ready = heal is None or not objective.divides
+
+    def read(self, nodes: IntArray, rows: Rows) -> IntArray:
+        """Read the rows of `nodes`; returns the nodes whose children have bounds now, int32[]."""
+        self.reader.read(nodes, rows)
+        self._extend_prefixes(nodes)
+        if not self.ready:
+            self._unhealed.append(nodes)
+            if self.unobserved():
+                return nodes[:0]
+            nodes = np.concatenate(self._unhealed)
+            self.ready = True
+            self.standings.log_heal = self._log_heal()
+        self._finish_paths(nodes)
+        return nodes
+
+    def unobserved(self) -> list[int]:
+        """Observed nodes that were not read."""
+        return [node for node, _ in self._needs.observe if not self.reader.evaluated[node]]
+
+    def refresh(self) -> None:
+        """Bring intervals up to date; after reading and before anything is judged by `standings` or told below."""
+        self.standings.refresh(self._owner, self.prefix)
+
+    def _log_heal(self) -> float:
+        """Log-probability of the healed bytes; 0 where they have none, for then no path below has any to be raised."""
+        log_heal = 0.0 if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
+        return log_heal if log_heal > -np.inf else 0.0
+
+    def _extend_prefixes(self, nodes: IntArray) -> None:
+        """Log-probabilities of the children's prefixes, parents first: a call may hold a node and its child."""
+        depths = self._trie.depth[nodes]
+        for depth in np.unique(depths):
+            children, owner = self.reader.children(nodes[depths == depth])
+            above = self.prefix[nodes[depths == depth]][owner]
+            counts = self._trie.depth[children] > self._objective.first_scored
+            self.prefix[children] = above + np.where(counts, self.reader.edge_logp[children], 0.0)
+
+    def _finish_paths(self, nodes: IntArray) -> None:
+        """Paths that the rows of `nodes` make certain, and ends whose intervals they narrow."""
+        trie, standings = self._trie, self.standings
+        if self._terminator == "eog":
+            ends = nodes[trie.end_path[nodes] != NO_PATH]
+            standings.finish(trie.end_path[ends], self.prefix[ends] + self.reader.eog_logp[ends])
+            return
+        children, _ = self.reader.children(nodes)
+        is_end = trie.end_path[children] != NO_PATH
+        if self._continues:
+            is_end &= ~trie.inner[children]
+            touched = self._owner[nodes[trie.inner[nodes]]]
+            touched = touched[touched != NO_NODE]
+            alone = touched[self._n_owned[touched] == 1]  # its own row says everything: no interval to keep
+            standings.finish(trie.end_path[alone], self.prefix[alone] + self.reader.rest_logp[alone])
+            standings.touch(touched[self._n_owned[touched] > 1])
+        ends = children[is_end]
+        standings.finish(trie.end_path[ends], self.prefix[ends])
+        if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self._continues and trie.inner[ROOT]):
+            standings.finish(trie.end_path[:1], np.zeros(1))
+
+    def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:
+        """float64[n]: no path below scores more, tolerance included where cautious."""
+        return self.bounds.upper(nodes, self.prefix[nodes] - self.standings.log_heal, cautious=cautious)
+
+    def waiting(self, nodes: IntArray) -> IntArray:
+        """int32[]: children of these nodes that are needed and not evaluated."""
+        children, _ = self.reader.children(nodes)
+        return children[self._needs.row[children] & ~self.reader.evaluated[children]]
+
+    def open_nodes(self) -> IntArray:
+        """Nodes that are needed and not evaluated, below evaluated ones, with any probability."""
+        children, _ = self.reader.children(np.flatnonzero(self.reader.evaluated).astype(np.int32))
+        waits = self._needs.row[children] & ~self.reader.evaluated[children] & (self.prefix[children] > -np.inf)
+        return children[waits]
+
+    def deciding(self, contender: Contender) -> list[int]:
+        """Open nodes that this end owns, heaviest first, without those too light to matter."""
+        start, stop = contender.node, contender.node + int(self._trie.n_nodes_below[contender.node]) + 1
+        waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
+        waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
+        own = np.flatnonzero(waits) + start
+        own = own[np.argsort(-self.prefix[own], kind="stable")]
+        lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]  # each with all lighter ones
+        enough = contender.logp_lower + np.log(RESOLVED / 2)
+        matter: list[int] = own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
+        return matter
+
+    def _log_open(self) -> float:
+        """Log of a bound on the summed exp(score) of all paths that are not resolved.
+
+        Disjoint events cannot weigh more than the mass they share, times the longest chain of paths that contain one
+        another (1 but for terminators none and text); where the score is no joint, each may weigh as much as the bound.
+        """
+        nodes = self.open_nodes()
+        is_joint = not self._objective.divides and not self._objective.first_scored
+        count = np.full(len(nodes), self._chain) if is_joint else self.bounds.n_paths[nodes]
+        with np.errstate(divide="ignore"):
+            weights = self.upper(nodes) + np.log(count)
+        return numerics.logsumexp(np.append(weights, [c.upper for c in self.standings.unresolved()]))
+
+    def holds_mass(self, mass: float) -> bool:
+        """The resolved paths hold this part of the set's probability."""
+        finished = self.standings.log_resolved()
+        return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
+
+    def proves(self) -> tuple[bool, float]:
+        """`Standings.proves` against everything open."""
+        return self.standings.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
+
+    def left_open(self) -> tuple[float, float]:
+        """Bound on the probability of all paths not resolved, and log of a bound on their summed exp(score); healed
+        bytes taken off in both."""
+        nodes, log_heal = self.open_nodes(), self._log_heal()
+        count = self.bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
+        mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
+        mass = np.append(mass, [c.logp_upper for c in self.standings.unresolved()])
+        open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
+        return open_mass, self._log_open() - (log_heal - self.standings.log_heal)  # what no bound is without yet
+
+
+def longest_chain(trie: TokenTrie) -> int:
+    """Most paths that end on one way from the root: how many events can share the same mass."""
+    return int(trie.accumulate((trie.end_path != NO_PATH).astype(np.float64)).max())

@@ -1,0 +1,108 @@
+"""Awaitable forms of blocking methods: each call waits in a daemon thread of its own, so any number may wait at once.
+
+A thread that waits costs some kilobytes; a pool would bound how many requests share a model call. Cancelling the awaiting
+task takes back what the call has under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from functools import wraps
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from selectrie.engine.scheduler.task_group import Scope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Streaming(Protocol[T_co]):
+    """What is read piece by piece: a `Stream` of chunks, a `PageStream` of events."""
+
+    @property
+    def is_finished(self) -> bool: ...
+    def listen(self, listener: Callable[[], None]) -> None: ...
+    def arrived(self) -> Iterator[T_co]: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """The method as a coroutine function of the same arguments."""
+
+    @wraps(method)
+    async def waiting(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await in_thread(lambda: method(*args, **kwargs))
+
+    return _renamed(waiting, method)
+
+
+def async_stream(method: Callable[P, Streaming[T]]) -> Callable[P, AsyncGenerator[T, None]]:
+    """The method that begins a stream as an asynchronous generator function of the same arguments.
+
+    It begins when the first chunk is asked for. No thread waits while it streams.
+    """
+
+    @wraps(method)
+    async def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
+        stream = await in_thread(lambda: method(*args, **kwargs))
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        with stream:
+            stream.listen(lambda: _wake(loop, arrived))
+            while not stream.is_finished:
+                arrived.clear()
+                for chunk in stream.arrived():
+                    yield chunk
+                if not stream.is_finished:
+                    await arrived.wait()
+
+    return _renamed(streaming, method)
+
+
+async def in_thread(function: Callable[[], R]) -> R:
+    """Await what a function returns, in a daemon thread of its own, which sees the context variables of the one who
+    awaits; cancelled, its errands are too."""
+    scope = Scope()
+    outcome: Future[R] = Future()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def work() -> None:
+        try:
+            with scope.open():
+                outcome.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - belongs to the task that awaits it
+            outcome.set_exception(error)
+        _wake(loop, ended)
+
+    threading.Thread(target=copy_context().run, args=(work,), name="selectrie-await", daemon=True).start()
+    try:
+        await ended.wait()
+    except (asyncio.CancelledError, GeneratorExit):
+        scope.cancel()
+        raise
+    return outcome.result()  # raised here, where Python knows what to do with a StopIteration
+
+
+def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
+    """Set the event from another thread, unless it is set: who clears it looks for chunks after that."""
+    if not arrived.is_set():
+        with suppress(RuntimeError):  # the loop was closed, so nobody waits
+            loop.call_soon_threadsafe(arrived.set)
+
+
+def _renamed(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:
+    """The form of a method under its own name: `select` -> `aselect`."""
+    form.__name__ = "a" + method.__name__
+    form.__qualname__ = method.__qualname__[: -len(method.__name__)] + form.__name__
+    form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling takes its work back."
+    return form

@@ -1,0 +1,515 @@
+"""The facade: select, rank, score, sample, tokens, generate, stream, beam_search, render, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, overload
+
+from selectrie.core.model import Model
+from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.sampling.task import Drafter
+from selectrie.engine.aio import async_stream, awaitable
+from selectrie.engine.precision_check import self_check
+from selectrie.engine.requests import generate as generate_requests
+from selectrie.engine.requests import select as select_requests
+from selectrie.engine.requests import selection
+from selectrie.engine.requests.generate import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
+from selectrie.engine.requests.loglikelihood import Measurer
+from selectrie.engine.requests.selection import Asked, CustomRule
+from selectrie.engine.requests.speculative import EngineDrafter, check_draft
+from selectrie.engine.requests.stream import Stream
+from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.engine.scheduler.scheduler import Load
+from selectrie.engine.scheduler.task_group import Errand, errand
+from selectrie.errors import OptionError, of_request
+from selectrie.grammar import Grammar
+from selectrie.options import (
+    DEFAULT_BEAM,
+    DEFAULT_PROMPTING,
+    DEFAULT_RENDERING,
+    DEFAULT_SAMPLING,
+    DEFAULT_SEARCH,
+    DEFAULT_STOPPING,
+    Beam,
+    Prompting,
+    Rendering,
+    Rule,
+    Sampling,
+    Search,
+    Stopping,
+    at_least,
+)
+from selectrie.results import BeamResult, Draws, Event, Generation, Page, Selection, TextScore, TokenPlan
+from selectrie.tokenization.prompts import Prompt
+
+if TYPE_CHECKING:
+    from selectrie.engine.rendering.page_requests import PageStream
+    from selectrie.engine.rendering.renderer import PageRequest
+    from selectrie.template.analysis.template import Template
+
+NO_VALUES: Mapping[str, object] = MappingProxyType({})
+
+
+class Engine:
+    """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
+
+    Methods may be called from any thread. After an error, Ctrl-C included, it goes on working.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        check: SelfCheck | None = None,
+        on_check: Callable[[SelfCheck], None] | None = None,
+        max_waiting: int | None = None,
+    ) -> None:
+        """check: a self-check made before on this model, build and processor; else it is made before the first answer
+        in `exact` precision, and handed to `on_check`. max_waiting: tasks that may wait to begin, beyond which a request
+        is refused with `QueueFullError`; None: any number."""
+        self._model = model
+        self._check = check
+        self._on_check = on_check
+        if check is not None and check.granule <= model.limits.rows_per_call:
+            model.granule = check.granule
+        self._owner = Owner(model, max_waiting=max_waiting)
+        self._finalizer = weakref.finalize(self, self._owner.close)
+
+    def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        identity = self._model.identity
+        state = ", closed" if self._owner.closed else ""
+        return f"Engine({identity.name!r}, precision={identity.precision!r}{state})"
+
+    def close(self) -> None:
+        """Free the model; work under way ends with `ClosedError`. Closing twice is fine."""
+        self._finalizer()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._owner.closed
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's vocabulary."""
+        return self._model.vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        """How much the model holds at once."""
+        return self._model.limits
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Which model on which back end: what answers are signed with."""
+        return self._model.identity
+
+    @property
+    def load(self) -> Load:
+        """How much the model has to do."""
+        return self._owner.load()
+
+    @property
+    def tolerance(self) -> float | None:
+        """Nats a row by which layout moves a log-probability, a measured bound; None in `fast` precision."""
+        with errand(self._owner) as begun:
+            return self._tolerance(begun)
+
+    @property
+    def self_check(self) -> SelfCheck | None:
+        """How the tolerance was measured: rows compared and their largest move; None in
+        `fast` precision."""
+        with errand(self._owner) as begun:
+            self._tolerance(begun)
+        return self._owner.check
+
+    def _tolerance(self, begun: Errand) -> float | None:
+        if self._model.identity.precision != Precision.EXACT.value:
+            return None
+        self._owner.check = self._check if self._check is not None else begun.call(self._make_check)
+        return self._owner.check.tolerance
+
+    def _make_check(self) -> SelfCheck:
+        """The self-check, on the model's thread, where a second caller finds that of the first."""
+        if self._check is None:
+            self._check = self_check(self._model)
+            if self._on_check is not None:
+                self._on_check(self._check)
+        return self._check
+
+    def trim(self) -> None:
+        """Drop every cached prompt and row."""
+        self._owner.call(self._owner.scheduler.forget_all)
+
+    def select(  # noqa: PLR0913 - choices or a grammar
+        self,
+        prompt: Prompt,
+        choices: Sequence[str] | None = None,
+        *,
+        grammar: Grammar | None = None,
+        rule: str | Rule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: Search = DEFAULT_SEARCH,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> Selection:
+        """Decide which of the choices, or of the texts of a grammar, the prompt goes on
+        with, by joint log-probability.
+
+        prompt: text, token ids, or chat messages. choices: taken as they are (mind
+        leading spaces; `prompting.delimiter` adds one). rule: a name, a `Rule`, or a
+        callable from `ChoiceScore` to a number. terminator: what ends a choice; "auto"
+        decides by `following`, the text after it, and by whether one choice continues
+        another. prior: weight of each choice. search: how, and how many places must be
+        certain. prompting: boundary, delimiter, chat, truncation.
+
+        grammar: instead of choices. A list of texts, however long, and the texts of any
+        other grammar that has at most 100 000 of them are the choices
+        (`Grammar.listed`). Of more, the best are searched for, with proof; those found
+        are then the choices, best first, and `Selection.grammar` says more.
+
+        Raises errors of `RequestError` for what the caller can fix, before any model
+        call, `NothingFoundError` where a search finished no text, and errors of
+        `ModelError`.
+        """
+        asked = Asked(rule, terminator, following, prior, search, prompting)
+        if grammar is None:
+            if choices is None:
+                raise OptionError("choices", None, "a list of texts, or a grammar")
+            return self._answer([(prompt, choices)], asked)[0]
+        if choices is not None:
+            raise OptionError("grammar", grammar, "None beside choices: give one of the two")
+        from selectrie.engine.requests import (
+            select_grammar,  # what only grammars need is imported with the first of them
+        )
+
+        texts = select_grammar.listed(grammar)
+        if texts is not None:
+            return self._answer([(prompt, texts)], asked)[0]
+        with errand(self._owner) as begun:
+            hunt = select_grammar.prepare(self._model, prompt, grammar, asked)
+            return select_grammar.answer(begun, hunt, self._tolerance(begun))
+
+    def sample(
+        self,
+        prompt: Prompt,
+        grammar: Grammar,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        exact: bool = True,
+        terminator: str = "auto",
+        search: Search = DEFAULT_SEARCH,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> Draws:
+        """Draw n texts of a grammar by their probability among all its texts.
+
+        seed: text i has seed + i, and is the text that this seed draws alone, but for
+        draws that `Draws.close_steps` names; None = one from the system. exact: false
+        draws token by token among those that may follow, each row renormalised, as
+        `generate` does: cheaper, and another distribution. search: `max_tokens`,
+        `canonical_only`, `budget_nodes`; nothing else of it. terminator, prompting: as
+        in `select`.
+
+        Raises errors of `RequestError` for what the caller can fix, and
+        `NothingFoundError` where the texts were not drawn within the limits.
+        """
+        from selectrie.engine.requests import sample
+
+        asked = Asked(terminator=terminator, search=search, prompting=prompting)
+        with errand(self._owner) as begun:
+            lottery = sample.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
+            return sample.answer(begun, lottery, self._tolerance(begun))
+
+    def rank(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        rule: str | Rule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: Search | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> Selection:
+        """As `select`, with more places certain: all, or the first `search.k`. Read them off `.ranked` or `.top(k)`."""
+        search = Search(stop="all") if search is None else search
+        return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
+
+    def select_many(
+        self,
+        requests: Iterable[tuple[Prompt, Sequence[str]]],
+        *,
+        rule: str | Rule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: Search = DEFAULT_SEARCH,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> list[Selection]:
+        """As `select` for many (prompt, choices) at once: they share model calls and prefixes. Results in order.
+
+        `search.on_progress` is told (requests evaluated, requests) in this thread, once for each request.
+        A request that is refused refuses all, before any model call; the error's `request` is its index.
+        """
+        if not isinstance(requests, Iterable):
+            raise OptionError("requests", requests, "pairs of prompt and choices")
+        asked = Asked(rule, terminator, following, prior, search, prompting)
+        return self._answer(list(requests), asked, search.on_progress)
+
+    def score(
+        self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = DEFAULT_PROMPTING
+    ) -> TextScore:
+        """Log-probability of one text after a prompt, token by token.
+
+        following: text after it, of which the first tokens are scored too, up to a boundary (terminator "text").
+        """
+        if not text:
+            raise OptionError("text", text, "some text to score")
+        asked = Asked(terminator="text" if following else "none", following=following, prompting=prompting)
+        with errand(self._owner) as begun:
+            question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
+            return select_requests.score_text(begun, question, text, self._tolerance(begun))
+
+    def tokens(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        terminator: str = "auto",
+        following: str = "",
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> TokenPlan:
+        """How a request becomes tokens and what would be evaluated; no model call is made."""
+        asked = Asked(terminator=terminator, following=following, prompting=prompting)
+        with self._owner.using():
+            question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
+            return select_requests.token_plan(question)
+
+    def measurer(self, nodes: int) -> Measurer:
+        """What measures log-likelihoods of many token sequences, unit by unit, each from an empty memory in a fixed layout.
+
+        nodes: tokens of the longest sequence; `CapacityError` where the model has no room for so many. A context manager with
+        memory of its own.
+        """
+        at_least("nodes", nodes, 1, optional=False)
+        with errand(self._owner) as begun:
+            self._tolerance(begun)  # finds the granule that its model takes over
+        return Measurer(self._owner, nodes, keep=self)
+
+    def generate(
+        self,
+        prompts: Prompts,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        stopping: Stopping = DEFAULT_STOPPING,
+        draft: Engine | Drafter | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+        options: Generating = DEFAULT_GENERATING,
+    ) -> Generation:
+        """Draw n sequences after each prompt, all side by side.
+
+        prompts: one (text, token ids, or chat messages) or a list of them. seed: sequence i of every prompt has seed + i, and
+        is the same alone and among others but for `close_steps`; None = one from the system. sampling: how
+        a token is drawn. stopping: when a sequence ends. draft: a second engine, or what else guesses what follows: the same text in fewer model calls.
+        prompting: chat, truncation. options: the best of more, choices, alternatives, priority, deadline.
+
+        Raises errors of `RequestError` for what the caller can fix, before any model call, and of `ModelError`.
+        """
+        wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
+            plan = self._plan(prompts, wanted)
+            tau = self._tolerance(begun)
+            drawn = []
+            for one in generate_requests.begin(begun, plan, tau):
+                with of_request(one.prompt_index if plan.n_prompts > 1 else None):
+                    drawn.append(generate_requests.completion(one, tau))
+            return generate_requests.generation(plan, drawn, self._model.identity, tau)
+
+    @overload
+    def stream(
+        self,
+        /,
+        prompts: Prompts,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        stopping: Stopping = DEFAULT_STOPPING,
+        draft: Engine | Drafter | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+        options: Generating = DEFAULT_GENERATING,
+    ) -> Stream: ...
+    @overload
+    def stream(
+        self,
+        template: Template,
+        values: Mapping[str, object] = ...,
+        /,
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+        **named: object,
+    ) -> PageStream: ...
+    def stream(self, /, *given: Any, **how: Any) -> Stream | PageStream:
+        """What comes, as it comes: an iterator, and a context manager that cancels what still runs. Work begins at once.
+
+        Prompts and the arguments of `generate`: the chunks of its sequences. Which are the best of more is known only at the
+        end, so `options.best_of` is refused. A template and the arguments of `render`: the events of its page.
+        """
+        return self._stream_page(*given, **how) if _is_template(given) else self._stream_chunks(*given, **how)
+
+    def _stream_chunks(
+        self,
+        prompts: Prompts,
+        *,
+        n: int = 1,
+        seed: int | None = None,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        stopping: Stopping = DEFAULT_STOPPING,
+        draft: Engine | Drafter | None = None,
+        prompting: Prompting = DEFAULT_PROMPTING,
+        options: Generating = DEFAULT_GENERATING,
+    ) -> Stream:
+        wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        if options.best_of is not None:
+            raise OptionError("best_of", options.best_of, "None where chunks are streamed")
+        with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
+            plan = self._plan(prompts, wanted)
+            return Stream(begun, plan, self._model.identity, self._tolerance(begun), keep=self)
+
+    def beam_search(
+        self,
+        prompt: Prompt,
+        grammar: Grammar,
+        *,
+        beam: Beam = DEFAULT_BEAM,
+        prompting: Prompting = DEFAULT_PROMPTING,
+    ) -> BeamResult:
+        """The most probable texts of a grammar after a prompt, as far as a beam of
+        paths can tell; with `beam.exact` for certain.
+
+        prompt: text, token ids, or chat messages. grammar: what may follow, exactly
+        (mind leading spaces; `prompting.delimiter` is put before it). beam: width, how
+        many texts, length, penalties, groups, terminator.
+
+        Raises errors of `RequestError` for what the caller can fix, before any model
+        call, `NothingFoundError` where not even the beginning of a text was found, and
+        errors of `ModelError`.
+        """
+        from selectrie.engine.requests import beam_search
+
+        with errand(self._owner) as begun:
+            asked = beam_search.prepare(self._model, prompt, grammar, beam, prompting)
+            return beam_search.answer(begun, asked, beam, self._tolerance(begun))
+
+    def render(
+        self,
+        template: Template,
+        values: Mapping[str, object] = NO_VALUES,
+        /,
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+        **named: object,
+    ) -> Page:
+        """Render a template: its slots are decided one after the other, each after the page as it stands there.
+
+        values, named: what the template reads; those it does not read are left alone. rendering: seed, limits, how chat turns are
+        written.
+
+        Raises `TemplateError` for what is wrong with template or values, nearly all of it before any model call, and what its
+        slots raise, with the slot's place (`SelectrieError.slot`).
+        """
+        from selectrie.engine.rendering import page_requests
+
+        return self._make_page(page_requests.request_of(template, values, named, rendering))
+
+    def render_many(
+        self,
+        template: Template,
+        rows: Iterable[Mapping[str, object]],
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+    ) -> list[Page]:
+        """As `render` for each row of values: they share model calls and prefixes. Pages in order, each as it would be alone.
+
+        Up to 64 pages are under way at once. A row that is refused or fails refuses all, before any model call where that can
+        be known; the error's `request` is its index.
+        """
+        from selectrie.engine.rendering import page_requests
+
+        return page_requests.make_many(self._make_page, page_requests.requests_of(template, rows, rendering))
+
+    def _stream_page(
+        self,
+        template: Template,
+        values: Mapping[str, object] = NO_VALUES,
+        /,
+        *,
+        rendering: Rendering = DEFAULT_RENDERING,
+        **named: object,
+    ) -> PageStream:
+        from selectrie.engine.rendering import page_requests
+
+        with self._owner.using():
+            request = page_requests.request_of(template, values, named, rendering)
+            return page_requests.PageStream(self._make_page, request, self._owner.check_process)
+
+    def _make_page(self, request: PageRequest, tell: Callable[[Event], None] | None = None) -> Page:
+        from selectrie.engine.rendering import renderer
+
+        how = request.rendering
+        with errand(self._owner, priority=how.priority, deadline_s=how.deadline_s, linger=True) as begun:
+            return renderer.render_page(begun, self._model, self._tolerance(begun), request, tell)
+
+    aselect = awaitable(select)
+    asample = awaitable(sample)
+    arank = awaitable(rank)
+    aselect_many = awaitable(select_many)
+    ascore = awaitable(score)
+    agenerate = awaitable(generate)
+    abeam_search = awaitable(beam_search)
+    astream = async_stream(stream)
+    arender = awaitable(render)
+    arender_many = awaitable(render_many)
+
+    def _answer(
+        self,
+        requests: Sequence[tuple[Prompt, Sequence[str]]],
+        asked: Asked,
+        on_evaluated: select_requests.Progress | None = None,
+    ) -> list[Selection]:
+        """Prepare all, evaluate all together, settle and answer each."""
+        with errand(self._owner) as begun:
+            questions = select_requests.prepare_all(self._model, requests, asked)
+            return select_requests.answer(begun, questions, self._tolerance(begun), on_evaluated)
+
+    def _plan(self, prompts: Prompts, wanted: Wanted) -> Plan:
+        if wanted.draft is not None:
+            check_draft(wanted.draft, self._model, self._owner)
+        return generate_requests.prepare(self._model.vocabulary, self._model.limits, prompts, wanted)
+
+
+def _is_template(given: tuple[Any, ...]) -> bool:
+    """Is the first of them a template? Nobody can have made one whose module was never imported."""
+    module = sys.modules.get("selectrie.template.analysis.template")
+    return module is not None and len(given) > 0 and isinstance(given[0], module.Template)
+
+
+def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
+    return EngineDrafter(draft) if isinstance(draft, Engine) else draft

@@ -1,0 +1,178 @@
+"""Which models were loaded, when, and what has become of their files since.
+
+One small file a model, in `models` of the cache folder: processes that load different models at once do not meet, those
+that load the same one leave the entry of one of them, and a damaged entry costs itself alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from datetime import datetime, timezone
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from selectrie.core.types import ModelIdentity
+from selectrie.engine import bundled_model
+from selectrie.engine.cache_dir import cache_folder, read_object, write_object
+from selectrie.errors import InputFileError, ModelError, OptionError
+from selectrie.results.models import CHANGED, MISSING, PRESENT, ModelRecord
+
+logger = logging.getLogger(__name__)
+
+MOST_ENTRIES = 100
+"""The oldest beyond these are dropped when one is added."""
+
+_KINDS = {"str": (str,), "int": (int,), "bool": (bool,), "str | None": (str, type(None))}
+"""Types that a value of an entry may have, by the annotation of its field."""
+
+
+def utc_now() -> datetime:
+    """The time, aware of its zone."""
+    return datetime.now(timezone.utc)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """A path as entries hold it: from the root, without `..`, links as they are."""
+    return os.path.abspath(os.fspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+class History:
+    """The entries of one folder. clock: the time, in UTC."""
+
+    def __init__(self, folder: Path | None = None, clock: Callable[[], datetime] = utc_now) -> None:
+        """folder: `models` of the cache folder by default."""
+        self._folder = cache_folder() / "models" if folder is None else folder
+        self._clock = clock
+
+    def remember(self, source: str, path: Path, identity: ModelIdentity) -> None:
+        """Note that a model was loaded now. What cannot be written is no error."""
+        try:
+            found = path.stat()
+        except OSError as error:
+            logger.debug("%s is not remembered: %s", path, error)
+            return
+        record = ModelRecord(
+            source=source,
+            name=identity.name,
+            path=str(path),
+            size_bytes=found.st_size,
+            n_parameters=identity.n_parameters,
+            digest=identity.digest,
+            loaded=self._clock().isoformat(timespec="microseconds"),
+            file=PRESENT,
+        )
+        if write_object(self._entry(source), asdict(record) | {"modified_ns": found.st_mtime_ns}):
+            self._prune()
+
+    def records(self) -> list[ModelRecord]:
+        """What was loaded, newest first, each with the state of its file now."""
+        found = [record for record in map(_record, self._entries()) if record is not None]
+        return sorted(found, key=lambda record: (record.loaded or "", record.source), reverse=True)
+
+    def forget(self, source: str) -> None:
+        """Drop an entry, by its source or by the path of its file.
+
+        Raises `OptionError` where there is none, `InputFileError` where it cannot be removed.
+        """
+        path = absolute(source)
+        named = [record for record in self.records() if source == record.source or path == record.path]
+        if not named:
+            raise OptionError("forget", source, "the path or the hf: source of a model loaded before")
+        for record in named:
+            self._drop(record)
+
+    def forget_missing(self) -> None:
+        """Drop the entries whose files are gone. Raises `InputFileError` where one cannot be removed."""
+        for record in self.records():
+            if record.file == MISSING:
+                self._drop(record)
+
+    def _drop(self, record: ModelRecord) -> None:
+        entry = self._entry(record.source)
+        try:
+            entry.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputFileError(str(entry), f"cannot be removed: {error.strerror}") from error
+
+    def _entry(self, source: str) -> Path:
+        name = blake2b(source.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        return self._folder / f"{name}.json"
+
+    def _entries(self) -> list[dict[str, Any]]:
+        try:
+            return [read_object(path) for path in sorted(self._folder.glob("*.json"))]
+        except OSError as error:
+            logger.debug("cannot list %s: %s", self._folder, error)
+            return []
+
+    def _prune(self) -> None:
+        """Drop the files written longest ago, damaged ones included."""
+        try:
+            files = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+            for path in files[:-MOST_ENTRIES]:
+                path.unlink(missing_ok=True)
+        except OSError as error:  # another process drops the same ones
+            logger.debug("cannot prune %s: %s", self._folder, error)
+
+
+def models() -> list[ModelRecord]:
+    """The embedded model, then what was loaded before, newest first. Nothing is loaded but the embedded model's facts.
+
+    An entry is there after `load` succeeded, until it is forgotten (`selectrie models --forget`) or is the oldest of more
+    than a hundred.
+    """
+    known = History().records()
+    own = str(bundled_model.PATH)
+    before = next((record for record in known if record.source == own), None)
+    return [_embedded(before), *(record for record in known if record.source != own)]
+
+
+def _embedded(before: ModelRecord | None) -> ModelRecord:
+    """The embedded model as it is now: as loaded before, or read off its file."""
+    if before is not None and before.file == PRESENT:
+        return replace(before, embedded=True)
+    loaded = None if before is None else before.loaded
+    absent = ModelRecord(
+        str(bundled_model.PATH), bundled_model.NAME, str(bundled_model.PATH), 0, 0, "", loaded, MISSING, embedded=True
+    )
+    if not bundled_model.PATH.is_file():
+        return absent
+    from selectrie.backends.llama_cpp import LlamaOptions, open_model
+
+    try:
+        with open_model(bundled_model.PATH, LlamaOptions(n_ctx=8, n_batch=8)) as model:
+            identity = model.identity
+    except ModelError as error:
+        logger.debug("the embedded model cannot be opened: %s", error)
+        return replace(absent, file=CHANGED)
+    size = bundled_model.PATH.stat().st_size
+    return replace(absent, size_bytes=size, n_parameters=identity.n_parameters, digest=identity.digest, file=PRESENT)
+
+
+def _record(entry: dict[str, Any]) -> ModelRecord | None:
+    """The record of an entry; None where a field is missing or no such thing."""
+    if any(type(entry.get(field.name)) not in _KINDS[str(field.type)] for field in fields(ModelRecord)):
+        return None
+    record = ModelRecord(**{field.name: entry[field.name] for field in fields(ModelRecord)})
+    return replace(record, file=_state(record, entry.get("modified_ns")), embedded=False)
+
+
+def _state(record: ModelRecord, modified_ns: object) -> str:
+    """By size and time of change where these are as they were, else by digest: a copied file is not a changed one."""
+    path = Path(record.path)
+    try:
+        found = path.stat()
+        if found.st_size != record.size_bytes:
+            return CHANGED
+        if found.st_mtime_ns == modified_ns:
+            return PRESENT
+        from selectrie.backends.llama_cpp.identity import file_digest
+
+        # A shared `Llama` adds to the digest, after a "+", what it changes.
+        return PRESENT if file_digest(path) == record.digest.split("+")[0] else CHANGED
+    except (OSError, ValueError):  # ValueError: no file can have such a name
+        return MISSING

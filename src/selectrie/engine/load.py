@@ -1,0 +1,177 @@
+"""From a path, `hf:owner/repo/file.gguf`, a `llama_cpp.Llama`, or nothing at all to an engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
+from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.cache_dir import cache_folder, read_object, write_object
+from selectrie.engine.engine import Engine
+from selectrie.engine.history import History, absolute
+from selectrie.engine.precision_check import VERSION, is_plausible
+from selectrie.engine.trial import Marks, try_file
+from selectrie.errors import MissingExtraError, ModelFileError, OptionError
+from selectrie.options import at_least, flag, one_of
+
+if TYPE_CHECKING:
+    import llama_cpp
+
+HUB_PREFIX = "hf:"
+_ANSWER_S = 5.0
+"""Within which the hub begins to answer, or counts as unreachable."""
+
+
+def load(  # noqa: PLR0913 - what a model is opened with
+    source: str | os.PathLike[str] | llama_cpp.Llama | None = None,
+    *,
+    n_ctx: int | None = None,
+    n_batch: int = 512,
+    n_threads: int | None = None,
+    n_gpu_layers: int = 0,
+    precision: str = "exact",
+    max_waiting: int | None = None,
+    untrusted: bool | None = None,
+    verbose: bool = False,
+) -> Engine:
+    """Load a model and return its engine; a context manager that closes it.
+
+    source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared;
+    None: the small model that comes with selectrie, whose self-check is made here, so that the first answer is quick.
+    n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
+    rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all.
+    max_waiting: tasks that may wait to begin, beyond which a request is refused; None: any number. verbose: llama.cpp's own log on stderr.
+    untrusted: whether a file is opened in a child process first, because llama.cpp ends the
+    process on some damaged ones. None: a file that has not come through that yet; True:
+    always; False, as for the embedded model and an open `Llama`: never. It is a guard
+    against damage, not against files made to harm.
+
+    Raises `ModelFileError`, `UnsupportedModelError`, `MissingExtraError`, `OptionError`.
+    """
+    from selectrie.backends.llama_cpp import LlamaOptions, open_model
+
+    one_of("precision", precision, tuple(p.value for p in Precision))
+    at_least("max_waiting", max_waiting, 1)
+    options = LlamaOptions(
+        n_ctx=n_ctx,
+        n_batch=n_batch,
+        n_threads=n_threads,
+        n_gpu_layers=n_gpu_layers,
+        precision=Precision(precision),
+        verbose=verbose,
+    )
+    if untrusted is not None:
+        flag("untrusted", untrusted)
+    opened, name = _opened(source)
+    checks = cache_folder() / "selfcheck.json"
+    is_file = isinstance(opened, str | os.PathLike)
+    if source is not None and is_file and untrusted is not False:
+        try_file(Path(opened), options.precision, Marks(checks), always=untrusted is True)
+    model = open_model(opened, options)
+    try:
+        # What a check depends on beside the model: where layers run and how many rows a call takes.
+        layers = n_gpu_layers if is_file else opened.model_params.n_gpu_layers
+        key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
+        kept = SelfCheckFile(checks)
+        engine = Engine(
+            model,
+            check=kept.get(key, model.limits),
+            on_check=lambda check: kept.put(key, check),
+            max_waiting=max_waiting,
+        )
+    except BaseException:
+        model.close()
+        raise
+    try:
+        History().remember(name, Path(absolute(opened if is_file else opened.model_path)), model.identity)
+        if source is None:
+            _ = engine.tolerance
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> tuple[Any, str]:
+    """What the back end opens, and what the model is remembered by."""
+    if source is not None and not isinstance(source, str | os.PathLike):
+        return source, absolute(getattr(source, "model_path", ""))
+    file = local_file(source)
+    is_remote = isinstance(source, str) and source.startswith(HUB_PREFIX)
+    return file, str(source) if is_remote else absolute(file)
+
+
+def local_file(source: str | os.PathLike[str] | None) -> Path:
+    """The file of a model: the embedded one (None), one of the hub (`hf:owner/repo/file.gguf`, downloaded), or a path."""
+    if source is None:
+        return embedded_file()
+    if isinstance(source, str) and source.startswith(HUB_PREFIX):
+        return download(source)
+    return Path(source)
+
+
+def download(source: str) -> Path:
+    """The local file of `hf:owner/repo/file.gguf`, through huggingface_hub and its cache."""
+    parts = source.removeprefix(HUB_PREFIX).split("/", 2)
+    if len(parts) < 3 or not all(parts):
+        raise OptionError("model", source, "hf:owner/repo/file.gguf")
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(source, "hf") from error
+    file = "/".join(parts[:2]), parts[2]
+    unreachable = _unreachable(huggingface_hub, *file)
+    try:
+        if unreachable is not None:
+            return Path(huggingface_hub.hf_hub_download(*file, local_files_only=True))
+        return Path(huggingface_hub.hf_hub_download(*file))
+    except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
+        told = str(unreachable or error).strip()
+        reason = told.splitlines()[0] if told else type(unreachable or error).__name__
+        raise ModelFileError(
+            source,
+            f"cannot be downloaded and is not in the cache ({reason}); check the name and the network, or pass a local file",
+        ) from error
+
+
+def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
+    """Why the hub does not answer; None where it does, whatever it says. Asked once and briefly, because a download tries
+    again for 23 s and logs each time."""
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, name), timeout=_ANSWER_S)
+    except (hub.errors.HfHubHTTPError, hub.errors.FileMetadataError, ValueError):
+        return None
+    except Exception as error:  # noqa: BLE001 - of the HTTP library that the hub's client uses, which changes
+        return error
+    return None
+
+
+class SelfCheckFile:
+    """Self-checks already made, by model, build, processor and precision; a file that can be deleted at any time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, key: str, limits: Limits) -> SelfCheck | None:
+        """The check of a model with these limits; None where there is none, or it is not
+        one that `self_check` could have made."""
+        entry = read_object(self._path).get(key)
+        if not isinstance(entry, dict) or entry.keys() != {field.name for field in fields(SelfCheck)}:
+            return None
+        if any(type(entry[name]) is not int for name in ("granule", "n_rows")):
+            return None
+        if any(type(entry[name]) is not float for name in ("moved", "tolerance")):
+            return None
+        check = SelfCheck(**entry)
+        return check if is_plausible(check, limits) else None
+
+    def put(self, key: str, check: SelfCheck) -> None:
+        """Add a check; a cache that cannot be written is no error."""
+        write_object(self._path, read_object(self._path) | {key: asdict(check)})
+
+
+def _key(identity: ModelIdentity) -> str:
+    return f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"

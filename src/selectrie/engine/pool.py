@@ -1,0 +1,364 @@
+"""Several models under one memory budget: loaded when used, the least recently used one unloaded when room is short."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+
+from selectrie.core.types import Precision
+from selectrie.engine.bundled_model import NAME, PATH
+from selectrie.engine.engine import Engine
+from selectrie.engine.load import load, local_file
+from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError
+from selectrie.options import at_least, flag, number, one_of
+from selectrie.results.pool_model import RegisteredModel
+
+if TYPE_CHECKING:
+    from selectrie.backends.llama_cpp import LlamaOptions
+
+Source: TypeAlias = str | os.PathLike[str] | None
+
+
+@dataclass(slots=True, eq=False)
+class _Use:
+    """A `use` block: the thread that entered it."""
+
+    thread: int = field(default_factory=threading.get_ident)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A model and its state. worker: the thread that loads it (engine is None) or unloads it; None: it rests.
+
+    turn: of its last use, for the order of unloading. idle_since: by the clock.
+    """
+
+    name: str
+    source: Source
+    engine: Engine | None = None
+    memory_bytes: int | None = None
+    worker: int | None = None
+    uses: list[_Use] = field(default_factory=list)
+    turn: int = 0
+    idle_since: float = 0.0
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Of the budget: what is loaded or being loaded."""
+        return (self.memory_bytes or 0) if self.engine is not None or self.worker is not None else 0
+
+
+class Models:
+    """Models by name, of which as many are loaded as the budget holds. A context manager; safe to use from any thread.
+
+    >>> models = Models({"small": "a.gguf", "big": "hf:owner/repo/b.gguf"}, budget_bytes=8 << 30)   # doctest: +SKIP
+    >>> with models.use("small") as llm:                                                            # doctest: +SKIP
+    ...     llm.select("The capital of France is", [" Paris", " London"])
+
+    An engine is only lent, for the length of a `use` block: one that was merely returned could be unloaded under the
+    hands of whoever kept it. So `models["small"]` is what is known of the model, a `RegisteredModel`; it loads nothing.
+
+    Not to be called from within the loading of one of its models, by a signal handler say.
+    """
+
+    def __init__(  # noqa: PLR0913 - as `load`
+        self,
+        sources: Mapping[str, Source] | Sequence[Source],
+        *,
+        budget_bytes: int | None = None,
+        n_ctx: int | None = None,
+        n_batch: int = 512,
+        n_threads: int | None = None,
+        n_gpu_layers: int = 0,
+        precision: str = "exact",
+        untrusted: bool | None = None,
+        verbose: bool = False,
+    ) -> None:
+        """sources: what `selectrie.load` takes but for a `Llama`, by name; of a list each is named as it is written, and
+        None, the model that comes with selectrie, "embedded.gguf".
+        budget_bytes: of all that is loaded, None = no limit. The rest: as for `load`, the same for every model.
+
+        Nothing is loaded, and no file is looked for, before it is used. Raises `OptionError`.
+        """
+        from selectrie.backends.llama_cpp import LlamaOptions
+
+        at_least("budget_bytes", budget_bytes, 1)
+        one_of("precision", precision, tuple(p.value for p in Precision))
+        if untrusted is not None:
+            flag("untrusted", untrusted)
+        self._untrusted = untrusted
+        self._options = LlamaOptions(n_ctx, n_batch, n_threads, n_gpu_layers, Precision(precision), verbose)
+        self._entries = {name: _Entry(name, source) for name, source in _named(sources).items()}
+        self._budget = budget_bytes
+        self._turn = 0
+        self._closed = False
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Models:  # noqa: PYI034 - Self is not in typing before Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, name: str) -> RegisteredModel:
+        with self._state():
+            return self._record(self._entries[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        loaded = [name for name, entry in self._entries.items() if entry.engine is not None]
+        return f"Models({list(self._entries)}, budget_bytes={self._budget}, loaded={loaded})"
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """Most bytes of all that is loaded."""
+        return self._budget
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the budget that are taken: by models loaded and being loaded."""
+        with self._state():
+            return sum(entry.reserved_bytes for entry in self._entries.values())
+
+    def loaded(self) -> tuple[RegisteredModel, ...]:
+        """The models that are loaded, the most recently used first: the last that nobody uses is unloaded first."""
+        with self._state():
+            loaded = [entry for entry in self._entries.values() if entry.engine is not None]
+            return tuple(self._record(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
+
+    @contextmanager
+    def use(self, name: str, *, wait_s: float = 0.0) -> Iterator[Engine]:
+        """The engine of a model, loaded where it is not, and kept until the block ends.
+
+        Where it does not fit, models that nobody uses are unloaded, the least recently used first; where all of those
+        would not be enough, none is, and `MemoryBudgetError` is raised at once, or after `wait_s` seconds in which nobody
+        left. A thread that holds a model does not wait for another, whatever `wait_s` says: two that each held what the
+        other needs would wait for ever. Who waits may be overtaken by uses of models that are loaded.
+
+        A model larger than the budget is refused before anything is unloaded. Where loading fails, models in use are as
+        before; idle ones may have been unloaded for it and come back when used. Leave the engine open, `close` is the
+        registry's; one that was closed is loaded again.
+
+        Raises also what `load` raises, `OptionError` for a name that is not there, `ClosedError`, `ForkedError`.
+        """
+        if name not in self._entries:
+            raise OptionError("name", name, "one of " + ", ".join(map(repr, self._entries)))
+        number("wait_s", wait_s, least=0, remedy="seconds to wait, 0 for none")
+        entry, use = self._entries[name], _Use()
+        try:
+            yield self._acquire(entry, use, monotonic() + wait_s)
+        finally:
+            self._leave(entry, use)
+
+    def close(self) -> None:
+        """Close every engine; work under way ends with `ClosedError`. Closing twice is fine.
+
+        One that is being loaded by another thread is closed by that thread when it is ready.
+        """
+        if self._process != os.getpid():
+            return
+        with self._changed:
+            self._closed = True
+            engines = [entry.engine for entry in self._entries.values() if entry.engine is not None]
+            self._changed.notify_all()
+        for engine in engines:
+            engine.close()
+        with self._changed:
+            for entry in self._entries.values():
+                entry.engine = None
+
+    # How it is done. The lock is held for book-keeping alone, never while a model is loaded or closed.
+
+    @contextmanager
+    def _state(self) -> Iterator[None]:
+        """Hold the lock. Raises `ForkedError`: a fork may have copied it locked."""
+        if self._process != os.getpid():
+            raise ForkedError
+        with self._changed:
+            yield
+
+    def _record(self, entry: _Entry) -> RegisteredModel:
+        is_loaded = entry.engine is not None
+        idle_s = None if not is_loaded else 0.0 if entry.uses else monotonic() - entry.idle_since
+        return RegisteredModel(
+            entry.name, _written(entry.source), entry.memory_bytes, is_loaded, len(entry.uses), idle_s
+        )
+
+    def _acquire(self, entry: _Entry, use: _Use, until: float) -> Engine:
+        while True:
+            engine = self._lend(entry, use)
+            if engine is not None:
+                return engine
+            needed = memory_needed(entry.source, self._options)  # may download, so others are not kept waiting
+            try:
+                idle = self._reserve(entry, use, needed, until)
+                if idle is not None:
+                    return self._load(entry, use, idle)
+            except BaseException:
+                self._give_up(use.thread)
+                raise
+
+    def _lend(self, entry: _Entry, use: _Use) -> Engine | None:
+        """The engine where it is loaded; waits for whoever loads or unloads it. None: it is not there."""
+        with self._state():
+            while True:
+                if self._closed:
+                    raise ClosedError("the registry of models")
+                if entry.worker is None:
+                    break
+                self._changed.wait()
+            if entry.engine is not None and entry.engine.closed:
+                entry.engine = None
+            if entry.engine is not None:
+                entry.uses.append(use)
+            return entry.engine
+
+    def _reserve(self, entry: _Entry, use: _Use, needed: int, until: float) -> list[_Entry] | None:
+        """Take bytes of the budget for a model. Returns the models to unload, all marked; None: somebody else loads it."""
+        with self._state():
+            while True:
+                if self._closed or entry.worker is not None or entry.engine is not None:
+                    return None
+                if any(one.worker is not None and one.engine is not None for one in self._entries.values()):
+                    self._changed.wait()  # being unloaded: its room is nobody's yet, and soon known
+                    continue
+                idle, available = self._idle(needed)
+                if available >= needed:
+                    break
+                left = until - monotonic()
+                holds = any(one.thread == use.thread for other in self._entries.values() for one in other.uses)
+                if self._is_too_large(needed) or holds or left <= 0:
+                    raise self._refusal(entry, needed)
+                self._changed.wait(left)
+            entry.memory_bytes, entry.worker = needed, use.thread
+            for one in idle:
+                one.worker = use.thread
+            return idle
+
+    def _idle(self, needed: int) -> tuple[list[_Entry], float]:
+        """The least recently used idle models whose room is needed, and the bytes that are free without them."""
+        if self._budget is None:
+            return [], float("inf")
+        available = self._budget - sum(entry.reserved_bytes for entry in self._entries.values())
+        idle = []
+        for entry in sorted(self._entries.values(), key=lambda entry: entry.turn):
+            if available < needed and entry.engine is not None and not entry.uses:
+                idle.append(entry)
+                available += entry.reserved_bytes
+        return idle, available
+
+    def _is_too_large(self, needed: int) -> bool:
+        return self._budget is not None and needed > self._budget
+
+    def _refusal(self, entry: _Entry, needed: int) -> MemoryBudgetError:
+        budget = self._budget or 0
+        held = {one.name: one.reserved_bytes for one in self._entries.values() if one.uses or one.worker is not None}
+        return MemoryBudgetError(
+            entry.name,
+            needed=needed,
+            available=budget - sum(held.values()),
+            budget=budget,
+            held={} if self._is_too_large(needed) else held,
+        )
+
+    def _load(self, entry: _Entry, use: _Use, idle: list[_Entry]) -> Engine:
+        """Unload what was reserved, then load. The marks are this thread's, so nobody else touches these entries."""
+        for one in idle:
+            engine = one.engine
+            if engine is not None:
+                engine.close()
+            with self._changed:
+                one.engine = one.worker = None
+                self._changed.notify_all()
+        options = self._options
+        engine = load(
+            entry.source,
+            n_ctx=options.n_ctx,
+            n_batch=options.n_batch,
+            n_threads=options.n_threads,
+            n_gpu_layers=options.n_gpu_layers,
+            precision=options.precision.value,
+            untrusted=self._untrusted,
+            verbose=options.verbose,
+        )
+        with self._changed:
+            is_closed = self._closed
+            if not is_closed:
+                entry.engine, entry.worker = engine, None
+                entry.uses.append(use)
+                self._changed.notify_all()
+        if is_closed:
+            engine.close()
+            raise ClosedError("the registry of models")
+        return engine
+
+    def _give_up(self, thread: int) -> None:
+        """Take a thread's marks away: what it was loading is not loaded, what it had not yet unloaded stays."""
+        with self._changed:
+            for entry in self._entries.values():
+                if entry.worker == thread:
+                    entry.worker = None
+            self._changed.notify_all()
+
+    def _leave(self, entry: _Entry, use: _Use) -> None:
+        if self._process != os.getpid():
+            return  # within a block that was forked
+        with self._changed:
+            if use in entry.uses:
+                entry.uses.remove(use)
+                self._turn += 1
+                entry.turn, entry.idle_since = self._turn, monotonic()
+            self._changed.notify_all()
+
+
+def memory_needed(source: Source, options: LlamaOptions) -> int:
+    """Bytes that a model takes at most, reckoned from its file; one of the hub is downloaded first."""
+    from selectrie.backends import llama_cpp
+
+    return llama_cpp.memory_needed(local_file(source), options)
+
+
+def _written(source: Source) -> str:
+    """A source as its record shows it."""
+    return str(PATH) if source is None else os.fspath(source)
+
+
+def _is_source(source: object) -> TypeGuard[Source]:
+    if source is None:
+        return True
+    return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))
+
+
+def _named(sources: object) -> dict[str, Source]:
+    """Sources by name; raises `OptionError`."""
+    expected = "models by name, or a list of them, each a path, hf:owner/repo/file.gguf, or None for the embedded one"
+    if isinstance(sources, str | bytes) or not isinstance(sources, Mapping | Sequence) or not sources:
+        raise OptionError("sources", sources, expected)
+    by_name = isinstance(sources, Mapping)
+    named: dict[str, Source] = {}
+    for key in sources:
+        source: object = sources[key] if isinstance(sources, Mapping) else key
+        if not _is_source(source):
+            raise OptionError(f"sources[{key!r}]" if by_name else "sources", source, expected)
+        name = key if by_name else NAME if source is None else os.fspath(source)
+        if not isinstance(name, str) or not name or name in named:
+            raise OptionError("sources", name, "a name for each model, a text that is not empty, and each once")
+        named[name] = source
+    return named

@@ -1,0 +1,1 @@
+"""Templates rendered: pages, their slots and joint blocks."""

@@ -1,0 +1,230 @@
+"""From a slot and its place on a page to what stands there: a select, a gen or a beam of the page so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.types import IntArray
+from selectrie.decoding.sampling.task import SampleTask
+from selectrie.engine.rendering.json_string import whole_length
+from selectrie.engine.rendering.slot_sampling import drawn_choice
+from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, Place, SelectSlot
+from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, needed
+from selectrie.engine.requests import beam_search, generate, select, select_grammar
+from selectrie.engine.requests import sample as drawing
+from selectrie.engine.requests import selection as selections
+from selectrie.engine.requests.constrained_prompt import n_room
+from selectrie.engine.requests.generate import Drawing, Generating, Wanted
+from selectrie.engine.requests.selection import Asked
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import InternalError, NothingFoundError
+from selectrie.options import DEFAULT_PROMPTING, Search, Stopping
+from selectrie.results import BeamResult, Completion, Draws, Generation, Selection
+from selectrie.results.sampled_choice import DrawnChoice
+from selectrie.template.values.scope import Option
+from selectrie.tokenization.canonical import encode_inside, reopen
+
+Record: TypeAlias = Selection | DrawnChoice | Generation | BeamResult | Draws
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """What stands in a slot.
+
+    value: what is stored: of options the option's own value, of `gen` with n > 1 the list of texts, else the text.
+    text: what the page goes on with. record: how it was found. drawn: of a gen (context, tokens drawn after it), int32[] each:
+    the tokens spell the end of the page that was opened again, then the text, and maybe more. logprobs: log-probability
+    of each text, where the slot names them.
+    """
+
+    value: object
+    text: str
+    record: Record
+    drawn: tuple[IntArray, IntArray] | None = None
+    logprobs: dict[str, float] | None = None
+
+
+def fill(  # noqa: PLR0917 - the errand and its model first, as everywhere
+    begun: Errand,
+    model: Model,
+    tau: float | None,
+    slot: AnySlot,
+    place: Place,
+    on_text: Callable[[str], None] | None = None,
+) -> Filled:
+    """Decide a slot, and wait for it. tau: nats a row that layout may move, None = not measured.
+
+    on_text: called in this thread with the text of a gen as it comes (of the first one); the pieces joined are `Filled.text`.
+
+    Raises errors of `RequestError` for what the caller can mend, and of `ModelError`.
+    """
+    if isinstance(slot, GenSlot):
+        return _fill_gen(begun, model, tau, slot, place, on_text)
+    if isinstance(slot, BeamSlot):
+        return _fill_beam(begun, model, tau, slot, place)
+    if slot.grammar is not None:
+        return _fill_unlisted(begun, model, tau, slot, place)
+    return _fill_select(begun, model, tau, slot, place)
+
+
+def _fill_select(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
+    terminator, following = _listed_ending(slot, place)
+    asked = Asked(slot.rule, terminator, following, slot.prior, slot.search)
+    question = selections.prepare(model.vocabulary, model.limits, place.prompt, slot.texts, asked)
+    selection = select.answer(begun, [question], tau)[0]
+    record: Selection | DrawnChoice = selection
+    if slot.temperature is not None:
+        record = drawn_choice(selection, slot.temperature, place.seed if slot.seed is None else slot.seed)
+    return Filled(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
+
+
+def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
+    """Terminator and following text of a select among options."""
+    if slot.terminator == "text":
+        return "text", needed(place.following)
+    if slot.terminator is not None:
+        return slot.terminator, ""
+    if place.following or not place.ends_turn:
+        return "auto", place.following
+    return "eog", ""
+
+
+def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
+    """A select among the texts of a grammar that cannot be listed."""
+    if slot.grammar is None:
+        raise InternalError("a select without options has a grammar")
+    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
+    asked = Asked(slot.rule, ending.terminator, search=_fitting(model, slot.search, place))
+    if slot.temperature is not None:
+        wanted = (1, place.seed if slot.seed is None else slot.seed, True)
+        lottery = drawing.prepare(model, place.prompt, ending.grammar, asked, wanted)
+        draws = ending.of_draws(drawing.answer(begun, lottery, tau))
+        found = {one.text: one.logp for one in draws}
+        return Filled(draws[0].text, draws[0].text, draws, logprobs=found if slot.logprobs is not None else None)
+    hunt = select_grammar.prepare(model, place.prompt, ending.grammar, asked)
+    selection = ending.of_selection(select_grammar.answer(begun, hunt, tau))
+    return Filled(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
+
+
+def _fitting(model: Model, search: Search, place: Place) -> Search:
+    """With as many tokens a text as fit behind the page: a select has no argument for them, and its certificate says whether
+    a longer one could be better."""
+    n_left = model.limits.nodes - n_room(reopen(model.vocabulary, place.prompt))
+    return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
+
+
+def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None:
+    if slot.logprobs is None:
+        return None
+    table = selection.choices
+    pairs = zip(table.texts, table.logp.tolist(), strict=True)
+    return {one: logp for one, logp in pairs if not np.isnan(logp)}
+
+
+def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
+    """The value of the option of this text."""
+    return next((option.value for option in options or () if option.text == text), text)
+
+
+def _fill_beam(begun: Errand, model: Model, tau: float | None, slot: BeamSlot, place: Place) -> Filled:
+    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
+    n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
+    beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
+    asked = beam_search.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
+    result = ending.of_beam(beam_search.answer(begun, asked, beam, tau))
+    if slot.options is not None and not result.best.complete:
+        reason = f"none was finished within {slot.beam.max_tokens} tokens"
+        raise NothingFoundError("the options", reason, "give max_tokens= more, or shorter options")
+    return Filled(_value_of(slot.options, result.text), result.text, result)
+
+
+def _fill_gen(  # noqa: PLR0917
+    begun: Errand,
+    model: Model,
+    tau: float | None,
+    slot: GenSlot,
+    place: Place,
+    on_text: Callable[[str], None] | None,
+) -> Filled:
+    ending, stop = _gen_ending(model, slot, place)
+    stopping = Stopping(max_tokens=slot.max_tokens, stop=stop)
+    grammar = slot.grammar if ending is None else ending.grammar
+    when = ending.is_complete if ending is not None and ending.text else None
+    wanted = Wanted(
+        n=slot.n,
+        seed=place.seed if slot.seed is None else slot.seed,
+        sampling=slot.sampling,
+        stopping=replace(stopping, when=when),
+        options=Generating(grammar=grammar, heal=True),
+    )
+    plan = generate.prepare(model.vocabulary, model.limits, place.prompt, wanted)
+    outlet = None if on_text is None else _Outlet(on_text, ending)
+    drawings = generate.begin(begun, plan, tau, None if outlet is None else outlet.watch)
+    if outlet is not None:
+        outlet.pass_on(drawings[0])
+    done = [generate.completion(one, tau) for one in drawings]
+    if ending is not None:
+        done = [ending.of_completion(one) for one in done]
+    record = replace(generate.generation(plan, done, model.identity, tau), stopping=stopping)
+    first = done[0]
+    if outlet is not None:
+        outlet.finish(first)
+    tokens = np.array([token.id for token in first.tokens], dtype=np.int32)
+    value = first.text if slot.n == 1 else [one.text for one in done]
+    return Filled(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
+
+
+def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | None, tuple[str, ...]]:
+    """How a gen ends: with a grammar and no stop text of its own as texts of the grammar do, else by stop texts; the contents
+    of a JSON string by either."""
+    if slot.is_json:
+        return ending_of_string(model.vocabulary, place.following), slot.stop or ()
+    if slot.stop is not None:
+        return None, slot.stop
+    if slot.grammar is not None:
+        return ending_of(model.vocabulary, slot.grammar, None, place.following, ends_turn=place.ends_turn), ()
+    return None, default_stops(place.following, place.before)
+
+
+class _Outlet:
+    """Text of a sequence from the model's thread to the caller of `fill`. What may be no part of it is held back: what begins
+    the following text, and an escape of a JSON string that is not whole."""
+
+    def __init__(self, on_text: Callable[[str], None], ending: Ending | None) -> None:
+        self._on_text, self._is_json = on_text, ending is not None and ending.is_json
+        self._following = "" if ending is None else ending.text
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._text, self._n_told = "", 0
+
+    def watch(self, _prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
+        """What is called on the model's thread after each of a sequence's model calls."""
+        return (lambda: None) if index else (lambda: self._queue.put(task.new_text()))
+
+    def pass_on(self, drawing: Drawing) -> None:
+        """Tell the text of a sequence as it comes, until it ends, one way or another."""
+        drawing.handle.when_done(lambda: self._queue.put(None))
+        while (piece := self._queue.get()) is not None:
+            self._text += piece
+            self._tell(self._text[: self._n_sure()])
+
+    def _n_sure(self) -> int:
+        """Characters that are part of the text however it goes on."""
+        if self._is_json:
+            return whole_length(self._text, self._n_told)
+        held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
+        return len(self._text) - held
+
+    def finish(self, whole: Completion) -> None:
+        """Tell what was held back."""
+        self._tell(whole.text)
+
+    def _tell(self, text: str) -> None:
+        if len(text) > self._n_told:
+            piece, self._n_told = text[self._n_told :], len(text)
+            self._on_text(piece)

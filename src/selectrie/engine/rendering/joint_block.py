@@ -1,0 +1,280 @@
+"""Several selects and the literals between them, decided together: the assignment whose whole text is most probable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.vocabulary import to_bytes
+from selectrie.decoding.scoring import RESOLVED
+from selectrie.engine.rendering.joint_selection import search_product
+from selectrie.engine.rendering.product_search import Hunt
+from selectrie.engine.rendering.slots import Place
+from selectrie.engine.requests import select
+from selectrie.engine.requests import selection as selections
+from selectrie.engine.requests.selection import Asked
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import OptionError
+from selectrie.options import Search, at_least, one_of
+from selectrie.results import Certificate, Selection
+from selectrie.results.joint import Assignment, JointSelection
+from selectrie.template.values.values import Option
+from selectrie.tokenization.products import Part, spellings
+
+MOST_LISTED = 20_000
+"""Assignments that are listed and scored as choices; more are searched."""
+MOST_GIVEN = 50
+"""Assignments in an answer, unless more of the best are asked for."""
+METHODS = ("auto", "exhaustive", "best_first")
+
+Picked: TypeAlias = tuple[int, ...]
+"""An assignment: the index of an option for each slot."""
+Marginals: TypeAlias = tuple[tuple[tuple[str, float], ...], ...]
+"""Of each slot, the probability of each option."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointSlot:
+    """A slot of a joint block. options: at least one, of distinct texts."""
+
+    name: str
+    options: Sequence[Option]
+
+    def __post_init__(self) -> None:
+        if not len(self.options):
+            raise OptionError(f"options of {self.name!r}", list(self.options), "at least one option")
+        texts: dict[str, int] = {}
+        for index, option in enumerate(self.options):
+            to_bytes(option.text, f"option {index} of {self.name!r}")
+            if option.text in texts:
+                first = texts[option.text]
+                raise OptionError(
+                    f"options of {self.name!r}", option.text, f"each text once: options {first} and {index} are equal"
+                )
+            texts[option.text] = index
+        object.__setattr__(self, "options", tuple(self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class JointRequest:
+    """A joint block. parts: its literals and slots, in page order. k: how many of the best must be certain.
+
+    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `product_search.MOST_NODES` where
+    they are searched. method: "auto", "exhaustive" (listed assignments alone), "best_first". width: nodes a model call of a
+    search. most_listed: assignments up to which they are listed.
+    """
+
+    parts: tuple[str | JointSlot, ...]
+    k: int = 1
+    budget: int | None = None
+    method: str = "auto"
+    width: int = 16
+    most_listed: int = MOST_LISTED
+
+    def __post_init__(self) -> None:
+        at_least("k", self.k, 1, optional=False)
+        at_least("budget", self.budget, 1)
+        at_least("width", self.width, 1, optional=False)
+        at_least("most_listed", self.most_listed, 1, optional=False)
+        one_of("method", self.method, METHODS)
+        if self.method == "exhaustive" and self.n_assignments > self.most_listed:
+            allowed = f"'auto' or 'best_first' with {self.n_assignments} assignments, more than {self.most_listed}"
+            raise OptionError("method", self.method, allowed)
+        if not self.slots:
+            raise OptionError("parts", self.parts, "at least one slot")
+        names = self.names
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise OptionError("parts", name, f"each name once: slots {names.index(name)} and {place} have it")
+        for place, part in enumerate(self.parts):
+            if isinstance(part, str):
+                to_bytes(part, f"part {place}")
+
+    @property
+    def slots(self) -> tuple[JointSlot, ...]:
+        """The slots, in page order."""
+        return tuple(part for part in self.parts if isinstance(part, JointSlot))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(slot.name for slot in self.slots)
+
+    @property
+    def n_assignments(self) -> int:
+        """How many assignments there are."""
+        return prod(len(slot.options) for slot in self.slots)
+
+    def text_of(self, picked: Sequence[int]) -> str:
+        """The block's text with these options, one index a slot."""
+        which = iter(picked)
+        return "".join(part if isinstance(part, str) else part.options[next(which)].text for part in self.parts)
+
+
+def decide_jointly(
+    begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place
+) -> JointSelection:
+    """Find the assignments whose texts are most probable after the page, and what follows them.
+
+    An assignment counts with the joint log-probability of the whole block, cut into tokens as it stands between the page
+    and the following text. tau: nats a row that layout may move, None = not measured.
+    Raises errors of `RequestError` before any model call, and of `ModelError`.
+    """
+    if request.n_assignments > request.most_listed:
+        return _searched(begun, model, tau, request, place)
+    readings = _listed(request)
+    question = selections.prepare(model.vocabulary, model.limits, place.prompt, list(readings), _asked(request, place))
+    if question.method == "exhaustive":  # the second place is known for nothing, and need not be settled
+        question = replace(question, search=replace(question.search, k=request.k))
+    [selection] = select.answer(begun, [question], tau)
+    marginals = _marginals(request, list(readings.values()), selection)
+    return _joint(request, readings.__getitem__, selection, marginals)
+
+
+def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
+    """The same for more assignments than are listed."""
+    hunt = Hunt(
+        prompt=place.prompt,
+        parts=_parts(request),
+        following=place.following.encode(),
+        terminator=_terminator(place),
+        k=request.k,
+        budget=request.budget,
+        width=request.width,
+    )
+    selection = search_product(begun, model, tau, hunt)
+    return _joint(request, _reader(request), selection, None)
+
+
+def _terminator(place: Place) -> str:
+    return "text" if place.following else "eog" if place.ends_turn else "auto"
+
+
+def _asked(request: JointRequest, place: Place) -> Asked:
+    """The options of a selection among the block's texts. The second best is looked for too."""
+    search = Search(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
+    return Asked(terminator=_terminator(place), following=place.following, search=search)
+
+
+def _listed(request: JointRequest) -> dict[str, list[Picked]]:
+    """Each text of the block, by its bytes, and the assignments that spell it, by the bytes of their options."""
+    readings: dict[str, list[Picked]] = {}
+    for picked in product(*map(_by_bytes, request.slots)):
+        readings.setdefault(request.text_of(picked), []).append(picked)
+    return {text: readings[text] for text in sorted(readings)}
+
+
+def _by_bytes(slot: JointSlot) -> list[int]:
+    """Indices of the options by their texts. Code points sort as their UTF-8 does."""
+    return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
+
+
+def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
+    """From a text to the assignments that spell it, by the bytes of their options, as many as are given at most."""
+    orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
+
+    def readings(text: str) -> list[Picked]:
+        found = spellings(parts, text.encode(), MOST_GIVEN)
+        return [tuple(order[place] for order, place in zip(orders, places, strict=True)) for places in found]
+
+    return readings
+
+
+def _parts(request: JointRequest) -> tuple[Part, ...]:
+    """The block as bytes, the options of each slot sorted."""
+    return tuple(
+        part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
+        for part in request.parts
+    )
+
+
+def _joint(
+    request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, marginals: Marginals | None
+) -> JointSelection:
+    """The answer from that of a selection among the texts. readings: the assignments that spell a text."""
+    certificate, best_open = selection.certificate, np.inf
+    if certificate.nodes_inner is not None:  # else a search has forgotten what is below the first k
+        certificate, best_open = _certificate(request, selection)
+    assignments = tuple(_assignments(request, readings, selection, best_open))
+    second = assignments[1] if len(assignments) > 1 else None
+    same = second is not None and second.text == assignments[0].text
+    return JointSelection(
+        names=request.names,
+        assignments=assignments,
+        n_assignments=request.n_assignments,
+        margin=0.0 if same else selection.margin,
+        is_tie=same or selection.is_tie,
+        coverage=selection.coverage,
+        marginals=marginals,
+        terminator=selection.terminator,
+        healed=selection.healed,
+        log_heal=selection.log_heal,
+        heal_gap=selection.heal_gap,
+        certificate=certificate,
+        cost=selection.cost,
+        signature=selection.signature,
+    )
+
+
+def _assignments(
+    request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, best_open: float
+) -> Iterator[Assignment]:
+    """The best assignments that were scored, best first; beyond those asked for, as far as nothing open can stand between."""
+    least, most = _places(request), max(request.k, MOST_GIVEN)
+    n = 0
+    for choice in selection.top(most):
+        for picked in readings(choice.text):
+            if n == most or choice.logp is None or choice.probability is None:
+                return
+            if n >= least and choice.logp < best_open:
+                return
+            n += 1
+            options = [slot.options[index] for slot, index in zip(request.slots, picked, strict=True)]
+            yield Assignment(
+                texts=tuple(option.text for option in options),
+                values=tuple(option.value for option in options),
+                text=choice.text,
+                logp=choice.logp,
+                probability=choice.probability,
+            )
+
+
+def _places(request: JointRequest) -> int:
+    """How many of the best are looked for: the second one too."""
+    return max(2, request.k)
+
+
+def _certificate(request: JointRequest, selection: Selection) -> tuple[Certificate, float]:
+    """The certificate of the first k, where one more place was looked for; and a bound on what was not scored."""
+    certificate, places = selection.certificate, _places(request)
+    scores = selection.choices.score[selection.choices.order(places)]
+    if certificate.bound_gap == np.inf:
+        return certificate, -np.inf
+    if len(scores) < places or np.isnan(scores).any():
+        return certificate, np.inf
+    best_open = float(scores[places - 1] - certificate.bound_gap)
+    gap = float(scores[request.k - 1] - best_open)
+    proved = certificate.proved or gap > 2 * RESOLVED
+    return replace(certificate, proved=proved, bound_gap=gap, reason="" if proved else certificate.reason), best_open
+
+
+def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:
+    """Probability of each option of each slot; None where a text was not scored."""
+    probability = selection.choices.probability
+    if np.isnan(probability).any():
+        return None
+    sums = [np.zeros(len(slot.options)) for slot in request.slots]
+    for p, of_text in zip(probability.tolist(), readings, strict=True):
+        for picked in of_text:
+            for of_slot, index in zip(sums, picked, strict=True):
+                of_slot[index] += p / len(of_text)
+    return tuple(
+        tuple((option.text, float(p)) for option, p in zip(slot.options, of_slot, strict=True))
+        for slot, of_slot in zip(request.slots, sums, strict=True)
+    )

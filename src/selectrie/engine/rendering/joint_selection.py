@@ -1,0 +1,270 @@
+"""The best texts of a product too large to be listed: found by searches, then scored and settled as choices are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import FloatArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding import scoring
+from selectrie.decoding.automaton.product import ProductAutomaton
+from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.engine.rendering.product_search import Hunt, ProductPaths, ProductSearch, check_fits, paths_of_product
+from selectrie.engine.requests import selection as selections
+from selectrie.engine.requests.constrained_prompt import may_alter
+from selectrie.engine.requests.near_ties import Found, settle_near_ties
+from selectrie.engine.requests.selection import Finding, Question
+from selectrie.engine.requests.unproved import budget_ended
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import ChoiceError, InternalError
+from selectrie.options import Rule, Search
+from selectrie.results import Certificate, Selection
+from selectrie.tokenization.healing import heal_plan
+from selectrie.tokenization.products import Ground, Part, one_varied
+from selectrie.tokenization.records import EncodedChoices
+
+MOST_CONTINUING = 2_000
+"""Texts that continue those found, and are looked at to know how probable it is that one does."""
+_MOST_STATES = 100_000
+"""Looked at to know whether one text continues another; beyond, it is taken for granted, which moves no score."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Searched:
+    """What was found, and where. letters: the product byte by byte. terminator: never "auto". doubt: why texts may be
+    missing, or ""."""
+
+    hunt: Hunt
+    paths: ProductPaths
+    search: ProductSearch
+    letters: ProductAutomaton
+    terminator: str
+    doubt: str
+
+    @property
+    def continues(self) -> bool:
+        """Does a text count only as the longest one?"""
+        return self.terminator == "unless-continued"
+
+
+def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -> Selection:
+    """Find the k best texts of a product.
+
+    The answer's choices are the texts that were found, in the order of their bytes. tau: nats a row that layout may move,
+    None = not measured. Raises `ChoiceError` where an empty text is among those without anything after it, and
+    `PromptTooLongError`.
+    """
+    letters = _letters(hunt.parts)
+    terminator = _terminator(hunt.terminator, letters)
+    paths = paths_of_product(model.vocabulary, hunt)
+    check_fits(paths, model.limits)
+    search = ProductSearch(begun, paths, hunt, "eog" if terminator == "eog" else "none", tau or 0.0)
+    search.run()
+    searched = _Searched(hunt, paths, search, letters, terminator, _doubt(model.vocabulary, hunt, paths.ground))
+    question = _question(model.vocabulary, searched)
+    if question is None:
+        if not hunt.cuts:
+            raise InternalError("a text of a joint block changes tokens that it was to leave alone")
+        return search_product(begun, model, tau, replace(hunt, cuts=False))  # chunks depend on one another after all
+    selection, kth = _selection(begun, question, searched, tau)
+    if searched.continues and not selection.certificate.proved and search.left > 0:
+        search.explore(kth, search.left)  # what is worth less than it seemed leaves room for others
+        more = _question(model.vocabulary, searched)
+        selection = selection if more is None else _selection(begun, more, searched, tau)[0]
+    return selection
+
+
+def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: Ground) -> str:
+    """Why the tokenizer may write a text of the product otherwise than it stands, so that no path of it is searched."""
+    used = frozenset(b"".join([*_spelled(hunt.parts), ground.tail]))
+    return may_alter(vocabulary, ground.healed + ground.put, used)
+
+
+def _spelled(parts: tuple[Part, ...]) -> list[bytes]:
+    """The literals and options."""
+    return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
+
+
+def _terminator(asked: str, letters: ProductAutomaton) -> str:
+    """What "auto" stands for: nothing follows, and no turn ends."""
+    if asked != "auto":
+        return asked
+    if letters.can_end(letters.start()):
+        reason = "may be empty, and what an empty text is worth shows in what follows it"
+        raise ChoiceError(f"the block {reason}: give text after it, or fewer options")
+    return "unless-continued" if _continue_one_another(letters) else "none"
+
+
+def _letters(parts: tuple[Part, ...]) -> ProductAutomaton:
+    """The texts of the product, byte by byte."""
+    return ProductAutomaton([[*map(list, [part] if isinstance(part, bytes) else part)] for part in parts])
+
+
+def _continue_one_another(letters: ProductAutomaton) -> bool:
+    """Is some text the beginning of another?"""
+    waiting = [letters.start()]
+    seen = set(waiting)
+    while waiting and len(seen) < _MOST_STATES:
+        state = waiting.pop()
+        allowed = letters.allowed(state).tolist()
+        if allowed and letters.can_end(state):
+            return True
+        for letter in allowed:
+            after = letters.advance(state, letter)
+            if after not in seen:
+                seen.add(after)
+                waiting.append(after)
+    return bool(waiting)
+
+
+def _continuing(letters: ProductAutomaton, text: bytes, most: int) -> list[bytes]:
+    """Texts that begin with this one, itself left out, as many as are wanted at most."""
+    state = letters.start()
+    for letter in text:
+        state = letters.advance(state, letter)
+    found: list[bytes] = []
+    waiting = [(letters.advance(state, letter), text + bytes([letter])) for letter in letters.allowed(state).tolist()]
+    while waiting and len(found) < most:
+        state, longer = waiting.pop()
+        if letters.can_end(state):
+            found.append(longer)
+        waiting += [
+            (letters.advance(state, letter), longer + bytes([letter])) for letter in letters.allowed(state).tolist()
+        ]
+    return found
+
+
+def _scored_texts(searched: _Searched) -> list[bytes]:
+    """What is scored, sorted: texts found (the first of all where nothing was), and those that continue one where that counts."""
+    texts = dict.fromkeys(searched.search.tokens)
+    if not texts:
+        texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.hunt.parts)] = None
+    if searched.continues:
+        for text in list(texts):
+            texts.update(dict.fromkeys(_continuing(searched.letters, text, MOST_CONTINUING + 1)))
+            if len(texts) > MOST_CONTINUING:
+                raise ChoiceError(
+                    f"more than {MOST_CONTINUING} texts of the block go on where another one ends; "
+                    "give text after the block, so that each has an end"
+                )
+    return sorted(texts)
+
+
+def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
+    """The texts found as choices; None where the tokenizer cuts one of them otherwise than it was found."""
+    texts = _scored_texts(searched)
+    wide, known = searched.paths.ground, searched.search.tokens
+    paths = wide.paths_of(vocabulary, texts)
+    if paths is None or any(known.get(text, path) != path for text, path in zip(texts, paths, strict=True)):
+        return None
+    ground = wide
+    if searched.paths.canonical is not None:  # no more of the prompt is opened again than one of the texts changes
+        others = wide.paths_of(vocabulary, one_varied(searched.hunt.parts))
+        ground = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
+    n_moved = len(ground.context) - len(wide.context)
+    encoded = _encoded(ground, [path[n_moved:] for path in paths])
+    shown = tuple(text.decode() for text in texts)
+    trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
+    healing = heal_plan(vocabulary, trie, encoded.healed)
+    return Question(
+        texts=shown,
+        vocabulary=vocabulary,
+        encoded=encoded,
+        trie=trie,
+        needs=scoring.row_needs(trie, searched.terminator, healing.observations, vocabulary.eog),
+        healing=healing,
+        rule=Rule(),
+        custom=None,
+        terminator=searched.terminator,
+        log_prior=None,
+        lengths=scoring.Lengths.of(shown, trie),
+        search=Search(k=searched.hunt.k),
+        method="exhaustive",
+        premises=(),
+    )
+
+
+def _encoded(ground: Ground, paths: list[tuple[int, ...]]) -> EncodedChoices:
+    """Paths after the ground's context, as `encode_choices` has them."""
+    own = ground.prompt_tokens[len(ground.context) :].tolist()
+    return EncodedChoices(
+        context=ground.context,
+        tokens=np.array([token for path in paths for token in path], dtype=np.int32),
+        offsets=np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        first_scored=np.zeros(len(paths), dtype=np.int32),
+        prompt_tokens=ground.prompt_tokens,
+        healed=ground.healed,
+        boundary_shift=np.array([_shift(own, path) for path in paths], dtype=np.int32),
+        following_bytes=len(ground.tail),
+        boundary=ground.boundary,
+    )
+
+
+def _shift(own: Sequence[int], path: Sequence[int]) -> int:
+    """Tokens of the prompt after the context that are not the path's."""
+    same = next((i for i, (a, b) in enumerate(zip(own, path, strict=False)) if a != b), min(len(own), len(path)))
+    return len(own) - same
+
+
+def _selection(begun: Errand, question: Question, searched: _Searched, tau: float | None) -> tuple[Selection, float]:
+    """Score the texts found, settle near ties among them, and say what the search proves of all others; and the k-th best
+    log-probability as the search has it."""
+    search, k, longest = searched.search, searched.hunt.k, searched.paths.longest
+    handle = begun.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
+    evaluation = handle.result()
+    scored = selections.score(question, evaluation, None)
+    offset, kth = _offset(question, scored, searched), _kth(scored.scores, k)
+    certificate = _certificate(searched, kth, offset)
+    search.cost += handle.cost
+    with np.errstate(divide="ignore"):
+        log_open = float(np.log(certificate.open_mass))
+    if question.terminator in ("none", "text"):
+        log_open += float(np.log(longest))  # of those that begin with one another each is as probable as the first
+    finding = Finding(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
+    scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
+    if not search.is_apart(k):  # what is open may be as near
+        finding = replace(finding, certificate=replace(finding.certificate, settled=False))
+    signature = selections.signature(question, begun.owner.scheduler.model.identity, begun.owner.check)
+    selection = selections.selection(question, evaluation, scored, finding, signature)
+    margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
+    return replace(selection, margin=margin), kth + offset
+
+
+def _kth(scores: FloatArray, k: int) -> float:
+    """The k-th best; -inf where there are fewer."""
+    return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
+
+
+def _offset(question: Question, scored: selections.Scored, searched: _Searched) -> float:
+    """What log-probabilities of the search have that scores have not: what lies between the two contexts, and the healed
+    bytes. Read off a text that both know."""
+    logp = searched.search.logp
+    known = next((i for i, text in enumerate(question.texts) if text.encode() in logp), None)
+    if known is None or scored.logp[known] == -np.inf:
+        return 0.0
+    ends = float(scored.terminator[known]) if searched.continues else 0.0
+    return logp[question.texts[known].encode()] - (float(scored.logp[known]) - ends)
+
+
+def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
+    """What the search proves of texts whose k-th best is this."""
+    search, doubt = searched.search, searched.doubt
+    gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
+    reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)
+    return Certificate(
+        proved=not (doubt or reason),
+        bound_gap=gap,
+        open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
+        nodes_evaluated=search.n_evaluated,
+        nodes_inner=None,
+        settled=False,
+        n_settled=0,
+        method="best_first",
+        reason=doubt or reason,
+    )

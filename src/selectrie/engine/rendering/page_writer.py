@@ -1,0 +1,208 @@
+"""What stands on a page under way: its text, the tokens it becomes, the events that tell of it. No model call in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.engine.rendering.decide_slot import Filled
+from selectrie.errors import of_slot
+from selectrie.options import Rendering
+from selectrie.results import Event, SlotEvent, TextEvent
+from selectrie.template.analysis.chat_checks import outside
+from selectrie.template.analysis.template import Template
+from selectrie.template.runtime.steps import Decide, Hide, Together, Turn, Write
+from selectrie.template.syntax.ast import Role
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.source_positions import error_at, where
+from selectrie.template.syntax.visitors import walk_through
+from selectrie.tokenization.growing_prompt import GrowingPage, Mark
+
+MOST_PAGE_BYTES = 16 << 20
+"""Of the text of one page, hidden text included."""
+_BEFORE = 64
+"""Characters before a slot that say how its text may end."""
+
+Tell = Callable[[Event], None]
+"""What is called with each event of a page, in the thread that renders it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hidden:
+    """The sheet where a hidden stretch of it began."""
+
+    mark: Mark
+    n_written: int
+    early: list[Write] | None
+    is_chat: bool
+
+
+class Sheet:
+    """The text of a page, which becomes tokens where a slot needs them.
+
+    written: its texts, hidden ones included as long as they count. unwritten: what the growing page has not got yet. early: white
+    space that may turn out to stand before the first role, where it is no part of the page; None once that is settled.
+    is_chat: a role was opened. named: where each named block that is open began among the texts.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, template: Template, rendering: Rendering, tell: Tell | None) -> None:
+        """tell: called with each event; None: nobody listens."""
+        self._tell, self._reads_special = tell, rendering.parse_special
+        self.page = GrowingPage(
+            vocabulary, template_args=rendering.template_args, parse_special=rendering.parse_special
+        )
+        self._written: list[str] = []
+        self._unwritten: list[Write] = []
+        self._early: list[Write] | None = [] if _may_have_roles(template) else None
+        self._is_chat, self._n_open, self._n_bytes = False, 0, 0
+        self._hidden: list[_Hidden] = []
+        self._named: list[int] = []
+        self._pieces: list[Event] = []
+
+    @property
+    def text(self) -> str:
+        """All that stands there."""
+        return "".join(self._written)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Is what is written now no part of the page?"""
+        return bool(self._hidden)
+
+    @property
+    def end(self) -> str:
+        """The last characters that stand there."""
+        found = ""
+        for text in reversed(self._written):
+            found = text + found
+            if len(found) >= _BEFORE:
+                break
+        return found[-_BEFORE:]
+
+    def events(self) -> tuple[Event, ...]:
+        """What there was to tell, neighbouring texts as one."""
+        made: list[Event] = []
+        for is_text, run in groupby(self._pieces, key=lambda piece: isinstance(piece, TextEvent)):
+            if is_text:
+                made.append(TextEvent("".join(piece.text for piece in run)))
+            else:
+                made += run
+        return tuple(made)
+
+    def write(self, step: Write) -> None:
+        """Text of the template. White space around turns is no part of the page."""
+        if self._is_chat and not self._n_open:
+            if step.text.strip():
+                raise outside(step.document, step.span, is_literal=step.is_literal)
+            return
+        if self._early is not None:
+            self._early.append(step)
+            if step.text.strip():
+                self.finish()
+            return
+        self._put(step.text, step)
+        self._unwritten.append(step)
+        self._show(TextEvent(step.text))
+
+    def settle(self) -> None:
+        """Let the page have everything that was written: a slot comes."""
+        self.finish()
+        self._flush()
+
+    def finish(self) -> None:
+        """The page ends, or a slot comes: what stands at its beginning is no white space before the first role."""
+        early, self._early = self._early or (), None
+        for step in early:
+            self.write(step)
+
+    def grow(self, filled: Filled, step: Decide) -> None:
+        """What was decided; of a gen the tokens that were drawn are kept."""
+        self._put(filled.text, step)
+        if filled.drawn is None:
+            self.page.add(filled.text)
+        else:
+            self.page.add_drawn(*filled.drawn, filled.text.encode())
+
+    def part(self, text: str, step: Together, event: SlotEvent | None) -> None:
+        """A part of a joint block: a slot of it where there is an event, else text between them."""
+        self._put(text, step)
+        self.page.add(text)
+        self._show(TextEvent(text) if event is None else event)
+
+    def decided(self, event: SlotEvent, n_told: int = 0) -> None:
+        """Tell of a slot. n_told: characters of its text that were told as they came."""
+        self._show(event, n_told)
+
+    def coming(self, text: str, slot: str) -> None:
+        """Tell of the text of a slot that is not finished."""
+        if self._tell is not None:
+            self._tell(TextEvent(text, slot))
+
+    def turn(self, step: Turn) -> None:
+        """What the model's chat template writes around a turn."""
+        if not self._is_chat:
+            self._named = [min(at, len(self._written)) for at in self._named]
+        self._early, self._is_chat = None, True
+        self._flush()
+        with of_slot(f"role {step.role!r} at {where(step.document, step.span)}"):
+            text = self.page.open_role(step.role) if step.begins else self.page.close_role()
+        self._n_open += 1 if step.begins else -1
+        self._put(text, step)
+        self._show(TextEvent(text))
+
+    def hide(self, step: Hide) -> None:
+        """From here on nothing is part of the page; or the page goes back to where that began."""
+        if step.begins:
+            self._flush()
+            early = None if self._early is None else list(self._early)
+            self._hidden.append(_Hidden(self.page.mark(), len(self._written), early, self._is_chat))
+            return
+        before = self._hidden.pop()
+        self._unwritten.clear()
+        self.page.back_to(before.mark)
+        del self._written[before.n_written :]
+        self._early, self._is_chat = before.early, before.is_chat
+
+    def begin_name(self) -> None:
+        """A named block begins."""
+        self._named.append(len(self._written) + len(self._early or ()))
+
+    def end_name(self) -> str:
+        """The text of the named block that ends."""
+        written = [*self._written, *(write.text for write in self._early or ())]
+        return "".join(written[self._named.pop() :])
+
+    def _put(self, text: str, step: Write | Decide | Together | Turn) -> None:
+        """Text on the page, whoever writes it there."""
+        self._n_bytes += len(to_bytes(text, "text of the page"))
+        if self._n_bytes > MOST_PAGE_BYTES:
+            reason = f"the page grows beyond {MOST_PAGE_BYTES >> 20} MiB here; render several pages"
+            raise error_at(step.document, _span(step), reason)
+        self._written.append(text)
+
+    def _show(self, event: Event, n_told: int = 0) -> None:
+        """An event for the reader: hidden text is none."""
+        if isinstance(event, TextEvent) and (self._hidden or not event.text):
+            return
+        if self._tell is not None:
+            self._tell(replace(event, text=event.text[n_told:]) if n_told else event)
+        self._pieces.append(event)
+
+    def _flush(self) -> None:
+        """Let the page have what was written since."""
+        runs = groupby(self._unwritten, key=lambda write: write.is_literal and self._reads_special)
+        for is_literal, run in runs:
+            self.page.add("".join(write.text for write in run), literal=is_literal)
+        self._unwritten.clear()
+
+
+def _may_have_roles(template: Template) -> bool:
+    return any(isinstance(segment, Role) for segment in walk_through(template.document.body, template.documents))
+
+
+def _span(step: Write | Decide | Together | Turn) -> Span:
+    if isinstance(step, Decide):
+        return step.slot.span
+    return step.joint.span if isinstance(step, Together) else step.span

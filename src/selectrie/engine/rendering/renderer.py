@@ -1,0 +1,269 @@
+"""One page: the steps of a template done one after the other, its slots decided on a page that grows in one context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import log
+from typing import Any
+
+from selectrie.core.model import Model
+from selectrie.core.types import Cost
+from selectrie.engine.rendering.decide_slot import Filled, fill
+from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
+from selectrie.engine.rendering.page_writer import Sheet, Tell
+from selectrie.engine.rendering.slots import AnySlot, GenSlot, Place, SelectSlot, SlotArguments, slot_of
+from selectrie.engine.rendering.terminators import default_stops
+from selectrie.engine.requests import select, selection
+from selectrie.engine.requests.selection import Asked
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
+from selectrie.options import Rendering
+from selectrie.results import BeamResult, Generation, Page, SlotEvent
+from selectrie.template.analysis.template import Template
+from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.lookahead import Following, what_comes, what_follows
+from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
+from selectrie.template.syntax import ast
+from selectrie.template.syntax.ast import Document
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.source_positions import error_at, where
+from selectrie.template.values.scope import text_at
+from selectrie.template.values.tag_values import values_at
+from selectrie.template.values.values import plain
+
+MOST_SLOTS = 10_000
+"""Slots that one page decides."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageRequest:
+    """What a page is made of."""
+
+    template: Template
+    values: Mapping[str, object]
+    rendering: Rendering
+
+
+def render_page(begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None = None) -> Page:
+    """Render one page. tau: nats a row that layout may move, None = not measured. tell: called with each event, in this thread.
+
+    Raises `TemplateError` for what the template and its values cannot be rendered to, and what its slots raise; that names the
+    slot (`SelectrieError.slot`).
+    """
+    return _Run(begun, model, tau, request, tell).page()
+
+
+class _Run:
+    """One page under way."""
+
+    def __init__(self, begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None) -> None:
+        self._begun, self._model, self._tau, self._request = begun, model, tau, request
+        rendering = request.rendering
+        self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
+        self._program = Program(request.template, request.values)
+        self._sheet = Sheet(model.vocabulary, request.template, rendering, tell)
+        self._is_told = tell is not None
+        self._n_slots, self._cost = 0, Cost()
+
+    def page(self) -> Page:
+        """Do every step, and say what came of them."""
+        while (step := self._program.step()) is not None:
+            self._do(step)
+        self._sheet.finish()
+        named = self._program.page
+        return Page(
+            text=self._sheet.text,
+            values=named.values,
+            selections=named.records,
+            pieces=self._sheet.events(),
+            template=self._request.template.name,
+            seed=self._seed,
+            identity=self._model.identity,
+            tolerance=self._tau,
+            cost=self._cost,
+        )
+
+    def _do(self, step: Step) -> None:
+        if isinstance(step, Write):
+            self._sheet.write(step)
+        elif isinstance(step, Decide):
+            self._decide(step)
+        elif isinstance(step, Together):
+            self._decide_together(step)
+        elif isinstance(step, Continue):
+            self._program.go_on(more=self._goes_on(step))
+        elif isinstance(step, Turn):
+            self._sheet.turn(step)
+        elif isinstance(step, Hide):
+            self._sheet.hide(step)
+        else:
+            self._name(step)
+
+    def _name(self, step: Naming) -> None:
+        """The text of a named block is a value."""
+        if step.begins:
+            self._sheet.begin_name()
+        else:
+            self._program.name(step.name, self._sheet.end_name())
+
+    def _following(self, *names: str) -> Following:
+        """What follows the slots of these names on the page."""
+        return what_follows(self._program, *names, cut=self._sheet.page.before_control)
+
+    def _place(self, following: Following, document: Document, span: Span) -> Place:
+        """Where a slot stands, and the seed of what is drawn there: made of the page's and of how many came before."""
+        self._n_slots += 1
+        if self._n_slots > MOST_SLOTS:
+            reason = f"the page has more than {MOST_SLOTS} slots to decide; loop less, or render several pages"
+            raise error_at(document, span, reason)
+        self._sheet.settle()
+        page = self._sheet.page
+        ends = following.ends or (following.ends_role == "assistant" and page.ends_turn)
+        digest = blake2b(f"{self._seed}/{self._n_slots}".encode(), digest_size=4).digest()
+        return Place(
+            prompt=page.prompt,
+            following=following.text,
+            ends_turn=not following.text and bool(ends),
+            before=self._sheet.end,
+            seed=int.from_bytes(digest, "little"),
+        )
+
+    def _decide(self, step: Decide) -> None:
+        """A slot of its own. A hidden one is decided as if it were to stand there."""
+        slot, template = step.slot, self._request.template
+        place_name = where(step.document, slot.span)
+        told: list[str] = []
+        with _in_slot(f"{slot.kind} {slot.name!r} at {place_name}", has_limit=slot.kind != "select"):
+            most = self._request.rendering.max_tokens
+            asked = slot_of(slot, step.scope, template, step.document, max_tokens=most)
+            logprobs = asked.logprobs if isinstance(asked, SelectSlot) else None
+            following = self._following(slot.name, *([] if logprobs is None else [logprobs]))
+            place = self._place(following, step.document, slot.span)
+            asked = _ended(asked, following, place.before)
+            hidden = asked.hidden or self._sheet.is_hidden
+            listen = self._listener(slot.name, told) if self._is_told and not hidden else None
+            filled = fill(self._begun, self._model, self._tau, asked, place, listen)
+            self._check_in_time(filled)
+            if not asked.hidden:
+                self._sheet.grow(filled, step)
+        self._cost += filled.record.cost
+        self._program.name(slot.name, filled.value, filled.record)
+        if logprobs is not None:
+            self._program.name(logprobs, filled.logprobs)
+        event = SlotEvent(
+            name=slot.name,
+            kind=slot.kind,
+            value=filled.value,
+            text="" if hidden else filled.text,
+            hidden=hidden,
+            record=filled.record,
+            place=place_name,
+            path=self._program.path_of(slot.name),
+        )
+        self._sheet.decided(event, n_told=sum(map(len, told)))
+
+    def _listener(self, name: str, told: list[str]) -> Callable[[str], None]:
+        """What takes the text of a gen as it comes."""
+
+        def listen(text: str) -> None:
+            told.append(text)
+            self._sheet.coming(text, name)
+
+        return listen
+
+    def _check_in_time(self, filled: Filled) -> None:
+        """A text that the deadline broke off is none that the page goes on with."""
+        record = filled.record
+        is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
+        if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
+            raise DeadlineError(self._begun.late_s)
+
+    def _decide_together(self, step: Together) -> None:
+        """The slots of a joint block, at one go."""
+        joint, document = step.joint, step.document
+        places = {part.name: where(document, part.span) for part in joint.body if isinstance(part, ast.Slot)}
+        with _in_slot(f"joint {', '.join(map(repr, places))} at {where(document, joint.span)}"):
+            self._check_plain(joint, document)
+            request = _joint_request(step, self._request.template)
+            place = self._place(self._following(*places), document, joint.span)
+            record = decide_jointly(self._begun, self._model, self._tau, request, place)
+        self._cost += record.cost
+        hidden = self._sheet.is_hidden
+        for part in request.parts:
+            if isinstance(part, str):
+                self._sheet.part(part, step, None)
+                continue
+            name, text, value = part.name, record.option(part.name), record.value(part.name)
+            self._program.name(name, value, record)
+            path = self._program.path_of(name)
+            shown = "" if hidden else text
+            self._sheet.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, places[name], path))
+
+    def _check_plain(self, joint: ast.Joint, document: Document) -> None:
+        """Refuse a control token in a block whose texts are compared."""
+        for part in joint.body:
+            if isinstance(part, ast.Literal) and self._sheet.page.before_control(part.text) is not None:
+                reason = (
+                    "this text holds a control token, and a joint compares texts; write it before or behind the block"
+                )
+                raise error_at(document, part.span, reason)
+
+    def _goes_on(self, step: Continue) -> bool:
+        """Whether a loop has another turn: its stop text against what would come, by their joint log-probabilities."""
+        loop, document = step.loop, step.document
+        place_name = where(document, loop.span)
+        coming = what_comes(self._program, more=True, cut=self._sheet.page.before_control).text
+        if coming == step.stop:
+            raise error_at(document, loop.span, f"what an item begins with is the stop text itself: {step.stop!r}")
+        with _in_slot(f"geneach {loop.name!r} at {place_name}"):
+            place = self._place(Following(), document, loop.span)
+            texts = [step.stop, coming] if coming else [step.stop]
+            question = selection.prepare(self._model.vocabulary, self._model.limits, place.prompt, texts, Asked())
+            record = select.answer(self._begun, [question], self._tau)[0]
+        self._cost += record.cost
+        ends = record.index == 0 if coming else record.logp > log(0.5)
+        path = self._program.path_of_loop()
+        self._sheet.decided(SlotEvent(loop.name, "geneach", ends, "", True, record, place_name, path))  # noqa: FBT003
+        return not ends
+
+
+@contextmanager
+def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
+    """What fails in the block is this slot; what does not fit the context is the page. has_limit: the slot has `max_tokens`."""
+    with of_slot(slot):
+        try:
+            yield
+        except PromptTooLongError as error:
+            remedy = "shorten the page before the slot, " + ("lower its max_tokens, " if has_limit else "")
+            raise PromptTooLongError(
+                needed_tokens=error.needed_tokens,
+                available_tokens=error.available_tokens,
+                remedy=remedy + "or load with a larger n_ctx",
+            ) from error
+
+
+def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
+    """A gen of a loop that may go on ends before either of what may follow it."""
+    if not isinstance(asked, GenSlot) or asked.stop is not None or not following.either:
+        return asked
+    stops = dict.fromkeys(stop for text in following.either for stop in default_stops(text, before))
+    return replace(asked, stop=tuple(stops))
+
+
+def _joint_request(step: Together, template: Template) -> JointRequest:
+    """The literals and slots of a joint block, with its arguments."""
+    scope, document = step.scope, step.document
+    parts: list[str | JointSlot] = []
+    for part in step.joint.body:
+        if isinstance(part, ast.Slot):
+            parts.append(JointSlot(part.name, SlotArguments(part, scope, template, document).options or ()))
+        elif isinstance(part, ast.Literal):
+            parts.append(part.text)
+        elif isinstance(part, ast.Output):
+            parts.append(text_at(part.value, scope, document))
+    given: dict[str, Any] = {name: plain(one) for name, one in values_at(step.joint, scope, document, template).items()}
+    return JointRequest(tuple(parts), k=given.get("k", 1), budget=given.get("budget"))

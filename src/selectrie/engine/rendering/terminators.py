@@ -1,0 +1,189 @@
+"""What ends the text of a slot where nothing says it: the text that follows on the page, or the end of the turn."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.sampling.detokenizer import n_incomplete
+from selectrie.engine.rendering.json_string import string_body, whole_length
+from selectrie.errors import GrammarError, OptionError
+from selectrie.grammar import Grammar
+from selectrie.results import BeamResult, Completion, Draws, Hypothesis, Selection, Signature
+from selectrie.tokenization.canonical import encode_inside
+
+MOST_ENDING = 32
+"""Characters of following text that end a text of a grammar."""
+QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
+"""A closing quote -> the one that opens."""
+_LINE_END = re.compile(r"\r?\n")
+_BEGINNING = re.compile(r"[^\n]*\n*")
+
+
+def default_stop(following: str, before: str) -> str:
+    """What ends a gen that names no stop, "" for nothing.
+
+    A quote that the following text begins with, and that was opened at the end of the text before; else the following text
+    up to its first line end; that line end where nothing but white space stands before it.
+    """
+    if following and before and QUOTES.get(following[0]) == before[-1]:
+        return following[0]
+    end = _LINE_END.search(following)
+    if end is None:
+        return following
+    line = following[: end.start()]
+    return line if line.strip() else end[0]
+
+
+def default_stops(following: str, before: str) -> tuple[str, ...]:
+    """The texts of which the first to come ends a gen that names no stop: `default_stop`; of a CRLF also the LF alone, which is
+    what models write."""
+    stop = default_stop(following, before)
+    return (stop, "\n") if stop == "\r\n" else (stop,) if stop else ()
+
+
+def beginning_of(vocabulary: Vocabulary, following: str) -> str:
+    """What of the following text ends a text of a grammar: the fewest tokens of it that hold more than spaces and tabs.
+
+    At most `MOST_ENDING` characters, none behind the first line ends. As with `select`, where paths run to the fewest bytes
+    of the following text at which there is a boundary: each more would be evaluated behind every text.
+    """
+    found = _BEGINNING.match(following)
+    whole = (found[0][:MOST_ENDING] if found else "").encode()
+    # Tokens of what goes on: "\n\n" is one only at the end of a text.
+    data, stop = following[: 2 * MOST_ENDING].encode(), 0
+    for token in encode_inside(vocabulary, data):
+        stop += int(vocabulary.lengths[token])
+        if stop >= len(whole):
+            break
+        if data[stop] & 0xC0 != 0x80 and data[:stop].strip(b" \t"):
+            return data[:stop].decode()
+    return whole.decode()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ending:
+    """How texts of a grammar end at a place.
+
+    grammar: what is searched: the slot's own, or that with `text` behind each of its texts. own: the slot's own.
+    text: following text that is part of `grammar`'s texts, or "". terminator: "auto", "none" or "eog".
+    is_json: `own` is the contents of a JSON string: one that was broken off is cut back to whole characters and escapes.
+    """
+
+    grammar: Grammar
+    own: Grammar
+    text: str
+    terminator: str
+    is_json: bool = False
+
+    def strip(self, text: str, *, complete: bool = True) -> str:
+        """A text of `grammar` without what follows the slot.
+
+        complete: else it was broken off, and may be the beginning of one: then as much of the following text as stands behind a
+        text of the slot's own grammar.
+        """
+        if not self.text:
+            return text
+        if complete:
+            return text.removesuffix(self.text)
+        if self.is_json:
+            return text[: whole_length(text)]
+        for n in range(min(len(self.text), len(text)), 0, -1):
+            if text.endswith(self.text[:n]) and self.own.accepts(text[:-n]):
+                return text[:-n]
+        return text
+
+    def is_complete(self, text: str) -> bool:
+        """Is this a text of the slot's own grammar and then the following text?"""
+        return text.endswith(self.text) and bool(self.own.accepts(text.removesuffix(self.text)))
+
+    def of_selection(self, selection: Selection) -> Selection:
+        """With the slot's own texts and grammar."""
+        if not self.text:
+            return selection
+        choices = replace(selection.choices, texts=tuple(self.strip(text) for text in selection.choices.texts))
+        facts = selection.grammar
+        facts = None if facts is None else replace(facts, name=self.own.name, digest=self.own.digest)
+        signature = self._signature(selection.signature)
+        return replace(selection, choices=choices, terminator="text", signature=signature, grammar=facts)
+
+    def of_draws(self, draws: Draws) -> Draws:
+        """With the slot's own texts and grammar."""
+        if not self.text:
+            return draws
+        return replace(
+            draws,
+            texts=tuple(map(self._hypothesis, draws.texts)),
+            grammar=self.own.name,
+            grammar_digest=self.own.digest,
+            signature=self._signature(draws.signature),
+        )
+
+    def of_beam(self, result: BeamResult) -> BeamResult:
+        """With the slot's own texts and grammar."""
+        if not self.text:
+            return result
+        return replace(
+            result,
+            hypotheses=tuple(map(self._hypothesis, result.hypotheses)),
+            incomplete=tuple(map(self._hypothesis, result.incomplete)),
+            greedy=None if result.greedy is None else self._hypothesis(result.greedy),
+            grammar=self.own.name,
+            grammar_digest=self.own.digest,
+            signature=self._signature(result.signature),
+        )
+
+    def of_completion(self, one: Completion) -> Completion:
+        """With the slot's own text; the following text ended it, as a stop text would have. "callback" is `is_complete`."""
+        if not self.text:
+            return one
+        complete = one.finish in {"automaton", "callback", "eog"}
+        text = self.strip(one.text, complete=complete)
+        if text == one.text:
+            return one
+        n_cut = n_incomplete(one.data) + len(one.text[len(text) :].encode())
+        data = one.data[: len(one.data) - n_cut]
+        ended = {"finish": "stop", "stop": self.text} if complete else {}
+        return replace(one, text=text, data=data, **ended)  # type: ignore[arg-type]
+
+    def _hypothesis(self, one: Hypothesis) -> Hypothesis:
+        text = self.strip(one.text, complete=one.complete)
+        n_cut = len(one.text[len(text) :].encode())
+        return replace(one, text=text, data=one.data[: len(one.data) - n_cut])
+
+    def _signature(self, signature: Signature) -> Signature:
+        return replace(signature, terminator="text", following_bytes=len(self.text.encode()))
+
+
+def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
+    """How the contents of a JSON string end: by the closing quote, with what of the following text begins with it."""
+    text = beginning_of(vocabulary, following) if following.startswith('"') else '"'
+    return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
+
+
+def needed(following: str) -> str:
+    """The text that follows; `OptionError` where the slot is to be ended by it and there is none."""
+    if not following:
+        raise OptionError("terminator", "text", "another: no text is known to follow this slot")
+    return following
+
+
+def ending_of(
+    vocabulary: Vocabulary, grammar: Grammar, terminator: str | None, following: str, *, ends_turn: bool
+) -> Ending:
+    """How texts of a grammar end at a place.
+
+    terminator: as the slot names it; None: the text that follows where there is one and the grammar can be followed by it,
+    else the end of the turn, else "auto". Raises `OptionError` for "text" where there is no such text, or it cannot be used.
+    """
+    text = beginning_of(vocabulary, needed(following) if terminator == "text" else following)
+    if text and terminator in (None, "text"):
+        try:
+            return Ending(grammar.followed_by(text), grammar, text, "none")
+        except GrammarError as error:
+            if terminator == "text":
+                raise OptionError("terminator", "text", f"another: {error}") from error
+    if terminator is None:
+        terminator = "eog" if ends_turn and len(vocabulary.eog) and not text else "auto"
+    return Ending(grammar, grammar, "", terminator)

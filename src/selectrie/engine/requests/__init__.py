@@ -1,0 +1,1 @@
+"""What an engine does for each kind of request."""

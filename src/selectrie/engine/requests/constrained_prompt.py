@@ -1,0 +1,299 @@
+"""A prompt and a grammar as tokens and an automaton over what follows, and what every answer to that has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton
+from selectrie.core.types import Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
+from selectrie.decoding.healed_bytes import Healed
+from selectrie.decoding.healed_mass import MOST_GAP
+from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
+from selectrie.grammar import Grammar
+from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
+from selectrie.results import Hypothesis, Signature, TokenScore
+from selectrie.tokenization.canonical import OpenPrompt, OwnPaths, Reopened, open_prompt
+from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
+from selectrie.tokenization.records import PromptText
+
+_MOST_ENCODED = 1_000
+"""Texts of a grammar that are encoded to see whether the tokenizer changes them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constrained:
+    """A prompt whose continuation a grammar restricts, as tokens.
+
+    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`,
+    the bytes of the prompt's text behind its last settled place, then the delimiter
+    (and before it the space that the tokenizer puts before a text), then a text of the
+    grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none".
+    canonicity: of paths after the prompt.
+    doubt: why texts may be missing (`OpenPrompt.doubt`), or "".
+    """
+
+    vocabulary: Vocabulary
+    grammar: Grammar
+    prompt: IntArray
+    automaton: Automaton
+    healed: bytes
+    delimiter: bytes
+    boundary: str
+    terminator: str
+    canonicity: OwnPaths
+    doubt: str = ""
+
+    @property
+    def ended_by(self) -> str:
+        """What ends its texts, as `Hypothesis` names it."""
+        return "eog" if self.terminator == "eog" else "grammar"
+
+    def spec(
+        self, search: Search, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
+    ) -> AutomatonSpec:
+        """What a search of the automaton, or exact draws from it, go by. budget: nodes, where `search` has none."""
+        if search.budget_nodes is None:
+            search = replace(search, budget_nodes=budget)
+        own = self.canonicity if search.canonical_only else None
+        return AutomatonSpec(
+            self.vocabulary,
+            max_tokens=search.max_tokens,
+            terminator=self.terminator,
+            rule=rule,
+            search=search,
+            healed=self.healed,
+            put=self.delimiter,
+            canonical=None if own is None else own.is_canonical,
+            own=None if own is None else own.own,
+            viable=None if own is None else self.may_join,
+            last=int(self.prompt[-1]) if self.healed else None,
+            merge_equal_text=merge_equal_text,
+        )
+
+    @property
+    def may_join(self) -> Callable[[int, int], bool]:
+        """May two tokens be neighbours in a path that is the tokenizer's own?"""
+        return self.canonicity.may_join_apart if self.doubt else self.canonicity.may_join
+
+    @property
+    def healing(self) -> Healed:
+        """Which tokens of a path spell healed bytes alone."""
+        return Healed(len(self.healed), self.vocabulary.lengths)
+
+    def reason(self, heal_gap: float) -> str:
+        """Why a search that found everything there is proves nothing all the same; ""
+        where it does."""
+        if self.doubt:
+            return self.doubt
+        if heal_gap > MOST_GAP:
+            return f"the probability of the healed bytes is known to {heal_gap:.2g} nats only"
+        return ""
+
+    def token_scores(self, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
+        """Tokens with their log-probabilities, as records."""
+        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
+        return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
+
+    def hypothesis(self, path: FoundPath) -> Hypothesis:
+        """The record of a text that was found, or drawn, by the joint: its log-probability
+        is that of its best path, by which it was found."""
+        return Hypothesis(
+            text=shown(path.data),
+            data=path.data,
+            tokens=self.token_scores(path.tokens, path.token_logp),
+            logp=path.score,
+            logp_path=path.score,
+            logp_end=path.logp_terminator,
+            score=path.score,
+            n_paths=path.n_paths,
+            complete=True,
+            ended_by=self.ended_by,
+        )
+
+    def signature(self, identity: ModelIdentity, check: SelfCheck | None, rule: str) -> Signature:
+        """What the scores depend on."""
+        return Signature.of(identity, check, rule=rule, terminator=self.terminator, boundary=self.boundary)
+
+    def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
+        """With what evaluating the prompt and each given path one by one would have taken."""
+        return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
+
+
+def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
+    """Why a search of a grammar gave no text, and what helps."""
+    reasons, remedies = [], []
+    if not outcome.proved:
+        reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
+        remedies += ["raise budget_nodes", "search with a beam", "let the grammar have fewer and shorter texts"]
+    elif outcome.cut_bound > -np.inf:
+        reasons.append(f"none has at most {max_tokens} tokens")
+        remedies.append("raise max_tokens")
+    else:
+        reasons.append("no path of tokens leads to one")
+    if outcome.n_dead_ends:
+        reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
+    if outcome.n_other:
+        reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
+        remedies.append("allow any tokens (canonical_only=False)")
+    reasons += [asked.doubt] if asked.doubt else []
+    remedies = remedies or ["let the grammar have texts that this model has tokens for"]
+    return NothingFoundError(asked.grammar.name, ", ".join(reasons), " or ".join(remedies))
+
+
+def about(*, strings: bool) -> str:
+    """What certificates and masses are about: texts by the tokenizer's own encoding, or any token paths."""
+    return "strings" if strings else "token paths"
+
+
+def shown(data: bytes) -> str:
+    """A text for records; bytes that are no UTF-8 are replaced."""
+    return data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How long what follows may be, and what it has to fit into."""
+
+    limits: Limits
+    max_tokens: int
+
+
+def constrain(
+    vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: Prompting
+) -> Constrained:
+    """Check a request and cut it into tokens; everything that can be refused without
+    the model is refused here.
+
+    terminator: "none", "eog", or "auto".
+
+    Boundary "heal": the tokens of the prompt's text that what follows may change are
+    taken back, and it spells their bytes first; "split" keeps them. "harness" is about
+    choices, and refused.
+    """
+    if not isinstance(grammar, Grammar):
+        raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
+    record("prompting", prompting, Prompting)
+    opened = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
+    before = to_bytes(prompting.delimiter, "delimiter")
+    delimiter = opened.put + before
+    return Constrained(
+        vocabulary=vocabulary,
+        grammar=grammar,
+        prompt=opened.context,
+        automaton=grammar.automaton(vocabulary, prefix=opened.healed + delimiter),
+        healed=opened.healed,
+        delimiter=delimiter,
+        boundary="heal" if opened.healed else "split",
+        terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
+        canonicity=opened.paths,
+        doubt=opened.doubt or _unwritten(vocabulary, grammar, opened, before),
+    )
+
+
+def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, before: bytes) -> str:
+    """Which text of the grammar may have no path that is its own, for the tokenizer
+    does not write it as it stands; "" for none. Where some may, a grammar of few texts
+    has each encoded."""
+    altered = vocabulary.tokenizing.altered
+    start = opened.healed + before
+    all_may = altered is None or opened.is_changed
+    written = "" if altered is None else _written(altered, start, _bytes_used(vocabulary, grammar))
+    if not all_may and not written:
+        return ""
+    try:
+        texts = grammar.listed(_MOST_ENCODED)
+    except GrammarError:  # llguidance reads it
+        texts = None
+    if texts is not None and len(texts) <= _MOST_ENCODED:
+        for text in texts:
+            data = text.encode()
+            may = all_may or any(one in start + data for one in altered or ())
+            if may and not opened.paths.writes(before + data):
+                return f"the tokenizer does not write {text!r} as it stands"
+        return ""
+    if opened.is_changed:
+        return "the tokenizer does not write the prompt as it stands"
+    return f"the tokenizer does not write {written or 'every text'} as it stands"
+
+
+def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
+    """Bytes that a text may hold, and maybe more; those of tokens that the grammar names
+    included."""
+    terminals = grammar.token_terminals
+    if any(one.negated for one in terminals):
+        return frozenset(range(256))
+    named = {token for one in terminals for token in one.tokens}
+    spelled = (
+        piece
+        for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True))
+        if text in named or token in named
+    )
+    return grammar.bytes_used.union(*spelled) if named else grammar.bytes_used
+
+
+def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str:
+    """Why the tokenizer may write a text of these bytes, behind `start`, otherwise than
+    it stands; "" where it does not."""
+    altered = vocabulary.tokenizing.altered
+    written = "every text" if altered is None else _written(altered, start, used)
+    return f"the tokenizer does not write {written} as it stands" if written else ""
+
+
+def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
+    """One of these strings, the first of the shortest, that may stand in `start` and
+    any of these bytes behind it; "" for none."""
+
+    def may_stand(one: bytes) -> bool:
+        if one in start:
+            return True
+        begun = (n for n in range(len(one)) if start.endswith(one[:n]))
+        return any(used.issuperset(one[n:]) for n in begun)
+
+    found = min((one for one in altered if may_stand(one)), key=lambda one: (len(one), one), default=None)
+    return "" if found is None else repr(shown(found))
+
+
+def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:
+    """The prompt opened, cut on the left where that is wanted; `PromptTooLongError`
+    where a longest path does not fit behind it."""
+    opened = open_prompt(vocabulary, read, prompting.boundary)
+    most = space.limits.nodes - space.max_tokens
+    n_more = n_room(opened) - len(opened.prompt_tokens)
+    if n_room(opened) > most > n_more and prompting.truncate == "left":
+        opened = open_prompt(vocabulary, truncate_left(vocabulary, read, most - n_more), prompting.boundary)
+    if n_room(opened) > most:
+        shorter = "shorten the prompt, set truncate='left', " if most > n_more else ""
+        raise PromptTooLongError(
+            needed_tokens=n_room(opened) + space.max_tokens,
+            available_tokens=space.limits.nodes,
+            remedy=f"{shorter}lower max_tokens ({space.max_tokens}), or load with a larger n_ctx",
+        )
+    return opened
+
+
+def n_room(opened: OpenPrompt | Reopened) -> int:
+    """Tokens that a prompt and a path's tokens of its healed bytes need at most: of
+    these, one a byte."""
+    return len(opened.context) + len(opened.healed)
+
+
+def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
+    """What ends a text: "eog" where one of the grammar may go on to another one, or nobody can tell; else, and without such
+    tokens, "none"."""
+    if not len(vocabulary.eog):
+        return "none"
+    return "none" if is_prefix_free(grammar) else "eog"
+
+
+def is_prefix_free(grammar: Grammar) -> bool:
+    """Is no text of the grammar the beginning of another? False where nobody can tell."""
+    try:
+        return grammar.is_prefix_free
+    except GrammarError:  # llguidance reads it
+        return False

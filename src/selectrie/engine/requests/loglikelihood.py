@@ -1,0 +1,336 @@
+"""Log-likelihoods of many token sequences: one trie for all, every distinct node evaluated once, in an empty memory of its own.
+
+The layout is a function of the sequences alone: nothing that was measured before, beside it, or in another order of the same
+unit changes a bit. That is what makes a run that was killed and taken up again equal to one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+
+from selectrie.core.model import Model, Rows
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray, Limits, OffsetArray, Room
+from selectrie.decoding.task import Ask, extend_in_rounds
+from selectrie.decoding.trie.batches import DepthFirstWindows
+from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.engine.scheduler.task_group import errand
+from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
+
+Tokens = Sequence[int] | IntArray
+
+_LEAST_ROWS, _LEAST_DEAR_ROWS = 16, 64
+"""Rows below which what a call costs by itself counts: the weights, which it reads once, or in `fast` precision llama.cpp's flash
+attention, which takes ten times as long for a row of a call below 64 (`GGML_FA_TILE_Q` of ggml-cpu)."""
+_CELL_BLOCK = 256
+"""Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
+_DEAR_ROW = 8192
+"""`Limits.idle_rows` from which on a call of few rows costs much more than its cells."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences:
+    """C token sequences, of each of which an end is scored.
+
+    tokens: int32[], one after the other; sequence c is tokens[offsets[c]:offsets[c+1]]; offsets: int64[C+1].
+    first_scored: int64[C], place in its sequence of the first token that counts, at least 1: the first token of all has no
+    probability (`OptionError`). A sequence of which nothing counts has as many tokens as that.
+    """
+
+    tokens: IntArray
+    offsets: OffsetArray
+    first_scored: OffsetArray
+
+    def __post_init__(self) -> None:
+        lengths = np.diff(self.offsets)
+        if len(self.first_scored) != len(lengths):
+            raise OptionError(
+                "first_scored", len(self.first_scored), f"one number for each of {len(lengths)} sequences"
+            )
+        wrong = np.flatnonzero((self.first_scored < 1) | (self.first_scored > lengths))
+        if len(wrong):
+            place = int(wrong[0])
+            raise OptionError(
+                f"first_scored[{place}]", int(self.first_scored[place]), f"from 1 to {int(lengths[place])}, its tokens"
+            )
+
+    @staticmethod
+    def of(pairs: Sequence[tuple[Tokens, Tokens]]) -> Sequences:
+        """From pairs of a context, at least one token, and the continuation that counts."""
+        lengths = [len(context) + len(continuation) for context, continuation in pairs]
+        parts = [np.asarray(part, dtype=np.int32) for pair in pairs for part in pair]
+        return Sequences(
+            np.concatenate([np.empty(0, dtype=np.int32), *parts]),
+            np.cumsum([0, *lengths], dtype=np.int64),
+            np.array([len(context) for context, _ in pairs], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.first_scored)
+
+    @property
+    def n_scored(self) -> OffsetArray:
+        """int64[C]: how many tokens of each count."""
+        return np.diff(self.offsets) - self.first_scored
+
+    @property
+    def rows_naive(self) -> int:
+        """Rows of evaluating each sequence alone; its last token is read, not
+        evaluated."""
+        return int((np.diff(self.offsets) - 1).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogLikelihoods:
+    """Of C sequences. logp: float64[C], natural log, summed over the tokens that count. is_greedy: bool[C], each of these was
+    the most probable one (ties: the smaller id). n_scored: int64[C], how many these are.
+
+    rows_evaluated: distinct rows the model computed; rows_naive: rows of evaluating each sequence alone.
+    """
+
+    logp: FloatArray
+    is_greedy: BoolArray
+    n_scored: OffsetArray
+    rows_evaluated: int
+    rows_naive: int
+
+    @staticmethod
+    def none() -> LogLikelihoods:
+        """Of no sequences."""
+        return LogLikelihoods(np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), 0, 0)
+
+
+def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
+    """Evaluate a unit of sequences on a model that holds nothing, and leave it holding nothing.
+
+    Rows: the distinct proper prefixes of the sequences that something counted hangs from; logits are made of those alone that
+    score a token. Raises `CapacityError` for a sequence that does not fit, `TokenRangeError`, `NonFiniteLogitsError`, and what
+    the model raises.
+    """
+    walk = _Walk(model, sequences)
+    try:
+        while walk.step():
+            pass
+    finally:
+        walk.leave()
+    return walk.found()
+
+
+class _Walk:
+    """A unit on its way through a model that holds nothing, a call of the model at a time."""
+
+    def __init__(self, model: Model, sequences: Sequences) -> None:
+        """Makes no call; raises what `measure` says of sequences."""
+        model.vocabulary.check_tokens(sequences.tokens)
+        self._model, self._sequences = model, sequences
+        trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
+        self._scored = _Scored.of(trie, sequences)
+        longest = int(trie.depth.max(initial=0))
+        if longest - 1 > model.limits.nodes:
+            raise CapacityError("nodes", needed=longest - 1, available=model.limits.nodes)
+        self._reading = _Reading(trie)
+        self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
+        self._pace = _Pace(model.limits, model.granule, trie.depth[self._windows.nodes])
+        n = int(np.count_nonzero(self._scored.marked))
+        self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)  # node of each local row; 0 is the empty context
+        self._next: tuple[Ask, IntArray] | None = None
+        self._rows_evaluated = 0
+
+    def step(self) -> bool:
+        """Make the next call; False = there is none. One that failed is made again by the next step."""
+        model, nodes, windows = self._model, self._nodes, self._windows
+        if self._next is None:
+            self._next = windows.next_window(self._pace.room(windows.at))
+            if self._next is None:
+                return False
+            _forget(model, nodes, self._next[0].release)
+        ask, wanted = self._next
+        parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
+        made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
+        nodes[windows.next_local - len(made) : windows.next_local] = made
+        if model.limits.kind.forks:  # of a long path only the end needs a state
+            _forget(model, nodes, windows.spent)
+        self._reading.read(wanted, rows)
+        self._rows_evaluated += len(made)
+        self._next = None
+        return True
+
+    def leave(self) -> None:
+        """Give back what the model holds of it."""
+        self._model.release(self._nodes[self._nodes > 0], forget=True)
+        self._nodes[:] = 0
+
+    def found(self) -> LogLikelihoods:
+        """Once there is no step left."""
+        logp, is_greedy = self._reading.along(self._scored)
+        return LogLikelihoods(
+            logp=logp,
+            is_greedy=is_greedy,
+            n_scored=self._sequences.n_scored,
+            rows_evaluated=self._rows_evaluated,
+            rows_naive=self._sequences.rows_naive,
+        )
+
+
+def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
+    """Give back the nodes of local rows that have not been given back."""
+    given_back = nodes[local]
+    model.release(given_back[given_back > 0], forget=True)
+    nodes[local] = 0
+
+
+class _Pace:
+    """How many rows the next call takes: a function of the model's limits and of what is measured.
+
+    llama.cpp's attention reads the cells of its memory in whole blocks, so a call costs each of its rows the same however full its
+    last block is, and a further block costs more than another call does. So a call fills memory up to the end of a block; and
+    one that has to begin a further block ends where what is above the next row has left that block. A model of 0.26 M takes
+    88 microseconds a row within 256 cells and 158 within 512, one of 0.5 B 9.4 ms and 10.1 ms. Where a model's memory is no cells,
+    a call is as large as the model takes.
+    """
+
+    def __init__(self, limits: Limits, granule: int, depth: IntArray) -> None:
+        """depth: of each node asked for, in order, the root before them."""
+        is_cheap = granule > 1 and limits.idle_rows < _DEAR_ROW
+        self._least, self._shortest = (_LEAST_ROWS, 1) if is_cheap else (_LEAST_DEAR_ROWS, _LEAST_DEAR_ROWS)
+        self._limits, self._granule = limits, granule
+        self._carried = depth - 1
+
+    def room(self, at: int) -> Room:
+        """For a call that begins with node `at`: what is above it stays below the call, and nothing else."""
+        return Room(self._rows(at), self._limits.nodes, self._limits.branches)
+
+    def _rows(self, at: int) -> int:
+        most = self._limits.rows_per_call
+        if self._limits.kind.forks or at == len(self._carried):
+            return most
+        carried = int(self._carried[at])
+        end = -(-(carried + self._least) // _CELL_BLOCK) * _CELL_BLOCK
+        rows = min(most, (end - carried) // self._granule * self._granule)
+        left = np.flatnonzero(self._carried[at + self._shortest : at + rows] <= end - _CELL_BLOCK - self._least)
+        return int(left[0]) + self._shortest if len(left) else rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scored:
+    """Where in a trie the sequences count. end: int32[C], node of the last token; n_scored: int64[C].
+
+    wanted: bool[N], nodes whose row scores a token that counts; marked: with all above them, the root left out.
+    """
+
+    end: IntArray
+    n_scored: OffsetArray
+    wanted: BoolArray
+    marked: BoolArray
+
+    @staticmethod
+    def of(trie: TokenTrie, sequences: Sequences) -> _Scored:
+        end: IntArray = trie.path_node[trie.path_of]
+        n_scored = sequences.n_scored
+        wanted = np.zeros(len(trie), dtype=np.bool_)
+        node, left = end.copy(), n_scored.copy()
+        while len(node):
+            going = left > 0
+            node, left = trie.parent[node[going]], left[going] - 1
+            wanted[node] = True
+        before = np.concatenate(([0], np.cumsum(wanted)))
+        numbers = np.arange(len(trie))
+        marked = before[numbers + trie.n_nodes_below + 1] > before[numbers]
+        marked[ROOT] = False
+        return _Scored(end, n_scored, wanted, marked)
+
+
+class _Reading:
+    """What rows say about the edges of a trie. edge_logp: float64[N], 0 at the root; greedy: bool[N], the edge's token was the most
+    probable one after its parent. Neither is set where the parent's row was not wanted."""
+
+    def __init__(self, trie: TokenTrie) -> None:
+        self._trie = trie
+        self.edge_logp: FloatArray = np.full(len(trie), np.nan)
+        self.greedy: BoolArray = np.zeros(len(trie), dtype=np.bool_)
+
+    def read(self, nodes: IntArray, rows: Rows) -> None:
+        """Read the rows of `nodes`, in order."""
+        if not len(nodes):
+            return
+        trie = self._trie
+        starts = trie.child_start[nodes].astype(np.int64)
+        counts = trie.child_start[nodes + 1] - starts
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        shift = starts - np.cumsum(counts) + counts
+        children = trie.child[np.arange(len(owner)) + shift[owner]]
+        tokens = trie.token[children]
+        self.edge_logp[children] = np.minimum(rows.logp(owner, tokens), 0.0)
+        self.greedy[children] = rows.best()[owner] == tokens
+
+    def along(self, scored: _Scored) -> tuple[FloatArray, BoolArray]:
+        """float64[C], bool[C]: sum over the edges that count of each sequence, last first, and whether all of them were greedy."""
+        logp = np.zeros(len(scored.end))
+        is_greedy = np.ones(len(scored.end), dtype=np.bool_)
+        going = np.flatnonzero(scored.n_scored > 0)
+        node, left = scored.end[going], scored.n_scored[going]
+        while len(going):
+            logp[going] += self.edge_logp[node]
+            is_greedy[going] &= self.greedy[node]
+            stay = left > 1
+            going, node, left = going[stay], self._trie.parent[node[stay]], left[stay] - 1
+        return logp, is_greedy
+
+
+class Measurer:
+    """Measures units on the model's thread, each in a memory that others do not share. Made by `Engine.measurer`.
+
+    A context manager; any thread may measure, and each that does at the same time has a memory of its own. Other work of the
+    engine has its turn after every call of the model, which changes no bit. nodes: tokens of the longest sequence it is made for.
+    """
+
+    def __init__(self, owner: Owner, nodes: int, *, keep: object = None) -> None:
+        """keep: not forgotten before the measurer is."""
+        self._owner, self._nodes, self._kept = owner, nodes, keep
+        self._solos: list[Model] = []  # those that nobody measures on
+        self._is_closed = False
+
+    def __enter__(self) -> Measurer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def measure(self, sequences: Sequences) -> LogLikelihoods:
+        """`measure` for one unit; Ctrl-C stops it in the middle of a decode.
+
+        Where it fails, the memory it was measured in is freed, and the next unit is given a new one.
+        """
+        if self._is_closed:
+            raise ClosedError("the measurer")
+        with errand(self._owner) as begun:
+            solo = begun.call(self._take)
+            walk = _Walk(solo, sequences)
+            while begun.call(walk.step):
+                pass
+            begun.call(walk.leave)
+            self._solos.append(solo)
+            if self._is_closed:  # meanwhile, by another thread
+                self.close()
+            return walk.found()
+
+    def _take(self) -> Model:
+        """A model that holds nothing."""
+        with suppress(IndexError):
+            return self._solos.pop()
+        model = self._owner.scheduler.model
+        return model.solo(self._nodes + model.limits.rows_per_call, model.limits.branches)
+
+    def close(self) -> None:
+        """Free its memory. Closing twice is fine, and so is closing after the engine."""
+        self._is_closed = True
+        with suppress(ClosedError, ForkedError):  # what is not freed here is when it is forgotten
+            while self._solos:
+                self._owner.call(self._solos.pop().close)

@@ -1,0 +1,175 @@
+"""Near ties scored again where nothing else can move them: a small empty model, the prompt once, each path at the same cells.
+
+What is computed there depends on the prompt and the path alone, so the order of the first k choices depends neither on
+the rest of the set, its order or waves, nor on what the cache held.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
+from selectrie.decoding import scoring
+from selectrie.decoding.task import Task
+from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.engine.requests import selection
+from selectrie.engine.requests.selection import Finding, Question, Scored
+from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.scheduler import Scheduler
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import DecodeInterrupted, ModelError
+
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+ALWAYS = 16
+"""Near ties that are settled whatever it costs beside the request."""
+
+MOST_ROWS = 2048
+"""Rows below the prompt that one finalist may take; an end that half the trie continues is left as it is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A question's evaluation with its baseline, float64[C] or None."""
+
+    question: Question
+    evaluation: scoring.TrieEvaluation
+    baseline: FloatArray | None
+    finding: Finding
+
+
+def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | None) -> tuple[Scored, Finding]:
+    """Score the near ties among the first k again in the canonical layout. tau: nats a row, None = not measured."""
+    question, finding = found.question, found.finding
+    if tau is None or not can_settle(question):
+        return scored, finding
+    k = len(question.texts) if question.search.stop == "all" else question.search.k
+    contexts = (question.encoded.context, *question.premises)
+    finalists = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
+    # Both evaluate every context once, and below each of them these rows.
+    settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= finding.certificate.nodes_evaluated
+    if not len(finalists) or not settled:
+        return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
+    model = errand.owner.scheduler.model
+    try:
+        answers = errand.call(lambda: [settle(model, question, context, finalists) for context in contexts])
+    except DecodeInterrupted:
+        raise
+    except ModelError as error:  # no memory for a second context, say: the answer stands, not settled
+        logger.debug("%d near ties are not settled: %s", len(finalists), error)
+        return scored, finding
+    values = [value for value, _ in answers if value is not None]
+    finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
+    if len(values) < len(contexts):
+        return scored, finding
+    certificate = replace(finding.certificate, settled=True, n_settled=len(finalists))
+    return _rescored(found, scored, finalists, values), replace(finding, certificate=certificate)
+
+
+def _rows(question: Question, finalists: IntArray) -> int:
+    """Rows below one context that scoring each finalist by itself takes."""
+    return int(scoring.rows_alone(question.trie, question.terminator)[question.trie.path_of[finalists]].sum())
+
+
+def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[FloatArray]) -> Scored:
+    """The scores with the canonical joints of the finalists: after the context first, then after each premise."""
+    question, baseline = found.question, found.baseline
+    if baseline is not None:
+        baseline = _replaced(baseline, question, finalists, np.mean(np.stack(values[1:]), axis=0))
+    scored = replace(scored, logp=_replaced(scored.logp, question, finalists, values[0]))
+    scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
+    return selection.rescore(question, found.evaluation, scored, baseline)
+
+
+def _replaced(values: FloatArray, question: Question, choices: IntArray, new: FloatArray) -> FloatArray:
+    """float64[C] with these choices set anew, and all that have the same path scored from the same token."""
+    path_of, first = question.trie.path_of, question.encoded.first_scored
+    result: FloatArray = values.copy()
+    for choice, value in zip(choices, new, strict=True):
+        result[(path_of == path_of[choice]) & (first == first[choice])] = value
+    return result
+
+
+def can_settle(question: Question) -> bool:
+    """Scores that one context decides: not of a callable, not a difference to other prompts of a batch."""
+    return question.custom is None and question.rule.name != "batch"
+
+
+def settle(model: Model, question: Question, context: IntArray, choices: IntArray) -> tuple[FloatArray | None, Cost]:
+    """Canonical joint of some choices after a context, float64[n] less the healed bytes, and what it took.
+
+    choices: int32[n], indices. None where a choice's terminator needs more than `MOST_ROWS` rows.
+    """
+    owner = scoring.owners(question.trie) if question.terminator == "unless-continued" else None
+    subs = [_alone(question, int(path), owner) for path in question.trie.path_of[choices]]
+    if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
+        return None, Cost()
+    room = max(len(sub.token) for sub, _ in subs) + len(question.healing.nodes)
+    solo = model.solo(len(context) + room)
+    try:
+        scheduler = Scheduler(solo)
+        healed, cost = _log_heal(scheduler, question, context)
+        result = np.empty(len(choices))
+        for i, (sub, end) in enumerate(subs):
+            needs = scoring.row_needs(sub, question.terminator, (), question.needs.eog_ids)
+            evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
+            cost += more
+            first = np.full(len(sub.path_of), question.encoded.first_scored[choices[i]], dtype=np.int32)
+            paths = scoring.path_scores(sub, evaluation, question.terminator, healed)
+            result[i] = paths.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
+        return result, cost
+    finally:
+        solo.close()
+
+
+def _alone(question: Question, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
+    """The trie of one path and of what its terminator looks at below its end; and its end in that trie.
+
+    owner: `scoring.owners` of the trie, None where the terminator does not look below.
+    """
+    trie = question.trie
+    end = int(trie.path_node[path])
+    marked: BoolArray = np.zeros(len(trie.token), dtype=np.bool_)
+    marked[end] = True
+    if owner is not None:
+        owned = owner == end
+        marked |= owned
+        marked[1:] |= owned[trie.parent[1:]]
+    sub, old = trie.restrict(marked)
+    return sub, int(np.searchsorted(old, end))
+
+
+def _log_heal(scheduler: Scheduler, question: Question, context: IntArray) -> tuple[float, Cost]:
+    """Log-probability of the healed bytes after the context; 0 where nothing was healed or for another context."""
+    healing = question.healing
+    if not len(healing.nodes) or context is not question.encoded.context:
+        return 0.0, Cost()
+    marked: BoolArray = np.zeros(len(question.trie.token), dtype=np.bool_)
+    marked[healing.nodes] = True
+    sub, old = question.trie.restrict(marked)
+    observe = [(int(np.searchsorted(old, node)), ids) for node, ids in healing.observations]
+    needs = scoring.row_needs(sub, "none", observe, question.needs.eog_ids)
+    evaluation, cost = _work(scheduler, ScoreTask(context, sub, needs))
+    edges = np.full(len(question.trie.token), np.nan)
+    edges[old] = evaluation.edge_logp
+    edges[ROOT] = 0.0
+    return healing.log_heal(edges, evaluation.observed)[0], cost
+
+
+def _work(scheduler: Scheduler, task: Task[R]) -> tuple[R, Cost]:
+    """The task's answer and what it took. Raises `CancelledError` after an interrupt, where a scheduler would try again."""
+    job = Job(task)
+    scheduler.submit(job)
+    while not job.future.done():
+        scheduler.step()
+        job.cancelled = scheduler.n_interrupted > 0
+    answer: R = job.future.result()
+    return answer, job.cost

@@ -1,0 +1,163 @@
+"""Sampling among the texts of a grammar: from a request to its tasks, from what was drawn to `Draws`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from selectrie.core.model import Model
+from selectrie.core.types import Cost
+from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
+from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
+from selectrie.engine.requests.constrained_prompt import Constrained, Space, about, constrain, is_prefix_free
+from selectrie.engine.requests.selection import Asked
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import NothingFoundError
+from selectrie.grammar import Grammar
+from selectrie.options import (
+    BEAM_TERMINATORS,
+    GRAMMAR_NODES,
+    MOST_TEXTS,
+    Sampling,
+    Search,
+    Stopping,
+    at_least,
+    flag,
+    one_of,
+    seed,
+)
+from selectrie.results import Draws, Hypothesis, Signature
+from selectrie.tokenization.healing_automaton import HealedBytes
+from selectrie.tokenization.prompts import Prompt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lottery:
+    """A request for texts drawn from a grammar, checked and cut into tokens. seed: of the first."""
+
+    asked: Constrained
+    search: Search
+    n: int
+    seed: int
+    exact: bool
+
+
+def prepare(
+    model: Model, prompt: Prompt, grammar: Grammar, request: Asked, wanted: tuple[int, int | None, bool]
+) -> Lottery:
+    """Check a request for draws; wanted: (n, seed, exact)."""
+    n, given, exact = wanted
+    at_least("n", n, 1, most=MOST_TEXTS, optional=False)
+    first = seed("seed", given)
+    flag("exact", exact)
+    one_of("terminator", request.terminator, BEAM_TERMINATORS)
+    space = Space(model.limits, request.search.max_tokens)
+    asked = constrain(
+        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
+    )
+    first = int.from_bytes(os.urandom(4), "little") if first is None else first
+    return Lottery(asked, request.search, n, first, exact)
+
+
+def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
+    """Draw the texts. Raises `NothingFoundError` where there is none within
+    `max_tokens`, or the budget was used up: what was drawn until then is no sample, for
+    short texts come first."""
+    asked, search = lottery.asked, lottery.search
+    check = None if tau is None else errand.owner.check
+    signature = asked.signature(errand.owner.scheduler.model.identity, check, "joint")
+    if not lottery.exact:
+        return _draw_locally(errand, lottery, tau, signature)
+    budget = GRAMMAR_NODES + lottery.n * search.max_tokens
+    spec = asked.spec(search, merge_equal_text=True, budget=budget)
+    task = ExactSampleTask(asked.prompt, asked.automaton, spec, n=lottery.n, seed=lottery.seed, tolerance=tau or 0.0)
+    handle = errand.begin_told(task, search.on_progress)
+    outcome = handle.result()
+    texts = [text for text in outcome.texts if text is not None]
+    if not outcome.is_complete:
+        raise _too_few(lottery, outcome, len(texts))
+    hypotheses = tuple(asked.hypothesis(path) for path in texts)
+    draws = _draws(lottery, hypotheses, outcome, handle.cost, signature)
+    return draws if tau is None else replace(draws, close_steps=outcome.close_steps)
+
+
+def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
+    """Why there is no sample, and what helps."""
+    if outcome.is_empty:
+        reason = f"none of at most {lottery.search.max_tokens} tokens is possible"
+        return NothingFoundError(lottery.asked.grammar.name, reason, "raise max_tokens")
+    reason = (
+        f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, when {n_drawn} of {lottery.n} "
+        "texts were drawn, which are no sample, for short ones come first"
+    )
+    remedy = "raise budget_nodes, draw fewer or shorter texts, or draw step by step (exact=False)"
+    return NothingFoundError(lottery.asked.grammar.name, reason, remedy)
+
+
+def _draws(
+    lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
+) -> Draws:
+    """The record, without its `close_steps`."""
+    asked = lottery.asked
+    doubt = "" if outcome is None else asked.doubt or _nested(asked)
+    is_exact = outcome is not None and not doubt
+    return Draws(
+        texts=texts,
+        exact=is_exact,
+        reason=doubt,
+        about=about(strings=outcome is not None and outcome.strings),
+        seed=lottery.seed,
+        max_tokens=lottery.search.max_tokens,
+        mass=outcome.mass if outcome is not None and is_exact else None,
+        mass_low=outcome.mass_low if outcome is not None and is_exact else None,
+        mass_high=outcome.mass_high if outcome is not None and is_exact else None,
+        n_attempts=len(texts) if outcome is None else outcome.n_attempts,
+        close_steps=None,
+        healed=asked.healed,
+        log_heal=0.0 if outcome is None else outcome.log_heal,
+        heal_gap=0.0 if outcome is None else outcome.heal_gap,
+        grammar=asked.grammar.name,
+        grammar_digest=asked.grammar.digest,
+        cost=asked.cost(cost, texts),
+        signature=signature,
+    )
+
+
+def _nested(asked: Constrained) -> str:
+    """Return why a text that goes on after another one is never drawn; "" where all are."""
+    if asked.terminator == "eog" or is_prefix_free(asked.grammar):
+        return ""
+    return "terminator='none' ends a draw at the first text, so one that goes on after another would never be drawn"
+
+
+def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature: Signature) -> Draws:
+    """Draw token by token among those that may follow. Log-probabilities are the model's own, not of the mask."""
+    asked = lottery.asked
+    spec = SampleSpec(
+        asked.prompt,
+        asked.vocabulary.pieces,
+        asked.vocabulary.eog,
+        lottery.seed,
+        sampling=Sampling.UNCHANGED,
+        stopping=Stopping(max_tokens=lottery.search.max_tokens),
+        automaton=asked.automaton,
+        healed=HealedBytes(asked.vocabulary, asked.healed) if asked.healed else None,
+        tolerance=tau or 0.0,
+    )
+    tasks = [SampleTask(replace(spec, seed=lottery.seed + i)) for i in range(lottery.n)]
+    handles = [errand.begin(task) for task in tasks]
+    found = [handle.result() for handle in handles]
+    texts = tuple(_sampled(asked, one) for one in found)
+    draws = _draws(lottery, texts, None, sum((handle.cost for handle in handles), Cost()), signature)
+    return draws if tau is None else replace(draws, close_steps=tuple(one.close_steps for one in found))
+
+
+def _sampled(asked: Constrained, sampled: Sampled) -> Hypothesis:
+    n = len(sampled.tokens) - (sampled.ended_by is not None)
+    end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
+    data = asked.vocabulary.decode(sampled.tokens[:n])[len(asked.healed) + len(asked.delimiter) :]
+    path = FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint)
+    made = asked.hypothesis(path)
+    ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
+    return replace(made, complete=ended_by != "length", ended_by=ended_by)

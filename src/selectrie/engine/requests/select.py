@@ -1,0 +1,227 @@
+"""From questions to answers: their tasks side by side on the model's thread, then scores, near ties and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.types import FloatArray, IntArray
+from selectrie.decoding import scoring
+from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
+from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.engine.requests import selection
+from selectrie.engine.requests.near_ties import Found, settle_near_ties
+from selectrie.engine.requests.selection import Asked, Finding, Question
+from selectrie.engine.requests.unproved import search_ended
+from selectrie.engine.scheduler.model_thread import Handle
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import OptionError, SelectrieError, of_request
+from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
+from selectrie.tokenization.prompts import Prompt
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, of how much."""
+PLAN_NODES = 200
+"""Trie nodes that a `TokenPlan` shows."""
+
+
+def prepare_all(model: Model, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Question]:
+    """The requests as questions. One that is refused refuses all; the error's `request` is its index."""
+    questions = [_prepare(model, i, request, asked, of=len(requests)) for i, request in enumerate(requests)]
+    _check_batch(questions)
+    return questions
+
+
+def _prepare(model: Model, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked, *, of: int) -> Question:
+    try:
+        prompt, choices = request
+    except (TypeError, ValueError):
+        raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
+    try:
+        return selection.prepare(model.vocabulary, model.limits, prompt, choices, asked)
+    except SelectrieError as error:
+        error.request = index if of > 1 else None
+        raise
+
+
+def _check_batch(questions: list[Question]) -> None:
+    """All requests have one rule, so one look at it is enough."""
+    for i, question in enumerate(questions):
+        if question.rule.name == "batch" and question.texts != questions[0].texts:
+            error = OptionError("rule", "batch", "the same choices in every request of the batch")
+            error.request = i
+            raise error
+
+
+def answer(
+    errand: Errand, questions: list[Question], tau: float | None, on_evaluated: Progress | None = None
+) -> list[Selection]:
+    """Evaluate all together, settle and answer each. tau: nats a row that layout may
+    move, None = not measured. on_evaluated: called in this thread with (questions
+    evaluated, of how many); the `Search.on_progress` of each is then not called."""
+    selections = []
+    for i, found in enumerate(_evaluate(errand, questions, tau or 0.0, on_evaluated)):
+        with _of(questions, i):
+            selections.append(_decide(errand, found, tau))
+    return selections
+
+
+def _of(questions: list[Question], i: int) -> AbstractContextManager[None]:
+    """What fails in the block is this one of many."""
+    return of_request(i if len(questions) > 1 else None)
+
+
+def _evaluate(errand: Errand, questions: list[Question], tau: float, on_evaluated: Progress | None) -> list[Found]:
+    """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
+    tell = questions[0].search.on_progress if questions and on_evaluated is None else None  # all have one search
+    baselines = [[errand.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
+    mains: dict[int, Handle[scoring.TrieEvaluation]] = {
+        i: errand.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), tell, q.needs.n_rows)
+        for i, q in enumerate(questions)
+        if q.method == "exhaustive"
+    }
+    means = []
+    for i, question in enumerate(questions):
+        with _of(questions, i):
+            means.append(_mean(question, baselines[i]))
+    searches: dict[int, Handle[SearchOutcome]] = {
+        i: errand.begin_told(_best_first(q, means[i], tau), tell, q.needs.n_rows)
+        for i, q in enumerate(questions)
+        if i not in mains
+    }
+    found = []
+    for i, question in enumerate(questions):
+        with _of(questions, i):
+            evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(question, searches[i])
+        cost = sum((handle.cost for handle in baselines[i]), finding.cost)
+        finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
+        found.append(Found(question, evaluation, means[i], finding))
+        if on_evaluated is not None:
+            on_evaluated(len(found), len(questions))
+    return _with_batch_means(found)
+
+
+def _mean(question: Question, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
+    if not group:
+        return None
+    return scoring.mean_joint([selection.joints(question, handle.result()) for handle in group])
+
+
+def _decide(errand: Errand, found: Found, tau: float | None) -> Selection:
+    question = found.question
+    scored = selection.score(question, found.evaluation, found.baseline)
+    scored, finding = settle_near_ties(errand, found, scored, tau)
+    signature = selection.signature(question, errand.owner.scheduler.model.identity, errand.owner.check)
+    return selection.selection(question, found.evaluation, scored, finding, signature)
+
+
+def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> BestFirst:
+    objective = question.objective(baseline, tau)
+    if objective is None:
+        raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
+    healing = question.healing
+    return BestFirst(
+        question.encoded.context,
+        question.trie,
+        question.needs,
+        question.terminator,
+        objective=objective,
+        search=question.search,
+        heal=(lambda edge_logp, observed: healing.log_heal(edge_logp, observed)[0]) if len(healing.nodes) else None,
+    )
+
+
+def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tuple[scoring.TrieEvaluation, Finding]:
+    evaluation = handle.result()
+    certificate = Certificate(
+        proved=True,
+        bound_gap=np.inf,
+        open_mass=0.0,
+        nodes_evaluated=evaluation.n_evaluated,
+        nodes_inner=question.needs.n_rows,
+        settled=False,
+        n_settled=0,
+        method="exhaustive",
+    )
+    return evaluation, Finding(certificate, handle.cost)
+
+
+def _searched(question: Question, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Finding]:
+    outcome = handle.result()
+    certificate = Certificate(
+        proved=outcome.proved,
+        bound_gap=outcome.bound_gap,
+        open_mass=outcome.open_mass,
+        nodes_evaluated=outcome.n_evaluated,
+        nodes_inner=outcome.n_needed,
+        settled=False,
+        n_settled=0,
+        method="best_first",
+        reason="" if outcome.proved else search_ended(question.search, outcome.n_evaluated),
+    )
+    return outcome.evaluation, Finding(certificate, handle.cost, outcome.log_open)
+
+
+def _with_batch_means(found: list[Found]) -> list[Found]:
+    """Baselines of rule "batch": the mean joint of each choice over all prompts."""
+    batch = [one for one in found if one.question.rule.name == "batch"]
+    if not batch:
+        return found
+    mean = scoring.mean_joint([selection.conditional_joints(one.question, one.evaluation) for one in batch])
+    return [replace(one, baseline=mean) for one in found]
+
+
+def score_text(errand: Errand, question: Question, text: str, tau: float | None) -> TextScore:
+    """The log-probability of a question's only choice, token by token."""
+    question = replace(question, needs=replace(question.needs, best=question.needs.row))
+    handle = errand.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
+    evaluation = handle.result()
+    scored = selection.score(question, evaluation, None)
+    first = int(question.encoded.first_scored[0])
+    tokens = question.trie.token[1 + first :]
+    return TextScore(
+        text=text,
+        logp=float(scored.logp[0]),
+        tokens=tuple(
+            TokenScore.of(question.vocabulary, int(token), float(logp))
+            for token, logp in zip(tokens, evaluation.edge_logp[1 + first :], strict=True)
+        ),
+        is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
+        healed=question.encoded.healed,
+        log_heal=scored.log_heal,
+        heal_gap=scored.heal_gap,
+        cost=replace(handle.cost, rows_naive=question.rows_naive),
+        signature=selection.signature(
+            question, errand.owner.scheduler.model.identity, None if tau is None else errand.owner.check
+        ),
+        notes=question.notes,
+    )
+
+
+def token_plan(question: Question) -> TokenPlan:
+    """How a question is cut into tokens and what its evaluation takes."""
+    encoded, trie, vocabulary = question.encoded, question.trie, question.vocabulary
+
+    def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:
+        return tuple((int(token), vocabulary.show(int(token))) for token in ids)
+
+    paths = np.split(encoded.tokens, encoded.offsets[1:-1])
+    return TokenPlan(
+        bos=vocabulary.bos,
+        prompt=spelled(encoded.prompt_tokens),
+        context=spelled(encoded.context),
+        healed=encoded.healed,
+        boundary=encoded.boundary,
+        terminator=question.terminator,
+        choices=tuple(spelled(path) for path in paths),
+        boundary_shift=tuple(encoded.boundary_shift.tolist()),
+        n_trie_nodes=len(trie.token) - 1,
+        rows_prompt=len(encoded.context),
+        rows_inner=question.needs.n_rows - 1,
+        rows_naive=question.rows_naive,
+        trie=view_of(trie, vocabulary.pieces, limit=PLAN_NODES),
+    )

@@ -1,0 +1,204 @@
+"""Selecting among the texts of a grammar, listed or searched: from a request to its task, from what was found to a `Selection`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import Cost, FloatArray
+from selectrie.decoding import scoring
+from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
+from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.engine.requests.constrained_prompt import (
+    Constrained,
+    Space,
+    about,
+    constrain,
+    is_prefix_free,
+    nothing_found,
+    shown,
+)
+from selectrie.engine.requests.selection import Asked
+from selectrie.engine.requests.unproved import search_ended
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import OptionError
+from selectrie.grammar import Grammar
+from selectrie.options import BEAM_TERMINATORS, Search, one_of
+from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature
+from selectrie.tokenization.prompts import Prompt
+
+MOST_LISTED = 100_000
+"""Texts of a finite grammar that are choices; more are searched, unless the grammar is
+a list of them."""
+RULES = ("joint", "token_mean")
+"""That have a bound for texts nobody has seen."""
+
+
+def listed(grammar: Grammar) -> tuple[str, ...] | None:
+    """All texts of a grammar, at most `MOST_LISTED` unless it is a list of them; None
+    where it has to be searched."""
+    if not isinstance(grammar, Grammar):
+        raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
+    return grammar.listed(MOST_LISTED)  # what cannot be compiled at all is refused by `constrain`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hunt:
+    """A request for the best text of a grammar, checked and cut into tokens."""
+
+    asked: Constrained
+    search: Search
+    rule: str
+
+
+def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> Hunt:
+    """Check a selection among the texts of a grammar that are not listed."""
+    rule = request.named_rule().name
+    if request.custom is not None or rule not in RULES:
+        raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
+    if request.prior is not None:
+        raise OptionError("prior", request.prior, "nothing with a grammar whose texts are not listed")
+    if request.following:
+        raise OptionError("following", request.following, "nothing with a grammar: let it end with that text")
+    one_of("terminator", request.terminator, BEAM_TERMINATORS)
+    if request.search.method == "exhaustive":
+        raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")
+    space = Space(model.limits, request.search.max_tokens)
+    asked = constrain(
+        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
+    )
+    return Hunt(asked, request.search, rule)
+
+
+def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
+    """Search the grammar. tau: nats a row that layout may move, None = not measured.
+
+    Raises `NothingFoundError` where no text was found within `max_tokens` or the
+    budget.
+    """
+    asked, search = hunt.asked, hunt.search
+    on_found = None if search.on_found is None else partial(_tell_text, search.on_found)
+    spec = asked.spec(search, rule=hunt.rule, merge_equal_text=hunt.rule == "joint")
+    task = AutomatonSearch(asked.prompt, asked.automaton, spec, on_found=on_found)
+    handle = errand.begin_told(task, search.on_progress)
+    outcome = handle.result()
+    if not outcome.found:
+        raise nothing_found(asked, outcome, search.max_tokens)
+    return _selection(
+        hunt,
+        outcome,
+        _certificate(outcome, replace(hunt, search=spec.search), tau),
+        asked.cost(handle.cost, outcome.found),
+        asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, hunt.rule),
+    )
+
+
+def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
+    tell(shown(path.data), path.logp)
+
+
+def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Certificate:
+    """`settled`: nothing else among the first k or open is as near as layout can move scores."""
+    search, rule, reason = hunt.search, hunt.rule, hunt.asked.reason(outcome.heal_gap)
+    if not reason and not outcome.proved:
+        reason = search_ended(search, outcome.n_evaluated)
+    scores = np.array([path.score for path in outcome.found[: search.k + 1]])
+    next_best = max([outcome.best_open, *scores[search.k :]])
+    scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
+    n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
+    moves = np.inf if tau is None else 2 * tau * (n_rows if rule == "joint" else 2)
+    return Certificate(
+        proved=not reason,
+        bound_gap=outcome.bound_gap,
+        open_mass=outcome.open_mass,
+        nodes_evaluated=outcome.n_evaluated,
+        nodes_inner=None,
+        settled=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
+        n_settled=0,
+        method="best_first",
+        reason=reason,
+    )
+
+
+def _selection(
+    hunt: Hunt, outcome: AutomatonOutcome, certificate: Certificate, cost: Cost, signature: Signature
+) -> Selection:
+    asked, found = hunt.asked, outcome.found
+    lengths = np.cumsum([0, *(len(path.tokens) for path in found)], dtype=np.int64)
+    trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in found]), lengths)
+    scores = np.array([path.score for path in found])
+    log_open = np.inf
+    with np.errstate(divide="ignore"):
+        if hunt.rule == "joint":
+            log_open = float(np.log(outcome.open_mass))
+            if asked.terminator == "none" and not is_prefix_free(
+                asked.grammar
+            ):  # a text may begin with another one: at each length they exclude each other
+                log_open += np.log(hunt.search.max_tokens)
+    decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
+    # Order and proof are about single paths, and so is each log-probability; what all paths found hold is the coverage.
+    logp = scores if hunt.rule == "joint" else np.array([path.logp for path in found])
+    table = ChoiceTable(
+        texts=tuple(shown(path.data) for path in found),
+        trie=trie,
+        edge_logp=_edges(trie, found),
+        pieces=asked.vocabulary.pieces,
+        logp=logp,
+        logp_upper=logp,
+        logp_terminator=np.array([path.logp_terminator for path in found]),
+        score=scores,
+        probability=decision.probability,
+        probability_low=decision.probability_low,
+        probability_high=decision.probability_high,
+        logp_local=np.full(len(found), np.nan),
+        boundary_shift=np.zeros(len(found), dtype=np.int32),
+    )
+    greedy = [i for i, path in enumerate(found) if np.array_equal(path.tokens, outcome.greedy)]
+    return Selection(
+        index=decision.winner,
+        margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
+        is_tie=decision.is_tie,
+        coverage=scoring.coverage_of(np.array([path.logp for path in found])),
+        wanted=asked.token_scores(*outcome.wanted),
+        greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
+        choices=table,
+        rule=hunt.rule,
+        terminator=asked.terminator,
+        healed=asked.healed,
+        log_heal=outcome.log_heal,
+        heal_gap=outcome.heal_gap,
+        certificate=certificate,
+        cost=cost,
+        signature=signature,
+        grammar=GrammarFacts(
+            name=asked.grammar.name,
+            digest=asked.grammar.digest,
+            about=about(strings=outcome.strings),
+            max_tokens=hunt.search.max_tokens,
+            any_length=certificate.proved and _holds_for_any_length(outcome, hunt.search.k),
+            n_dead_ends=outcome.n_dead_ends,
+            n_refused=outcome.n_other,
+        ),
+    )
+
+
+def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
+    """Is nothing that was left out for its length among the first k?"""
+    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -np.inf
+    return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
+
+
+def _edges(trie: TokenTrie, found: tuple[FoundPath, ...]) -> FloatArray:
+    """float64[N]: log-probability of each edge, from the paths over it."""
+    edges = np.full(len(trie.token), np.nan)
+    for place, path in enumerate(found):
+        node = int(trie.path_node[trie.path_of[place]])
+        for logp in path.token_logp[::-1].tolist():
+            edges[node] = logp
+            node = int(trie.parent[node])
+    return edges

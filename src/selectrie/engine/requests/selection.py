@@ -1,0 +1,427 @@
+"""From a request to the tasks that answer it, and from what they read to a `Selection`. No model in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.decoding import scoring
+from selectrie.errors import ChoiceError, InternalError, OptionError, PromptTooLongError
+from selectrie.options import (
+    DEFAULT_PROMPTING,
+    DEFAULT_SEARCH,
+    TERMINATORS,
+    Prompting,
+    Rule,
+    Search,
+    one_of,
+    record,
+)
+from selectrie.results import Certificate, ChoiceScore, ChoiceTable, Selection, Signature, TokenScore
+from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.healing import HealPlan, heal_plan
+from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
+from selectrie.tokenization.records import EncodedChoices
+
+CustomRule = Callable[[ChoiceScore], float]
+
+SPLIT_NOTE = (
+    "boundary 'split' was used instead of 'heal': the tokenizer's encoding of a choice changes tokens of the prompt "
+    "whose bytes are not those of the text"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of a request as the caller gave them (`Engine.select`)."""
+
+    rule: str | Rule | CustomRule = "joint"
+    terminator: str = "auto"
+    following: str = ""
+    prior: Mapping[str, float] | Sequence[float] | None = None
+    search: Search = DEFAULT_SEARCH
+    prompting: Prompting = DEFAULT_PROMPTING
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rule, str | Rule) and not callable(self.rule):
+            raise OptionError("rule", self.rule, "a name, a Rule, or a callable")
+        record("search", self.search, Search)
+        record("prompting", self.prompting, Prompting)
+        for name in ("terminator", "following"):
+            if not isinstance(getattr(self, name), str):
+                raise OptionError(name, getattr(self, name), "a str")
+
+    def named_rule(self) -> Rule:
+        """The named rule; "joint" where a callable scores."""
+        if isinstance(self.rule, Rule):
+            return self.rule
+        return Rule() if callable(self.rule) else Rule(self.rule)
+
+    @property
+    def custom(self) -> CustomRule | None:
+        return self.rule if callable(self.rule) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A request ready to be evaluated.
+
+    texts: choices as given. premises: contexts in which the same paths are evaluated
+    for a baseline.
+    method: "exhaustive" or "best_first". custom: a caller's rule, or None. notes: of
+    the answer.
+    """
+
+    texts: tuple[str, ...]
+    vocabulary: Vocabulary
+    encoded: EncodedChoices
+    trie: TokenTrie
+    needs: scoring.RowNeeds
+    healing: HealPlan
+    rule: Rule
+    custom: CustomRule | None
+    terminator: str
+    log_prior: FloatArray | None
+    lengths: scoring.Lengths
+    search: Search
+    method: str
+    premises: tuple[IntArray, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def plain_needs(self) -> scoring.RowNeeds:
+        """Needs without what healing observes: for a baseline."""
+        return replace(self.needs, observe=())
+
+    @property
+    def rows_naive(self) -> int:
+        """Rows of evaluating context + choice one by one, in every context."""
+        contexts = (self.encoded.context, *self.premises)
+        return sum(len(context) * len(self.texts) + len(self.encoded.tokens) for context in contexts)
+
+    def tolerances(self, tau: float) -> FloatArray:
+        """float64[C]: nats by which layout can move each score."""
+        first = self.encoded.first_scored
+        return scoring.tolerance_of(
+            self.rule.name, tau, self.trie, self.terminator, lengths=self.lengths, first_scored=first
+        )
+
+    def objective(self, baseline: FloatArray | None, tau: float) -> scoring.Objective | None:
+        """What a bounded search maximises, or None where only exhaustive scoring will do."""
+        if self.custom is not None:
+            return None
+        return scoring.objective_of(
+            self.rule,
+            self.trie,
+            self.lengths,
+            log_prior=self.log_prior,
+            baseline=baseline,
+            tolerances=self.tolerances(tau),
+            first_scored=self.encoded.first_scored,
+        )
+
+
+def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: Asked) -> Question:
+    """Check a request and cut it into tokens. Everything that can be refused without the model is refused here."""
+    rule, texts = asked.named_rule(), check_texts(choices)
+    written = _written(texts, asked.prompting.delimiter)
+    terminator = _terminator(asked, written, vocabulary)
+    encoded = encode(vocabulary, limits, prompt, written, asked)
+    trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
+    healing = heal_plan(vocabulary, trie, encoded.healed)
+    lengths = scoring.Lengths.of(texts, trie, encoded.first_scored)
+    lengths.for_rule(rule.name)
+    needs = scoring.row_needs(trie, terminator, healing.observations, vocabulary.eog)
+    question = Question(
+        texts=texts,
+        vocabulary=vocabulary,
+        encoded=encoded,
+        trie=trie,
+        needs=needs,
+        healing=healing,
+        rule=rule,
+        custom=asked.custom,
+        terminator=terminator,
+        log_prior=scoring.log_priors(asked.prior, texts),
+        lengths=lengths,
+        search=asked.search,
+        method="exhaustive",
+        premises=_premises(vocabulary, rule, asked.prompting),
+        notes=(SPLIT_NOTE,) if (asked.prompting.boundary, encoded.boundary) == ("heal", "split") else (),
+    )
+    _check_fits(question, limits)
+    return replace(question, method=_method(question, limits))
+
+
+def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
+    """The choices as a tuple of str, or `ChoiceError`."""
+    if isinstance(choices, str | bytes) or not isinstance(choices, Sequence):
+        raise ChoiceError(f"choices must be a sequence of str, such as a list, not a {type(choices).__name__}")
+    texts = tuple(choices)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ChoiceError(f"must be a str, not {type(text).__name__}", index=index)
+    return texts
+
+
+def _terminator(asked: Asked, written: list[bytes], vocabulary: Vocabulary) -> str:
+    one_of("terminator", asked.terminator, TERMINATORS)
+    if asked.terminator == "text" and not asked.following:
+        raise OptionError("following", asked.following, "the text after the choice, for terminator 'text'")
+    if asked.following and asked.terminator not in ("auto", "text"):
+        raise OptionError("following", asked.following, f"nothing with terminator {asked.terminator!r}")
+    following = to_bytes(asked.following, "following")
+    auto = asked.terminator == "auto"
+    terminator = scoring.auto_terminator(written, following) if auto else asked.terminator
+    scoring.check_choices(written, terminator)
+    if terminator == "eog" and not len(vocabulary.eog):
+        raise OptionError("terminator", "eog", "another: this model has no end-of-generation token")
+    return terminator
+
+
+def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
+    """The choices as they stand behind the prompt: delimiter first, UTF-8."""
+    start = to_bytes(delimiter, "delimiter")
+    return [start + to_bytes(text, f"choice {index}") for index, text in enumerate(texts)]
+
+
+def encode(
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], asked: Asked
+) -> EncodedChoices:
+    """Tokens of prompt and choices; the prompt is cut from the left where it is too long and that is allowed."""
+    how, following = asked.prompting, to_bytes(asked.following, "following")
+    read = read_prompt(vocabulary, prompt, how)
+    encoded = encode_choices(vocabulary, read, written, following, how.boundary)
+    excess = _excess(encoded, limits)
+    while how.truncate == "left" and excess > 0 and len(encoded.prompt_tokens) > excess:
+        read = truncate_left(vocabulary, read, len(encoded.prompt_tokens) - excess)
+        shorter = encode_choices(vocabulary, read, written, following, how.boundary)
+        if len(shorter.prompt_tokens) >= len(encoded.prompt_tokens):
+            break
+        encoded, excess = shorter, _excess(shorter, limits)
+    return encoded
+
+
+def _excess(encoded: EncodedChoices, limits: Limits) -> int:
+    """Tokens by which context and longest path exceed the model's room."""
+    return len(encoded.context) + int(np.diff(encoded.offsets).max(initial=0)) - limits.nodes
+
+
+def _check_fits(question: Question, limits: Limits) -> None:
+    longest = int(question.trie.depth.max())
+    for context in (question.encoded.context, *question.premises):
+        needed = len(context) + longest
+        if needed > limits.nodes:
+            choice_is_long = longest > len(context)
+            remedy = "shorten the longest choice" if choice_is_long else "shorten the prompt, set truncate='left'"
+            raise PromptTooLongError(
+                needed_tokens=needed, available_tokens=limits.nodes, remedy=f"{remedy}, or load with a larger n_ctx"
+            )
+
+
+def _premises(vocabulary: Vocabulary, rule: Rule, how: Prompting) -> tuple[IntArray, ...]:
+    """Contexts of the baseline: the premise or each content-free prompt, without the request's chat."""
+    plain = replace(how, system=None, assistant_prefix="", template_args={})
+    if rule.name == "calibrated":
+        return tuple(encode_prompt(vocabulary, read_prompt(vocabulary, text, plain)) for text in rule.content_free)
+    if rule.name != "pmi":
+        return ()
+    if rule.premise is not None:
+        return (encode_prompt(vocabulary, read_prompt(vocabulary, rule.premise, plain)),)
+    start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
+    if start is None:
+        raise OptionError("premise", None, "a premise text for rule 'pmi': this model has neither BOS nor EOS")
+    return (np.array([start], dtype=np.int32),)
+
+
+def _method(question: Question, limits: Limits) -> str:
+    """What "auto" stands for: best_first where exhaustive scoring takes more than one call and the rule has a bound."""
+    search = question.search
+    large = question.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
+    searchable = large and search.stop != "all" and not question.premises
+    if search.method == "exhaustive" or (search.method == "auto" and not searchable):
+        return "exhaustive"
+    zeros = np.zeros(len(question.texts))
+    bounded = question.objective(zeros if question.premises or question.rule.name == "batch" else None, 0.0) is not None
+    if search.method == "best_first" and not bounded:
+        raise OptionError("method", search.method, "'exhaustive' or 'auto': this rule has no bound to search by")
+    return "best_first" if bounded else "exhaustive"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """Values of C choices. logp, terminator, local, scores: float64[C], NaN where not finished; upper, score_upper: float64[C],
+    bounds, equal to logp and scores where finished.
+
+    greedy_path: path that masked greedy decoding picks. coverage: mass of the finished paths.
+    """
+
+    logp: FloatArray
+    upper: FloatArray
+    terminator: FloatArray
+    local: FloatArray
+    scores: FloatArray
+    score_upper: FloatArray
+    greedy_path: int
+    coverage: float
+    log_heal: float
+    heal_gap: float
+
+
+def joints(question: Question, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
+    """float64[C]: joint of each choice in the context of this evaluation, less the
+    log-probability of healed bytes."""
+    paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
+    return paths.first_scored(question.trie, evaluation, question.encoded.first_scored)[0]
+
+
+def conditional_joints(question: Question, evaluation: scoring.TrieEvaluation) -> FloatArray:
+    """float64[C]: joint of each choice after its prompt, conditional on the healed
+    bytes as in its `ChoiceScore`."""
+    return joints(question, evaluation, question.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
+
+
+def score(question: Question, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> Scored:
+    """Score every finished choice by its rule."""
+    log_heal, gap = question.healing.log_heal(evaluation.edge_logp, evaluation.observed)
+    paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
+    logp, upper = paths.first_scored(question.trie, evaluation, question.encoded.first_scored)
+    path_of = question.trie.path_of
+    scored = Scored(
+        logp=logp,
+        upper=upper,
+        terminator=paths.logp_terminator[path_of],
+        local=paths.logp_local[path_of],
+        scores=logp,
+        score_upper=upper,
+        greedy_path=paths.greedy_path,
+        coverage=scoring.coverage_of(paths.logp),
+        log_heal=log_heal,
+        heal_gap=gap,
+    )
+    return rescore(question, evaluation, scored, baseline)
+
+
+def rescore(
+    question: Question, evaluation: scoring.TrieEvaluation, scored: Scored, baseline: FloatArray | None
+) -> Scored:
+    """The scores by the rule, from `scored.logp` and `scored.upper`."""
+
+    def by_rule(logp: FloatArray) -> FloatArray:
+        return scoring.score_choices(
+            question.rule, logp, question.lengths, baseline=baseline, log_prior=question.log_prior
+        )
+
+    if question.custom is None:
+        # Every rule grows with logp, so a bound on one is a bound on the other.
+        return replace(scored, scores=by_rule(scored.logp), score_upper=by_rule(scored.upper))
+    blank = np.full(len(question.texts), np.nan)
+    table = _table(question, evaluation, replace(scored, scores=scored.logp), (blank, blank, blank))
+    scores = scoring.score_by(question.custom, table, question.log_prior)
+    return replace(scored, scores=scores, score_upper=scores)
+
+
+def _table(
+    question: Question,
+    evaluation: scoring.TrieEvaluation,
+    scored: Scored,
+    probability: tuple[FloatArray, FloatArray, FloatArray],
+) -> ChoiceTable:
+    return ChoiceTable(
+        texts=question.texts,
+        trie=question.trie,
+        edge_logp=evaluation.edge_logp,
+        pieces=question.vocabulary.pieces,
+        logp=scored.logp,
+        logp_upper=scored.upper,
+        logp_terminator=scored.terminator,
+        score=scored.scores,
+        probability=probability[0],
+        probability_low=probability[1],
+        probability_high=probability[2],
+        logp_local=scored.local,
+        boundary_shift=question.encoded.boundary_shift,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How an evaluation was reached, and at what cost. log_open: log of a bound on the summed exp(score) of what is not
+    finished."""
+
+    certificate: Certificate
+    cost: Cost
+    log_open: float = -np.inf
+
+
+def selection(
+    question: Question,
+    evaluation: scoring.TrieEvaluation,
+    scored: Scored,
+    finding: Finding,
+    signature: Signature,
+) -> Selection:
+    """The decision as users see it."""
+    path_of = question.trie.path_of
+    decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=finding.log_open)
+    table = _table(
+        question,
+        evaluation,
+        scored,
+        (decision.probability, decision.probability_low, decision.probability_high),
+    )
+    on_greedy = np.flatnonzero(path_of == scored.greedy_path)
+    if scored.greedy_path == NO_PATH or not len(on_greedy):
+        raise InternalError("the path of masked greedy decoding was not evaluated")
+    return Selection(
+        index=decision.winner,
+        margin=decision.margin,
+        is_tie=decision.is_tie,
+        coverage=scored.coverage,
+        wanted=tuple(
+            TokenScore.of(question.vocabulary, int(token), float(logp))
+            for token, logp in zip(evaluation.top_ids, evaluation.top_logp, strict=True)
+        ),
+        greedy_index=int(on_greedy[0]),
+        choices=table,
+        rule=rule_name(question),
+        terminator=question.terminator,
+        healed=question.encoded.healed,
+        log_heal=scored.log_heal,
+        heal_gap=scored.heal_gap,
+        certificate=finding.certificate,
+        cost=finding.cost,
+        signature=signature,
+        notes=question.notes,
+    )
+
+
+def rule_name(question: Question) -> str:
+    """Name of the rule, of a callable its own."""
+    if question.custom is None:
+        return question.rule.name
+    return str(getattr(question.custom, "__qualname__", type(question.custom).__qualname__))
+
+
+def signature(question: Question, identity: ModelIdentity, check: SelfCheck | None) -> Signature:
+    """What the scores depend on."""
+    return Signature.of(
+        identity,
+        check,
+        rule=rule_name(question),
+        premise="" if not question.premises else _digest(question.premises),
+        terminator=question.terminator,
+        following_bytes=question.encoded.following_bytes,
+        boundary=question.encoded.boundary,
+    )
+
+
+def _digest(contexts: Sequence[IntArray]) -> str:
+    return "blake2b:" + blake2b(b"|".join(c.tobytes() for c in contexts), digest_size=8).hexdigest()

@@ -1,0 +1,135 @@
+"""Drafts: who guesses what a sequence will be, so that the model verifies several tokens in one call.
+
+The idea: Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding" (2023); trees of guesses
+as in Miao et al., "SpecInfer" (2024). Here a guess is only compared with what is drawn, so the text is the one that would
+have been drawn without a draft, whatever was guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.sampling.draft_task import GuessTask
+from selectrie.decoding.sampling.task import Drafter
+from selectrie.decoding.task import NOTHING
+from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.errors import OptionError, UnsupportedModelError
+from selectrie.options import at_least
+
+_NOTHING = NOTHING, NOTHING
+
+
+class Drafting(Protocol):
+    """What a draft needs of an `Engine`."""
+
+    _owner: Owner
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+
+class EngineDrafter:
+    """Guesses with a second, smaller engine: at each of `depth` levels the `branching` most probable continuations.
+
+    Its calls run on that engine's own thread while the thread of the model that drafts for waits, `depth` calls a proposal
+    (less what it still holds of the text). It guesses nothing where the text does not fit its context. Two engines must not
+    draft for each other at the same time: each would wait for the other.
+    """
+
+    def __init__(self, engine: Drafting, depth: int = 4, branching: int = 1) -> None:
+        at_least("depth", depth, 1, optional=False)
+        at_least("branching", branching, 1, optional=False)
+        self._engine, self._depth, self._branching = engine, depth, branching
+
+    @property
+    def owner(self) -> Owner:
+        """The thread that guesses."""
+        return self._engine._owner
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that it guesses in."""
+        return self._engine.vocabulary
+
+    def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
+        """See `Drafter.propose`. Raises what the second engine raises."""
+        task = GuessTask(
+            np.array(tokens, dtype=np.int32),
+            most=most,
+            depth=self._depth,
+            branching=self._branching,
+            barred=self.vocabulary.eog,
+        )
+        limits, floor = self.owner.scheduler.model.limits, task.floor
+        n_branches = 2 if limits.kind.forks else floor.branches + 1
+        if (
+            len(tokens) + floor.nodes > limits.nodes
+            or n_branches > limits.branches
+            or floor.rows > limits.rows_per_call
+        ):
+            return _NOTHING
+        return self.owner.submit(task).result()
+
+
+class LookupDrafter:
+    """Guesses that a text repeats itself: finds where its last tokens stood before and proposes what followed there.
+
+    The longest match of at most `n_gram` tokens counts, the latest one of equal length; `n_tokens` are proposed in a row, on
+    into what was just proposed where the match lies that close to the end. No model; one pass over the text per length.
+    """
+
+    def __init__(self, n_gram: int = 3, n_tokens: int = 8) -> None:
+        at_least("n_gram", n_gram, 1, optional=False)
+        at_least("n_tokens", n_tokens, 1, optional=False)
+        self._n_gram, self._n_tokens = n_gram, n_tokens
+
+    def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
+        """See `Drafter.propose`."""
+        for n in range(min(self._n_gram, len(tokens) - 1), 0, -1):
+            windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], n)
+            found = np.flatnonzero((windows == tokens[len(tokens) - n :]).all(axis=1))
+            if len(found):
+                return _run(_following(tokens, int(found[-1]) + n, min(self._n_tokens, most)))
+        return _NOTHING
+
+
+def _following(tokens: IntArray, start: int, n: int) -> IntArray:
+    """int32[n]: the tokens from `start` on, over and over where they end before n of them."""
+    return np.resize(tokens[start : start + n], n)
+
+
+def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
+    """An unbranched proposal."""
+    return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
+
+
+def check_draft(drafter: Drafter, model: Model, owner: Owner) -> None:
+    """Refuse a draft that cannot work for the model that `owner` runs, before anything is asked for.
+
+    Raises `UnsupportedModelError` for a model that keeps a state only at a sequence's tip (every guess would be a call of
+    its own, and a state), and for a second engine with other tokens; `OptionError` for the engine itself, and for what
+    cannot propose.
+    """
+    if not callable(getattr(drafter, "propose", None)):
+        raise OptionError("draft", drafter, "a second engine, or an object with a method `propose`")
+    identity = model.identity
+    if model.limits.kind.forks:
+        raise UnsupportedModelError(
+            identity.name,
+            f"a {model.limits.kind.value} model has a state at the tip alone, so it cannot verify a draft in one call; "
+            "generate without `draft`",
+        )
+    if not isinstance(drafter, EngineDrafter):
+        return
+    if drafter.owner is owner:
+        raise OptionError("draft", "the engine itself", "a second engine: this one waits for the draft")
+    if drafter.vocabulary.digest != model.vocabulary.digest:
+        other = drafter.owner.scheduler.model.identity.name
+        raise UnsupportedModelError(
+            other, f"its tokens are not those of {identity.name}; draft with a model of its family"
+        )

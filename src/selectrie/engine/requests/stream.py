@@ -1,0 +1,149 @@
+"""Sequences as they grow: the model's thread puts chunks into a queue without bound, whoever reads takes them out."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from types import TracebackType
+
+from selectrie.core.types import ModelIdentity
+from selectrie.decoding.sampling.task import SampleTask
+from selectrie.engine.requests import generate
+from selectrie.engine.requests.generate import Plan
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import CancelledError, of_request
+from selectrie.results import Chunk, Completion, Generation
+
+
+class _Outlet:
+    """Where the model's thread puts what there is to read: chunks, and the number of each sequence that has ended.
+
+    It never waits for the reader. listener: called after each. It holds nothing of the stream itself, which would else never
+    be forgotten while the model works.
+    """
+
+    def __init__(self) -> None:
+        self.queue: SimpleQueue[Chunk | int] = SimpleQueue()
+        self.listener: Callable[[], None] = _nobody
+
+    def put(self, item: Chunk | int) -> None:
+        self.queue.put(item)
+        self.listener()
+
+    def watch(self, prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
+        """What is called after each of a sequence's model calls. Its end is told apart, with the rest of its text."""
+        n_told = 0
+
+        def tell() -> None:
+            nonlocal n_told
+            if task.n_tokens > n_told and task.finish is None:
+                tokens = task.drawn(n_told)
+                n_told += len(tokens)
+                self.put(Chunk(prompt_index, index, task.new_text(), tokens))
+
+        return tell
+
+
+def _nobody() -> None:
+    pass
+
+
+class Stream(Iterator[Chunk]):
+    """The chunks of all sequences of a request, as they come; made by `Engine.stream`.
+
+    The sequences grow whether or not somebody reads. `close`, leaving a `with` block, an error, and forgetting the stream
+    cancel those that have not ended. What ends a sequence otherwise than well is raised to the reader, and cancels the rest.
+    One thread at a time reads.
+    """
+
+    def __init__(
+        self, errand: Errand, plan: Plan, identity: ModelIdentity, tolerance: float | None, *, keep: object = None
+    ) -> None:
+        """Queues every sequence. keep: not forgotten before the stream is."""
+        self._kept, self._owner = keep, errand.owner
+        self._plan, self._identity, self._tolerance = plan, identity, tolerance
+        self._outlet = outlet = _Outlet()
+        self._n_told = [0] * len(plan.specs)
+        self._completions: dict[int, Completion] = {}
+        self._is_closed = False
+        self._drawings = generate.begin(errand, plan, tolerance, outlet.watch)
+        self._finalizer = weakref.finalize(self, errand.cancel)
+        for drawing in self._drawings:
+            drawing.handle.when_done(_teller(outlet, drawing.number))
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __enter__(self) -> Stream:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __next__(self) -> Chunk:
+        """Wait for the next chunk. Ctrl-C cancels the sequences and is raised again. `ForkedError` in a child process."""
+        if self.is_finished:
+            raise StopIteration
+        try:
+            self._owner.check_process()
+            return self._chunk(self._outlet.queue.get())
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_finished(self) -> bool:
+        """No chunk will come any more."""
+        return self._is_closed or len(self._completions) == len(self._drawings)
+
+    def generation(self) -> Generation:
+        """All sequences, as `Engine.generate` gives them. Reads the rest of the stream first; `CancelledError` where that was closed before its end."""
+        for _ in self:
+            pass
+        if len(self._completions) < len(self._drawings):
+            raise CancelledError
+        return generate.generation(
+            self._plan,
+            [self._completions[number] for number in range(len(self._drawings))],
+            self._identity,
+            self._tolerance,
+        )
+
+    def close(self) -> None:
+        """Cancel the sequences that have not ended. Closing twice is fine."""
+        self._is_closed = True
+        self._outlet.listener = _nobody
+        self._finalizer()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have a function called on the model's thread whenever something may be read by `arrived`."""
+        self._outlet.listener = listener
+
+    def arrived(self) -> Iterator[Chunk]:
+        """The chunks that are there, without waiting."""
+        while not self.is_finished:
+            try:
+                item = self._outlet.queue.get_nowait()
+            except Empty:
+                return
+            yield self._chunk(item)
+
+    def _chunk(self, item: Chunk | int) -> Chunk:
+        """What was put in, as the reader gets it: of a sequence that has ended, the rest and the whole."""
+        if isinstance(item, Chunk):
+            self._n_told[item.prompt_index * self._plan.wanted.n_drawn + item.index] += len(item.tokens)
+            return item
+        drawing = self._drawings[item]
+        with of_request(drawing.prompt_index if self._plan.n_prompts > 1 else None):
+            whole = generate.completion(drawing, self._tolerance)
+        self._completions[item] = whole
+        return Chunk(
+            drawing.prompt_index, drawing.index, drawing.task.new_text(), whole.tokens[self._n_told[item] :], whole
+        )
+
+
+def _teller(outlet: _Outlet, number: int) -> Callable[[], None]:
+    return lambda: outlet.put(number)

@@ -1,0 +1,198 @@
+"""The layouts in which the engine evaluates the same tokens, tried one after the other.
+
+Selection evaluates paths side by side behind their prompt. Healing takes tokens of the
+prompt back, a page appends to a prompt that is cached, and other requests own cells in
+between. A draw evaluates one row per sequence and call, for one sequence or for many.
+Evaluation lays a whole unit into an empty memory. llama.cpp alone pads no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.core.model import Model, Rows, chain
+from selectrie.core.types import ROOT, FloatArray, IntArray
+from selectrie.decoding.task import extend_in_rounds
+
+HEALED_TOKENS = 2
+"""Tokens of the prompt that `reopened` evaluates with the paths."""
+
+ALONE = 2
+"""Paths that are evaluated alone. Each costs its prompt, or a call for every token."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passage:
+    """Tokens to evaluate in several layouts.
+
+    foreign: int32[F], of another request. prompt: int32[P], P >= 1.
+    paths: int32[N, L], L >= 2, continuations of the prompt.
+    """
+
+    foreign: IntArray
+    prompt: IntArray
+    paths: NDArray[np.int32]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes that the largest of the layouts holds."""
+        return len(self.foreign) + len(self.prompt) + self.paths.size
+
+
+Layout = Callable[[Model, Passage], FloatArray]
+"""Evaluate a passage on an empty model and leave it empty.
+
+Returns float64[N, L-1], the log-probability of every token of a path but its first;
+NaN for paths that the layout leaves out.
+"""
+
+
+def beside(model: Model, passage: Passage) -> FloatArray:
+    """The prompt in one run, then all paths side by side: selection."""
+    with_prompt = _Held(model)
+    end = with_prompt.run(ROOT, passage.prompt)
+    return with_prompt.done(_branches(with_prompt, end, passage.prompt[:0], passage.paths))
+
+
+def reopened(model: Model, passage: Passage) -> FloatArray:
+    """The prompt in pieces among foreign cells, its last tokens with the paths: healing and pages."""
+    held, end, other = _Held(model), ROOT, ROOT
+    n_kept = max(1, len(passage.prompt) - HEALED_TOKENS)
+    pieces = np.array_split(passage.prompt[:n_kept], 3), np.array_split(passage.foreign, 3)
+    for piece, foreign in zip(*pieces, strict=True):
+        other = held.run(other, foreign)
+        end = held.run(end, piece)
+    return held.done(_branches(held, end, passage.prompt[n_kept:], passage.paths[::-1])[::-1])
+
+
+def unit(model: Model, passage: Passage) -> FloatArray:
+    """Everything in one ask from an empty memory: evaluation."""
+    held = _Held(model)
+    return held.done(_branches(held, ROOT, passage.prompt, passage.paths))
+
+
+def alone(model: Model, passage: Passage) -> FloatArray:
+    """Some paths, each with its prompt in one run from an empty memory: a text scored by itself."""
+    result = np.full((len(passage.paths), passage.paths.shape[1] - 1), np.nan)
+    for i, path in enumerate(passage.paths[:ALONE]):
+        held = _Held(model)
+        tokens = np.concatenate([passage.prompt, path[:-1]])
+        rows = held.rows_of_run(ROOT, tokens)
+        result[i] = held.done(rows.logp(np.arange(len(passage.prompt), len(tokens)), path[1:]))
+    return result
+
+
+def drawn(model: Model, passage: Passage, width: int) -> FloatArray:
+    """Paths that grow by a token a call, `width` of them at a time: generation. Some paths only where the width is 1."""
+    n, length = passage.paths.shape
+    result = np.full((n, length - 1), np.nan)
+    width = min(width, model.limits.rows_per_call)
+    for start in range(0, min(ALONE, n) if width == 1 else n, width):
+        held = _Held(model)
+        paths = passage.paths[start : start + width]
+        tips: IntArray = np.full(len(paths), held.run(ROOT, passage.prompt), dtype=np.int32)
+        every = np.ones(len(paths), dtype=np.bool_)
+        for j in range(length - 1):
+            extension = model.extend(tips, paths[:, j].copy(), every, every)
+            if j:
+                model.release(tips, forget=True)
+            tips = extension.nodes
+            result[start : start + width, j] = extension.rows.logp(np.arange(len(paths)), paths[:, j + 1])
+        model.release(tips, forget=True)
+        held.done(result)
+    return result
+
+
+def drawn_alone(model: Model, passage: Passage) -> FloatArray:
+    """`drawn`, one path at a time."""
+    return drawn(model, passage, 1)
+
+
+def unpadded(layout: Layout) -> Layout:
+    """The layout as llama.cpp has it: no call is filled up."""
+
+    def evaluate(model: Model, passage: Passage) -> FloatArray:
+        granule, model.granule = model.granule, 1
+        try:
+            return layout(model, passage)
+        finally:
+            model.granule = granule
+
+    return evaluate
+
+
+class _Held:
+    """References to nodes of a model, given back at the end."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._tips: set[int] = set()  # ends of runs, which may be extended
+        self._nodes: list[IntArray] = []
+
+    def run(self, parent: int, tokens: IntArray) -> int:
+        """Evaluate a run below a node, as many rows a call as there may be. The node is held no longer; returns the end."""
+        return self._run(parent, tokens, wanted=False)[0]
+
+    def rows_of_run(self, parent: int, tokens: IntArray) -> Rows:
+        """The rows of a run."""
+        return Rows.stack(self._run(parent, tokens, wanted=True)[1])
+
+    def _run(self, parent: int, tokens: IntArray, *, wanted: bool) -> tuple[int, list[Rows]]:
+        rows, most = [], self.model.limits.rows_per_call
+        for start in range(0, len(tokens), most):
+            piece = tokens[start : start + most]
+            n = len(piece)
+            extension = self.model.extend(chain(parent, n), piece, np.full(n, wanted), np.arange(n) == n - 1)
+            if wanted:
+                rows.append(extension.rows.copy())
+            self.model.release(extension.nodes[:-1])
+            if parent in self._tips:
+                self._tips.remove(parent)
+                self.model.release(np.array([parent], dtype=np.int32))
+            parent = int(extension.nodes[-1])
+            self._tips.add(parent)
+        return parent, rows
+
+    def extend(self, parents: IntArray, tokens: IntArray, wanted: NDArray[np.bool_]) -> Rows:
+        """Rows of a call whose nodes no later call extends, in the rounds that a forking model needs."""
+        nodes, rows = extend_in_rounds(self.model, parents, tokens, wanted, np.zeros(len(tokens), dtype=np.bool_))
+        self._nodes.append(nodes)
+        return rows
+
+    def done(self, result: FloatArray) -> FloatArray:
+        """Empty the model; the result as it was."""
+        nodes = [np.array(sorted(self._tips), dtype=np.int32), *self._nodes]
+        self.model.release(np.concatenate(nodes), forget=True)
+        self.model.trim(0)
+        self._tips, self._nodes = set(), []
+        return result
+
+
+def _branches(held: _Held, end: int, tail: IntArray, paths: NDArray[np.int32]) -> FloatArray:
+    """float64[N, L-1]: paths below a run `tail` below a node, in one call or in as few as there may be."""
+    n, length = paths.shape
+    most = held.model.limits.rows_per_call
+    if len(tail) + length > most:
+        end, tail = held.run(end, tail), tail[:0]
+    step = max(1, (most - len(tail)) // length)
+    result = np.empty((n, length - 1))
+    for start in range(0, n, step):
+        part = paths[start : start + step]
+        below = np.arange(len(tail), len(tail) + part.size, dtype=np.int32).reshape(part.shape)
+        parents = ~(below - 1)
+        parents[:, 0] = ~(len(tail) - 1) if len(tail) else end
+        wanted = np.ones(part.shape, dtype=np.bool_)
+        wanted[:, -1] = False
+        above = chain(end, len(tail)) if len(tail) else tail
+        rows = held.extend(
+            np.concatenate([above, parents.ravel()]),
+            np.concatenate([tail, part.ravel()]),
+            np.concatenate([np.zeros(len(tail), dtype=np.bool_), wanted.ravel()]),
+        )
+        following = part[:, 1:].ravel()
+        result[start : start + step] = rows.logp(np.arange(len(following)), following).reshape(len(part), -1)
+    return result

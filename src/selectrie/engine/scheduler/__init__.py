@@ -1,0 +1,1 @@
+"""Who is in the next batch: jobs, prefill, preemption and the model thread."""

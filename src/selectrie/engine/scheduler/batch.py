@@ -1,0 +1,76 @@
+"""What a job sends with the next call below its prompt: what is left of its ask, or rows that were taken from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectrie.core.model import Model, Rows
+from selectrie.core.types import Room
+from selectrie.engine.scheduler.job import Job, Part
+from selectrie.engine.scheduler.node_table import as_ids
+from selectrie.errors import ProtocolError
+
+
+def attach(model: Model, job: Job) -> bool:
+    """Find the prompt's node in the cache."""
+    node, depth = model.find(job.prompt)
+    if depth < len(job.prompt):
+        model.release(as_ids([node]))
+        return False
+    job.rows.node[0] = node
+    return True
+
+
+def ask_part(model: Model, job: Job, room: Room) -> Part:
+    """What is left of the ask, or as much of it as the room or a forking model takes at once; what it hangs from goes first."""
+    rows, runs = job.rows, job.runs
+    if runs is None:
+        lost = rows.lost_above()[: room.rows]
+        if lost:
+            return _again_part(model, job, lost, keep=[True] * len(lost))
+        chosen = rows.pending[: max(room.rows, job.floor.rows)]
+        return _new_part(model, job, chosen, keep=[rows.keep[row] for row in chosen])
+    chosen = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.branches))
+    if chosen or not rows.pending:
+        return _new_part(model, job, chosen, keep=[rows.keep[row] or runs.carries(row) for row in chosen])
+    way = rows.way_to(runs.to_restore(rows), room.rows)
+    return _again_part(model, job, way, keep=[False] * (len(way) - 1) + [True])
+
+
+def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> Part:
+    """Rows of the ask that were never evaluated."""
+    rows, ask, gathered = job.rows, job.ask, job.gathered
+    if ask is None or gathered is None:
+        raise ProtocolError("nothing was asked for")
+    elements = [row - rows.asked_from for row in chosen]
+    base = [rows.up[row] for row in chosen]
+
+    def take(nodes: list[int], told: Rows) -> None:
+        rows.evaluated(chosen, nodes)
+        if job.runs is not None:  # holding a node is holding its state
+            gone = rows.drop_states(list(dict.fromkeys([*chosen, *base, *ask.spent.tolist()])))
+            model.release(as_ids(gone), forget=True)
+        everything = gathered.add(elements, told)
+        if everything is not None:
+            job.ask = None
+            job.task.tell(everything)
+
+    wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
+    tokens = [rows.token[row] for row in chosen]
+    n_again = int(np.count_nonzero(ask.again[np.array(elements, dtype=np.int64)])) if len(ask.again) else 0
+    return Part(job, rows.parents_of(chosen), tokens, wanted, keep, take, base, n_again)
+
+
+def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> Part:
+    """Rows that were evaluated before and taken away, by their path."""
+    rows = job.rows
+
+    def take(nodes: list[int], _told: Rows) -> None:
+        for row, node, is_kept in zip(lost, nodes, keep, strict=True):
+            if is_kept:
+                rows.restored(row, node)
+        model.release(as_ids([node for node, is_kept in zip(nodes, keep, strict=True) if not is_kept]), forget=True)
+
+    wanted = [False] * len(lost)
+    tokens = [rows.token[row] for row in lost]
+    return Part(job, rows.parents_of(lost), tokens, wanted, keep, take, [rows.up[row] for row in lost], len(lost))

@@ -1,0 +1,224 @@
+"""A model file that may end the process, opened in a child process first.
+
+llama.cpp asserts what it believes of a file: a damaged one can end the process that
+opens it, or the one that decodes with it. The child (`trial_child`) loads it and
+decodes two rows on the CPU. What ends there ends here as a `ModelFileError`. A file
+that came through is marked, by its digest and the build of llama.cpp, and is not tried
+again.
+
+Digests of files above 16 MiB are of samples. So this is a guard against damage, and not
+against somebody who makes a file on purpose: run what nobody vouches for somewhere
+apart.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from selectrie import errors
+from selectrie.core.types import Precision
+from selectrie.engine.cache_dir import read_object, write_object
+from selectrie.errors import ModelError, ModelFileError, OptionError, UnsupportedModelError
+
+logger = logging.getLogger(__name__)
+
+BEGUN = "selectrie: begun"
+"""What the child says before it touches the file: who does not is no child of ours."""
+LEAST_S, BYTES_PER_S = 120.0, 20e6
+"""Longest time of a child: this, and the time to read the file once from a slow
+disk."""
+_MODULE = "selectrie.engine.trial_child"
+_OPEN_HERE = "open it without a child process (untrusted=False, or --trusted)"
+_MOST_SAID = 300
+"""Characters of llama.cpp's last words that an error quotes."""
+_MARK = {"opened": True}
+
+
+class Marks:
+    """Which files came through, by digest and build: entries of a JSON file that may be
+    deleted at any time. One that cannot be written is no error, and the file is tried
+    again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def has(self, key: str) -> bool:
+        """Whether the file of this key came through."""
+        return read_object(self._path).get(_entry(key)) == _MARK
+
+    def add(self, key: str) -> None:
+        """Mark it."""
+        write_object(self._path, read_object(self._path) | {_entry(key): _MARK})
+
+
+def _entry(key: str) -> str:
+    return f"{key}|opened in a child process"
+
+
+def try_file(path: Path, precision: Precision, marks: Marks, *, always: bool) -> None:
+    """Open a file in a child process, unless it is marked and not `always` to be tried.
+
+    Nothing is tried where no child can be started, as in a program that was made one
+    executable: with `always` that is an `OptionError`. Raises what opening it raised
+    there, and `ModelFileError` where the child was ended or took too long.
+    """
+    from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
+
+    require_gguf(path)
+    try:
+        key = f"{'+'.join(file_digest(part) for part in parts_of(path))}|{build()}"
+    except OSError as error:
+        raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
+    if not always and marks.has(key):
+        return
+    size = sum(part.stat().st_size for part in parts_of(path))
+    if _survives(path, precision, LEAST_S + size / BYTES_PER_S):
+        marks.add(key)
+    elif always:
+        raise OptionError("untrusted", True, "None or False: no child process can be started here")  # noqa: FBT003
+
+
+def _survives(path: Path, precision: Precision, most_s: float) -> bool:
+    """Whether a child opened the file; False where none could be started."""
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return False
+    command = [sys.executable, "-m", _MODULE, str(path.absolute()), precision.value, str(most_s)]
+    try:
+        code, stdout, stderr = _run(command, most_s)
+    except subprocess.TimeoutExpired as error:
+        raise ModelFileError(str(path), _too_slow(most_s)) from error
+    except OSError as error:
+        logger.debug("no child process: %s", error)
+        return False
+    begun, _, said = stdout.partition("\n")
+    if begun.rstrip() != BEGUN:
+        logger.debug("%s is no Python that has selectrie: %s", sys.executable, stderr[-_MOST_SAID:])
+        return False
+    if code == 0:
+        _raise_what_is_told(path, said)
+        return True
+    if code == -getattr(signal, "SIGALRM", 0):
+        raise ModelFileError(str(path), _too_slow(most_s))
+    raise ModelFileError(str(path), _ended(code, stderr))
+
+
+def _run(command: list[str], most_s: float) -> tuple[int, str, str]:
+    """Return code, standard output, and standard error of a child, which ends before
+    this does, whatever is raised."""
+    child = None
+    try:
+        with _signals_held():  # one that came while `Popen` runs would leave a child that nobody knows
+            child = subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                cwd=_home(),
+                env=_environment(),
+            )
+        stdout, stderr = child.communicate(timeout=most_s)
+    except BaseException:
+        if child is not None:
+            child.kill()
+            child.wait()
+            _close(child)
+        raise
+    return child.returncode, stdout, stderr
+
+
+def _close(child: subprocess.Popen[str]) -> None:
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let what Ctrl-C and SIGTERM raise wait until the block is left."""
+    held: list[tuple[Callable[..., object], int, FrameType | None]] = []
+    before: dict[signal.Signals, Callable[..., object]] = {}
+    if threading.current_thread() is threading.main_thread():
+        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: handler for number, handler in found.items() if callable(handler)}
+    try:
+        for number, handler in before.items():
+            signal.signal(number, lambda *args, handler=handler: held.append((handler, *args)))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for handler, *args in held[:1]:
+            handler(*args)
+
+
+def _home() -> str:
+    """Where the child starts: `-m` looks there first, and it must not be a folder of
+    others."""
+    return str(Path(__file__).resolve().parent.parent)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the places where we import from; no debugger is asked for a trace."""
+    places = [os.path.abspath(place) for place in sys.path if place]  # noqa: PTH100 - as History
+    return os.environ | {"PYTHONPATH": os.pathsep.join(places), "GGML_NO_BACKTRACE": "1"}
+
+
+def _raise_what_is_told(path: Path, said: str) -> None:
+    """Raise the error that the child tells of."""
+    try:
+        told = json.loads(said)
+    except ValueError:
+        told = None
+    if not isinstance(told, Mapping):
+        raise ModelFileError(str(path), "a child process that opened it was disturbed; try again")
+    if told == {}:
+        return
+    kind, reason = getattr(errors, str(told.get("kind")), ModelError), str(told.get("reason"))
+    if kind is ModelFileError:
+        raise ModelFileError(str(path), reason)
+    if kind is UnsupportedModelError:
+        raise UnsupportedModelError(str(told.get("name")), reason)
+    raise ModelError(reason)
+
+
+def told_of(error: errors.SelectrieError) -> dict[str, Any]:
+    """An error as the child tells it."""
+    return {
+        "kind": type(error).__name__,
+        "reason": getattr(error, "reason", str(error)),
+        "name": getattr(error, "name", ""),
+    }
+
+
+def _too_slow(most_s: float) -> str:
+    return (
+        f"a child process could not open it and decode two rows within {most_s:.0f} s; "
+        f"get the file again, or {_OPEN_HERE}"
+    )
+
+
+def _ended(code: int, stderr: str) -> str:
+    """What to say of a child that did not end by itself."""
+    try:
+        by = signal.Signals(-code).name
+    except ValueError:
+        by = f"exit {code}"
+    lines = ["".join(c for c in line if c.isprintable()).strip() for line in stderr.splitlines()]
+    lines = [line for line in lines if line]
+    said = next((line for line in lines if "GGML_ASSERT" in line or "what():" in line), lines[-1] if lines else "")
+    reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MOST_SAID]})"
+    remedy = f"free memory, {_OPEN_HERE}, or " if by == "SIGKILL" else ""
+    return f"{reason}; {remedy}get the file again, or a newer llama-cpp-python if the format is new"

@@ -1,0 +1,75 @@
+"""The child process of `trial`: `python -m selectrie.engine.trial_child FILE PRECISION
+SECONDS`.
+
+It writes one line before it touches the file, and one when it is done: `{}`, or the
+error that was raised. Where llama.cpp ends the process there is no second line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.core.model import chain
+from selectrie.core.types import ROOT, Precision
+from selectrie.engine.trial import BEGUN, told_of
+from selectrie.errors import SelectrieError, TextError
+
+_TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
+"""What the tokenizer reads: ASCII, and characters that are normalised or have no
+token."""
+
+
+def main() -> None:
+    """Open the file, decode two rows, and say how that went."""
+    path, precision, most_s = sys.argv[1:]
+    _restrain(float(most_s))
+    _say(BEGUN)
+    told: dict[str, object] = {}
+    try:
+        open_and_decode(Path(path), Precision(precision))
+    except SelectrieError as error:
+        told = told_of(error)
+    _say(json.dumps(told))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def open_and_decode(path: Path, precision: Precision) -> None:
+    """Raises what `open_model` raises."""
+    options = LlamaOptions(n_ctx=32, n_batch=8, n_threads=1, precision=precision)
+    with open_model(path, options) as model:
+        for text in _TEXTS:
+            with suppress(TextError):
+                model.vocabulary.encode(text)
+        tokens = np.array([0, model.vocabulary.n_tokens - 1], dtype=np.int32)
+        wanted = np.ones(2, dtype=np.bool_)
+        model.extend(chain(ROOT, 2), tokens, wanted, np.array([False, True]))
+
+
+def _restrain(most_s: float) -> None:
+    """Leave no core file; end at once by Ctrl-C, and after the time that the parent
+    waits, also where it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "alarm"):
+        signal.alarm(math.ceil(most_s) + 1)
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Whether metrics can be had of items: told before anything is measured, not after hours of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from selectrie.core.vocabulary import to_bytes
+from selectrie.errors import OptionError
+from selectrie.evaluation.items import Item, ItemRecord
+from selectrie.evaluation.metrics import Metric, named
+from selectrie.evaluation.work_units import TaskItems
+
+OF_TEXTS = frozenset(
+    {"log_likelihood", "is_greedy", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
+)
+"""Metrics of one text; the others compare choices."""
+OF_SETS = frozenset({"mc2", "brier", "batch_calibrated"})
+"""Metrics that one choice alone does not have: it would always have all of the probability."""
+
+_NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "unconditional": ("logp_unconditional", "without a context"),
+        "premise": ("logp_premise", "after the premise"),
+        "content_free": ("logp_content_free", "after content-free contexts"),
+    }
+)
+"""What a metric may need (`Metric.needs`): the field of `Measured`, and which
+log-probability that is."""
+
+
+def check(tasks: Iterable[TaskItems]) -> None:
+    """Raise `OptionError` naming metric, task and item for the first that cannot be had, `TextError` for what is no text."""
+    names: set[str] = set()
+    for task in tasks:
+        if task.task in names:
+            raise OptionError("task", task.task, "a name of its own for each task")
+        names.add(task.task)
+        _check_items(task)
+        for metric in task.metrics:
+            wanted = _missing(metric, task)
+            if wanted is not None:
+                raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {wanted}")
+
+
+def check_view(task: TaskItems, own: Sequence[str]) -> None:
+    """Raise `OptionError` for a metric of a task that needs more than was measured of
+    it for metrics of these names."""
+    measured = frozenset().union(*(metric.needs for metric in named(own)))
+    for metric in named(task.metrics):
+        for need in sorted(metric.needs - measured):
+            raise _not_measured(metric, task.task, need)
+
+
+def check_records(task: str, metrics: Iterable[str], records: Iterable[ItemRecord]) -> None:
+    """Raise `OptionError` for the first of these metrics that cannot be worked out from
+    what was measured of a task."""
+    good = [record for record in records if record.problem is None]
+    for metric in named(metrics):
+        for need in sorted(metric.needs):
+            field, _ = _NEEDED[need]
+            if any(getattr(choice, field) in (None, ()) for record in good for choice in record.choices):
+                raise _not_measured(metric, task, need)
+        reason = _texts(metric.name) if not all(record.gold for record in good) else None
+        reason = reason or _missing_choices(metric.name, {record.index: record.choices for record in good})
+        if reason is not None:
+            raise OptionError("metric", metric.name, f"a metric that {task!r} can have: {reason}")
+
+
+def _not_measured(metric: Metric, task: str, need: str) -> OptionError:
+    which = _NEEDED[need][1]
+    expected = f"a metric of what this run measured of {task!r}, and not the log-probability {which}"
+    return OptionError("metric", metric.name, f"{expected}; begin a run with this metric in a new folder")
+
+
+def _texts(metric: str) -> str | None:
+    """What whole texts have not got for a metric."""
+    return None if metric in OF_TEXTS else f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
+
+
+def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
+    """What is missing for a metric in the choices of a task's items, by place; None for nothing."""
+    sizes = sorted({len(one) for one in choices.values()})
+    if metric in OF_SETS and sizes and sizes[0] < 2:
+        return f"its item {next(place for place, one in choices.items() if len(one) < 2)} has one choice"
+    if metric == "batch_calibrated" and len(sizes) > 1:
+        return f"its items have {', '.join(map(str, sizes[:-1]))} and {sizes[-1]} choices, and as many each are wanted"
+    return None
+
+
+def _check_items(task: TaskItems) -> None:
+    for index, item in enumerate(task.items):
+        _check_item(f"{task.task}[{index}]", item)
+    if task.is_rolling:
+        return
+    place = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
+    if place is not None:
+        raise OptionError(f"{task.task}[{place}].gold", (), "the places of the right choices")
+
+
+def _check_item(name: str, item: Item) -> None:
+    n = len(item.choices)
+    if any(not 0 <= place < n for place in item.gold):
+        raise OptionError(f"{name}.gold", item.gold, f"places of choices, from 0 to {n - 1}")
+    if item.contexts is not None and len(item.contexts) != n:
+        raise OptionError(f"{name}.contexts", len(item.contexts), f"one for each of {n} choices")
+    for what, text in (("id", item.id), ("subset", item.subset)):
+        to_bytes(text, f"{name}.{what}")
+
+
+def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
+    """Place of the first item of which this holds."""
+    return next((place for place, item in enumerate(task.items) if is_wrong(item)), None)
+
+
+def _missing(metric: str, task: TaskItems) -> str | None:
+    """What this task has not got for a metric, None where it has it."""
+    if task.is_rolling and (reason := _texts(metric)) is not None:
+        return reason
+    if metric == "pmi_dc" and (place := _first(task, lambda item: item.premise is None)) is not None:
+        return f"it has no `premise` (item {place})"
+    if metric == "calibrated" and (place := _first(task, lambda item: not item.content_free)) is not None:
+        return f"it has no `content_free` contexts (item {place})"
+    return _missing_choices(metric, dict(enumerate(item.choices for item in task.items)))

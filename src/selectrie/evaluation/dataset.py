@@ -1,0 +1,324 @@
+"""From records to items by the rules of a task: questions, choices, what is right, examples before them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from selectrie.errors import InputFileError, OptionError, TemplateError
+from selectrie.evaluation.field_steps import FieldError, value_at
+from selectrie.evaluation.items import Item
+from selectrie.evaluation.readers import Data, Record
+from selectrie.evaluation.tasks import Format, Task, load_task, shipped, written
+from selectrie.evaluation.work_units import TaskItems
+from selectrie.options import at_least
+
+GENERIC = "generic"
+"""The task of records with context, choices and gold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shots:
+    """Examples before each question. n: how many. data: where they come from (None: the questions' own file, never the
+    question itself). seed: None: the first ones, so that questions share them; else drawn at random, for each question anew."""
+
+    n: int = 0
+    data: Data | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least("shots", self.n, 0, optional=False)
+
+
+NO_SHOTS = Shots()
+
+
+def task_for(data: Data) -> Task:
+    """The shipped task of a data file: the one its name begins with whose fields its records have, else the generic one.
+
+    Raises `InputFileError` where none fits: with the fields found, and with the tasks that would read them under another name.
+    """
+    first = data.records[0].fields
+    tasks = [load_task(name) for name in shipped()]
+    stem = _plain(data.path.stem)
+    begins = [(len(name), task) for task in tasks for name in (task.name, *task.files) if _begins(stem, _plain(name))]
+    named = [task for _, task in sorted(begins, key=lambda one: -one[0])]
+    for task in [*named, load_task(GENERIC)]:
+        if task.format_of(first) is not None:
+            return task
+    fitting = [task.name for task in tasks if task.format_of(first) is not None]
+    if fitting:
+        found = f"say which task this is: records of {', '.join(first)} are read by {', '.join(fitting)}"
+    else:
+        found = f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; write a TOML file"
+    raise InputFileError(str(data.path), f"{found} (--task NAME or NAME=FILE)", line=data.records[0].place)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+def _begins(stem: str, name: str) -> bool:
+    """A name of a file begins with that of a task, and no letter goes on with it."""
+    return stem.startswith(name) and not stem[len(name) : len(name) + 1].isalpha()
+
+
+def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | None = None) -> TaskItems:
+    """The items of a data file, in its order. limit: the first so many.
+
+    Raises `InputFileError` naming file and line for a record the task cannot read: a field missing or of another kind, no choices,
+    nothing right, a right one that does not exist.
+    """
+    at_least("limit", limit, 1)
+    if task.kind == "rolling" and shots.n:
+        raise OptionError("shots", shots.n, f"0: task {task.name!r} is one of whole texts")
+    read = _Reader(task, data.path)
+    asked = [read.question(record) for record in data.records[:limit]]
+    examples = _Examples(task, shots, data, asked)
+    items = tuple(read.item(i, one, examples) for i, one in enumerate(asked))
+    return TaskItems(
+        task.name,
+        items,
+        task.metrics,
+        unit_rows=task.unit_rows,
+        is_rolling=task.kind == "rolling",
+        version=task.version,
+        n_shots=shots.n,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A record, read. fields: its own and the prepared ones. contexts: one, or one a choice. group: what an example must have in
+    common with it."""
+
+    record: Record
+    form: Format
+    fields: Mapping[str, Any]
+    contexts: tuple[str, ...]
+    choices: tuple[str, ...]
+    gold: tuple[int, ...]
+    group: str
+
+
+class _Reader:
+    """Reads the records of one file."""
+
+    def __init__(self, task: Task, path: Path) -> None:
+        self._task, self._path = task, path
+
+    def question(self, record: Record) -> _Question:
+        form = self._task.format_of(record.fields)
+        if form is None:
+            wanted = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
+            raise self._error(
+                record, f"task {self._task.name!r} wants the fields {wanted}; there are {', '.join(record.fields)}"
+            )
+        try:
+            values = _prepared(form, record.fields)
+            contexts = tuple(written(text, values) for text in form.contexts or (form.context,))
+            choices = _choices(self._task, form, values)
+            self._check_choices(form, choices)
+            gold = _gold(form, values, choices)
+            group = str(value_at(values, self._task.shots_by)) if self._task.shots_by else ""
+        except TemplateError as error:
+            raise self._error(record, error.reason) from error
+        except FieldError as error:
+            raise self._error(record, str(error)) from None
+        return _Question(record, form, values, contexts, choices, gold, group)
+
+    def _check_choices(self, form: Format, choices: tuple[str, ...]) -> None:
+        if not choices:
+            raise FieldError("no choices")
+        empty = next((place for place, text in enumerate(choices) if not text), None)
+        if empty is not None and self._task.kind != "rolling":
+            raise FieldError(f"choice {empty} is empty")
+        if form.contexts and len(form.contexts) != len(choices):
+            raise FieldError(f"{len(form.contexts)} contexts for {len(choices)} choices")
+        if self._task.kind != "multiple_choice" and len(choices) > 1:
+            raise FieldError(f"{len(choices)} choices: a task of kind {self._task.kind!r} has one text")
+
+    def item(self, index: int, asked: _Question, examples: _Examples) -> Item:
+        task, form = self._task, asked.form
+        try:
+            shared = examples.before(index, asked)
+            premise = None if task.premise is None else written(task.premise, asked.fields)
+            subset = written(form.subset, asked.fields)
+            free = _content_free(form, asked.fields)
+            given = asked.record.fields.get(form.id)
+            identity = f"{task.name}-{index}" if given is None or given == "" else written("<<id>>", {"id": given})
+        except TemplateError as error:
+            raise self._error(asked.record, error.reason) from error
+        return Item(
+            context=asked.contexts[0] if not form.contexts else "",
+            choices=asked.choices,
+            gold=asked.gold,
+            id=identity,
+            contexts=asked.contexts if form.contexts else None,
+            shared=shared,
+            delimiter=task.delimiter,
+            premise=premise,
+            content_free=free,
+            subset=subset,
+        )
+
+    def _error(self, record: Record, reason: str) -> InputFileError:
+        return InputFileError(str(self._path), reason, line=record.place)
+
+
+def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The context with each set of texts that ask nothing in the places of the fields that ask."""
+    columns = form.content_free or {}
+    rows = zip(*columns.values(), strict=True)
+    return tuple(written(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)
+
+
+def _prepared(form: Format, given: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(given)
+    for one in form.prepare:
+        if one.join:
+            source: Any = one.joined(values)
+        elif one.text is not None:
+            source = written(one.text, values)
+        else:
+            source = value_at(values, one.of or one.field)
+        values[one.field] = one.done_to(source)
+    return values
+
+
+def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+    if task.kind == "multiple_choice" or isinstance(form.choices, tuple):
+        return _texts(form.choices, values)
+    found = value_at(values, form.choices)
+    if not isinstance(found, str):
+        raise FieldError(f"{form.choices} is {found!r}: a text is wanted")
+    return (found,)
+
+
+def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Choices or labels: of a field, or templates."""
+    if isinstance(said, tuple):
+        return tuple(written(text, values) for text in said)
+    found: Any = value_at(values, said)
+    if isinstance(found, str) and found.startswith("["):
+        found = _list(found)
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise FieldError(f"{said} is {found!r}: a list of texts is wanted (as JSON in a field that is a text)")
+    return tuple(found)
+
+
+def _list(text: str) -> Any:
+    """What a text says as JSON; the text where it is none, or holds half a character."""
+    try:
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return text
+    return found
+
+
+def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
+    """Places of the right choices, each once. Raises `FieldError` where there are none, or no such choice."""
+    if not form.gold:
+        return (0,)
+    said = value_at(values, form.gold)
+    many = said if isinstance(said, list) else [said]
+    if form.gold_as == "flags":
+        if len(many) != len(choices) or not all(isinstance(one, int) and one in (0, 1) for one in many):
+            raise FieldError(f"{form.gold} is {said!r}: a list of {len(choices)} zeros and ones is wanted")
+        places = [place for place, flag in enumerate(many) if flag]
+    else:
+        places = [_place(form, one, values, choices) for one in many]
+    if not places:
+        raise FieldError(f"{form.gold} is {said!r}: nothing is right")
+    return tuple(dict.fromkeys(places))
+
+
+_TRUTH = {"true": 1, "false": 0}
+"""Places in two choices, as JSON and CSV write them."""
+
+
+def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
+    text = str(said).strip()
+    if form.gold_as in ("label", "text"):
+        names = choices if form.gold_as == "text" else _texts(form.labels, values)
+        for one in (said, text):
+            if one in names[: len(choices)]:
+                return names.index(one)
+        raise FieldError(f"{form.gold} is {said!r}: one of {', '.join(map(repr, names))} is wanted")
+    from_ = int(form.gold_as == "number")
+    last = len(choices) - 1 + from_
+    if len(choices) == 2 and not from_ and text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
+    if isinstance(said, bool | list | dict) or not re.fullmatch(r"[0-9]{1,9}(\.0+)?", text):
+        raise FieldError(f"{form.gold} is {said!r}: a place from {from_} to {last} is wanted")
+    place = int(text.split(".")[0])
+    if not from_ <= place <= last:
+        raise FieldError(f"{form.gold} is {said!r}: from {from_} to {last} is wanted, for {len(choices)} choices")
+    return place - from_
+
+
+class _Examples:
+    """What stands before questions: the description and examples with their answers."""
+
+    def __init__(self, task: Task, shots: Shots, data: Data, asked: Sequence[_Question]) -> None:
+        self._task, self._shots, self._file = task, shots, data if shots.data is None else shots.data
+        self._is_own = self._file.digest == data.digest
+        self._pool: dict[str, list[str]] = {}
+        self._places: dict[int, int] = {}
+        self._copies: Counter[tuple[str, str]] = Counter()
+        self._made: dict[tuple[str, str, tuple[int, ...]], str] = {}
+        if not shots.n:
+            return
+        reader = _Reader(task, self._file.path)
+        known = asked if shots.data is None else ()
+        rest = self._file.records[len(known) :]
+        questions = [*known, *(reader.question(record) for record in rest)]
+        for index, one in enumerate(questions):
+            group, text = one.group, self._answered(one)
+            pool = self._pool.setdefault(group, [])
+            self._places[index] = len(pool)
+            self._copies[group, text] += 1
+            pool.append(text)
+
+    def _answered(self, one: _Question) -> str:
+        task, right = self._task, one.gold[0]
+        context = one.contexts[right if one.form.contexts else 0]
+        delimiter = task.delimiter if task.answer_delimiter is None else task.answer_delimiter
+        return context + delimiter + one.choices[right] + task.shot_delimiter
+
+    def before(self, index: int, asked: _Question) -> str:
+        """The text before the question of this place. Raises `TemplateError`, `OptionError`."""
+        description = written(self._task.description, asked.fields)
+        if not self._shots.n:
+            return description
+        group = asked.group
+        chosen = self._chosen(index, group)
+        if len(chosen) < self._shots.n:
+            about = f" of {self._task.shots_by} {group!r}" if self._task.shots_by else ""
+            where = (
+                f"{self._file.path}: there are no more examples{about} beside the question of line {asked.record.place}"
+            )
+            raise OptionError("shots", self._shots.n, f"at most {len(chosen)} with {where}")
+        key = description, group, chosen
+        if key not in self._made:
+            self._made[key] = description + "".join(self._pool[group][place] for place in chosen)
+        return self._made[key]
+
+    def _chosen(self, index: int, group: str) -> tuple[int, ...]:
+        """Places in a pool: never that of the question itself, nor of one with the same words and answer."""
+        n, pool = self._shots.n, self._pool.get(group, [])
+        own = pool[self._places[index]] if self._is_own else None
+        places: Iterable[int] = range(len(pool))
+        if self._shots.seed is not None:
+            draw = random.Random(f"{self._shots.seed}/{index}")  # noqa: S311 - which examples, not a secret
+            most = n if own is None else n + self._copies[group, own]
+            places = draw.sample(range(len(pool)), min(most, len(pool)))
+        return tuple(islice((place for place in places if own is None or pool[place] != own), n))

@@ -1,0 +1,146 @@
+"""Measuring items and turning them into figures, in one call and in memory; `runner` does it with a log on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from selectrie.engine.engine import Engine
+from selectrie.engine.requests.loglikelihood import LogLikelihoods
+from selectrie.errors import OptionError
+from selectrie.evaluation.checks import check
+from selectrie.evaluation.items import Item, ItemRecord
+from selectrie.evaluation.metrics import named
+from selectrie.evaluation.results import Evaluation, TaskResult
+from selectrie.evaluation.work_units import TaskItems, Unit, plan
+from selectrie.results import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is. items, units: done, of how many. rows_evaluated, rows_naive: of what is done. items_logged: of the items, those that a log had
+    of an earlier process."""
+
+    items: int
+    n_items: int
+    units: int
+    n_units: int
+    rows_evaluated: int
+    rows_naive: int
+    items_logged: int = 0
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Done:
+    """A unit, measured."""
+
+    unit: Unit
+    found: LogLikelihoods
+
+    @property
+    def records(self) -> tuple[ItemRecord, ...]:
+        """Of its items."""
+        return self.unit.records(self.found)
+
+
+Measure = Callable[[Sequence[Unit]], Iterator[Done]]
+
+
+def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
+    """Measure units one after the other, each from an empty memory in a layout that it alone decides."""
+    longest = max((unit.longest for unit in units), default=0)
+    if not longest:
+        nothing = LogLikelihoods.none()
+        yield from (Done(unit, nothing) for unit in units)
+        return
+    with llm.measurer(longest) as measurer:
+        for unit in units:
+            yield Done(unit, measurer.measure(unit.sequences))
+
+
+def measured_by(measure: Measure | None, llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
+    """Units as somebody measures them; None: this engine."""
+    return measured(llm, units) if measure is None else measure(units)
+
+
+def signature_of(llm: Engine) -> dict[str, object]:
+    """What log-probabilities of an engine depend on, JSON-ready. rows_per_call: where a forking model's calls are cut moves their
+    last bits; threads and the size of the context do not."""
+    signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
+    own = {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
+    return {**own, "rows_per_call": llm.limits.rows_per_call}
+
+
+_NOT_OURS = ("rule", "premise", "terminator", "following_bytes")
+
+
+def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tuple[TaskResult, ...]:
+    """The result of each task from the records of all, in any order."""
+    by_task: dict[str, list[ItemRecord]] = {task.task: [] for task in tasks}
+    for record in records:
+        by_task[record.task].append(record)
+    return tuple(
+        TaskResult.of(
+            task.task,
+            sorted(by_task[task.task], key=lambda record: record.index),
+            named(task.metrics),
+            version=task.version,
+            n_shots=task.n_shots,
+        )
+        for task in tasks
+    )
+
+
+def evaluate(
+    llm: Engine,
+    items: Sequence[Item],
+    metrics: Sequence[str] = ("acc", "acc_norm"),
+    *,
+    task: str = "items",
+    on_progress: OnProgress | None = None,
+) -> Evaluation:
+    """Measure items once and work out every metric of them.
+
+    items: at least one. metrics: names (`metrics.METRICS`). Items that do not fit are counted and named, not cut.
+    Raises errors of `RequestError` before any model call for what the caller can mend, and of `ModelError`.
+    """
+    if not items:
+        raise OptionError("items", items, "at least one item")
+    tasks = [TaskItems(task, tuple(items), tuple(metrics))]
+    return evaluate_tasks(llm, tasks, on_progress=on_progress)
+
+
+def evaluate_tasks(
+    llm: Engine, tasks: Sequence[TaskItems], *, on_progress: OnProgress | None = None, measure: Measure | None = None
+) -> Evaluation:
+    """As `evaluate`, for items of several tasks. measure: who measures units, in any order (None: this engine)."""
+    check(tasks)
+    units = plan(llm.vocabulary, llm.limits, tasks)
+    counter = Counter(tasks, units, on_progress)
+    records: list[ItemRecord] = []
+    for done in measured_by(measure, llm, units):
+        found = done.records
+        counter.count(len(found), done.found.rows_evaluated, done.found.rows_naive)
+        records += found
+    return Evaluation(results_of(tasks, records), counter.rows_evaluated, counter.rows_naive, signature_of(llm))
+
+
+class Counter:
+    """Adds up what is done of a run, and tells after each unit."""
+
+    def __init__(self, tasks: Sequence[TaskItems], units: Sequence[Unit], on_progress: OnProgress | None) -> None:
+        self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)
+        self._on_progress = on_progress
+        self.items = self.units = self.rows_evaluated = self.rows_naive = self.items_logged = 0
+
+    def count(self, items: int, rows_evaluated: int, rows_naive: int, *, is_logged: bool = False) -> None:
+        """Count a unit by its numbers."""
+        self.items, self.units = self.items + items, self.units + 1
+        self.rows_evaluated, self.rows_naive = self.rows_evaluated + rows_evaluated, self.rows_naive + rows_naive
+        self.items_logged += items if is_logged else 0
+        if self._on_progress is not None:
+            rows = (self.rows_evaluated, self.rows_naive)
+            self._on_progress(Progress(self.items, self._n_items, self.units, self._n_units, *rows, self.items_logged))

@@ -1,0 +1,292 @@
+"""lm-evaluation-harness on our engine: a model class called `selectrie` (extra `lm-eval`).
+
+Importing this module registers it. `selectrie lm-eval …` is the harness's own command with it; in Python:
+
+>>> import selectrie.evaluation.lm_eval_model                                                                    # doctest: +SKIP
+>>> lm_eval.simple_evaluate("selectrie", model_args="path=model.gguf", tasks=["hellaswag"])     # doctest: +SKIP
+
+Requests are regrouped by context into tries, so that every distinct prefix is evaluated once, whatever order they come in.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from selectrie.core.vocabulary import to_bytes
+from selectrie.engine.load import load
+from selectrie.engine.requests.loglikelihood import Sequences
+from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError
+from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
+from selectrie.options import Sampling, Stopping, at_least
+
+try:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
+    from tqdm import tqdm
+except ModuleNotFoundError as error:
+    raise MissingExtraError("lm-evaluation-harness", "lm-eval") from error
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+
+logger = logging.getLogger(__name__)
+
+Tokens = list[int]
+Request = tuple[Any, Tokens, Tokens]
+"""Key in the harness's cache (None: not cached), context and continuation as tokens."""
+
+
+@register_model("selectrie")
+class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
+    """A GGUF model on selectrie, for the harness. `model_args`: those of `selectrie.load`, and what is named below."""
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        max_length: int | None = None,
+        max_gen_toks: int = 256,
+        add_bos_token: bool | None = None,
+        **options: Any,
+    ) -> None:
+        """path: a GGUF file, `hf:owner/repo/file.gguf`, or nothing for the embedded model. max_length: tokens a model reads at
+        once, at most what it holds. max_gen_toks: most tokens generated where a task does not say. add_bos_token: put BOS
+        before texts (default: where the model says so). options: of `load` (`n_ctx`, `n_threads`, `precision` …);
+        what the harness hands every model (`batch_size`, `max_batch_size`, `device`) is not needed and left aside.
+
+        Raises `OptionError` for other names, and what `load` raises.
+        """
+        super().__init__()
+        for name in ("batch_size", "max_batch_size", "device"):
+            options.pop(name, None)
+        unknown = sorted(set(options) - _LOAD_OPTIONS)
+        if unknown:
+            raise OptionError(
+                "model_args",
+                unknown[0],
+                f"path, max_length, max_gen_toks, add_bos_token, {', '.join(sorted(_LOAD_OPTIONS))}",
+            )
+        at_least("max_length", max_length, 1)
+        at_least("max_gen_toks", max_gen_toks, 1, optional=False)
+        self._engine = load(path, **options)
+        self._path = path
+        most = self._engine.limits.nodes
+        if max_length is not None and max_length > most:
+            self._engine.close()
+            raise OptionError("max_length", max_length, f"from 1 to {most}, the tokens the model holds")
+        self._max_length = max_length or most
+        self._max_gen_toks = max_gen_toks
+        self._adds_bos = (self.vocabulary.bos is not None) if add_bos_token is None else add_bos_token
+        self._is_chat = False
+
+    @property
+    def vocabulary(self) -> Any:
+        """The model's vocabulary."""
+        return self._engine.vocabulary
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token that ends a text."""
+        eos = self.vocabulary.eos
+        if eos is None:
+            raise OptionError("model", self._path, "a model that has an end-of-text token")
+        return int(eos)
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before an empty context: BOS, or EOS where there is none."""
+        return self.eot_token_id if self.vocabulary.bos is None else int(self.vocabulary.bos)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens the model reads at once."""
+        return self._max_length
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Names tokenizer and chat template in the harness's request cache."""
+        digest: str = self._engine.identity.tokenizer_digest
+        return digest
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> Tokens:
+        """Tokens of a text. BOS stands first where wanted and not written out; control tokens are read as such in what a
+        chat template wrote, and nowhere else."""
+        vocabulary = self.vocabulary
+        ids, rest = vocabulary.encode_spans([(to_bytes(string, "text"), self._is_chat)])
+        tokens: Tokens = [*ids.tolist(), *(vocabulary.tokenize(rest) if rest else [])]
+        wants_bos = self._adds_bos if add_special_tokens is None else add_special_tokens
+        if wants_bos and vocabulary.bos is not None and tokens[:1] != [vocabulary.bos]:
+            tokens.insert(0, vocabulary.bos)
+        return tokens
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """A chat as text by the model's own template; from then on control tokens are recognised in what is asked."""
+        template = self.vocabulary.chat_template
+        if template is None:
+            raise OptionError("apply_chat_template", self._path, "a model that has a chat template")
+        self._is_chat = True
+        if add_generation_prompt or not chat_history:
+            return str(template(chat_history))
+        last = chat_history[-1]["content"]  # to be continued: what the template writes after it is cut off
+        written = str(template(chat_history, add_generation_prompt=False))
+        return written[: written.rindex(last) + len(last)]
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """Names the template in the harness's results."""
+        return self.tokenizer_name if chat_template else ""
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """As the harness has it. Raises `OptionError` for a continuation of which no token counts."""
+        for request in requests:
+            if not request.args[1]:
+                raise _nothing_counts(*request.args[:2])
+        found: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+        return found
+
+    def _loglikelihood_tokens(
+        self, requests: Sequence[Request], disable_tqdm: bool = False, **_: Any
+    ) -> list[tuple[float, bool]]:
+        """As the harness's `hf` model: what is too long loses its beginning, which is logged."""
+        results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
+        for texts, _context, rest in requests:
+            if texts is not None and not rest:
+                raise _nothing_counts(*texts)
+        pairs = [self._cut(context, rest) for _, context, rest in requests]
+        if not pairs:
+            return results
+        longest = max(len(context) + len(rest) for context, rest in pairs)
+        with (
+            self._engine.measurer(longest) as measurer,
+            tqdm(total=len(pairs), disable=disable_tqdm, desc="Running loglikelihood requests") as bar,
+        ):
+            for places in _units(pairs):
+                found = measurer.measure(Sequences.of([pairs[i] for i in places]))
+                for i, logp, is_greedy in zip(places, found.logp.tolist(), found.is_greedy.tolist(), strict=True):
+                    results[i] = logp, is_greedy
+                    if requests[i][0] is not None:
+                        self.cache_hook.add_partial("loglikelihood", requests[i][0], results[i])
+                bar.update(len(places))
+        return results
+
+    def _cut(self, context: Tokens, rest: Tokens) -> tuple[Tokens, Tokens]:
+        """The last tokens of a pair that the model can read; at least one stands before what counts."""
+        if not rest:
+            return context or [self.prefix_token_id], []
+        if len(rest) > self._max_length:
+            raise CapacityError("tokens of a continuation", needed=len(rest), available=self._max_length)
+        excess = len(context) + len(rest) - (self._max_length + 1)
+        if excess > 0:
+            logger.warning("a request of %d tokens loses its first %d", len(context) + len(rest), excess)
+        return context[max(0, excess) :] or [self.prefix_token_id], rest
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        """Log-likelihood of whole texts, window by window; BOS, where the tokenizer puts it, counts as in the harness."""
+        asked: list[Request] = []
+        n_windows = []
+        for request in requests:
+            tokens = np.array(self.tok_encode(request.args[0]), dtype=np.int32)
+            windows = rolling_windows(tokens, self.prefix_token_id, self._max_length)
+            asked += [(None, context.tolist(), rest.tolist()) for context, rest in windows]
+            n_windows.append(len(windows))
+        found = iter(self._loglikelihood_tokens(asked, disable_tqdm=disable_tqdm))
+        results = []
+        for request, n in zip(requests, n_windows, strict=True):
+            results.append(sum(next(found)[0] for _ in range(n)))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
+        return results
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """Texts up to the first of their stop strings; those with the same options side by side."""
+        groups: dict[str, list[int]] = {}
+        for i, request in enumerate(requests):
+            groups.setdefault(json.dumps(request.args[1], sort_keys=True, default=str), []).append(i)
+        results = [""] * len(requests)
+        with tqdm(total=len(requests), disable=disable_tqdm, desc="Running generate_until requests") as bar:
+            for places in groups.values():
+                contexts = [requests[i].args[0] for i in places]
+                for i, text in zip(places, self._generate(contexts, requests[places[0]].args[1]), strict=True):
+                    results[i] = text
+                    self.cache_hook.add_partial("generate_until", requests[i].args, text)
+                bar.update(len(places))
+        return results
+
+    def _generate(self, contexts: list[str], options: dict[str, Any]) -> list[str]:
+        asked = normalize_gen_kwargs(options, self._max_gen_toks)
+        stops = [stop for stop in handle_stop_sequences(asked.pop("until", None), eos=None) if stop]
+        most = asked.pop("max_gen_toks")
+        asked.pop("do_sample", None)
+        chosen = {name: asked.pop(name) for name in ("temperature", "top_k", "top_p", "min_p") if name in asked}
+        repeat = asked.pop("repetition_penalty", 1.0)
+        if asked:
+            raise OptionError(
+                "gen_kwargs",
+                next(iter(asked)),
+                "until, max_gen_toks, do_sample, temperature, top_k, top_p, min_p, repetition_penalty",
+            )
+        room = self._max_length - most
+        if room < 1:
+            raise OptionError("max_gen_toks", most, f"less than {self._max_length}, the tokens the model reads at once")
+        prompts = [(self.tok_encode(context) or [self.prefix_token_id])[-room:] for context in contexts]
+        neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # what transformers has where nobody says otherwise
+        generation = self._engine.generate(
+            prompts,
+            seed=0,
+            sampling=Sampling(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **chosen}),
+            stopping=Stopping(max_tokens=most, stop=stops),
+        )
+        return [completion.text for completion in generation]
+
+
+def _nothing_counts(context: str, continuation: str) -> OptionError:
+    return OptionError("continuation", continuation, f"a text of which some token counts behind {context[-40:]!r}")
+
+
+_LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "precision", "untrusted", "verbose"})
+
+
+def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
+    """Places of pairs that are measured together, those with a common beginning side by side; cut at `UNIT_ROWS` rows."""
+    order = sorted(range(len(pairs)), key=lambda i: (pairs[i][0], pairs[i][1]))
+    unit: list[int] = []
+    rows, before = 0, Tokens()
+    for i in order:
+        whole = pairs[i][0] + pairs[i][1]
+        own = len(whole) - _n_common(before, whole)
+        if unit and rows + own > UNIT_ROWS and pairs[i][0] != pairs[unit[-1]][0]:
+            yield unit
+            unit, rows, own = [], 0, len(whole)
+        unit.append(i)
+        rows, before = rows + own, whole
+    if unit:
+        yield unit
+
+
+def _n_common(one: Tokens, other: Tokens) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def main(arguments: list[str]) -> None:
+    """The harness's command with our model, unless `--model` names another one. Ends the process as the harness does."""
+    from lm_eval.__main__ import cli_evaluate
+
+    named = any(argument == "--model" or argument.startswith("--model=") for argument in arguments)
+    verbs = ("ls", "validate")
+    own = [] if named or arguments[:1] in ([verb] for verb in verbs) or not arguments else ["--model", "selectrie"]
+    verb = arguments[:1] if arguments[:1] in (["run"], *([one] for one in verbs)) else ["run"]
+    rest = arguments[1:] if arguments[:1] == verb else arguments
+    sys.argv = ["selectrie lm-eval", *verb, *own, *rest]
+    try:
+        with suppress(BrokenPipeError):
+            cli_evaluate()
+    except SelectrieError:
+        raise
+    except (ValueError, FileNotFoundError) as error:  # what the harness says of its own arguments
+        raise OptionError("lm-eval", " ".join(arguments), f"arguments that the harness takes: {error}") from error

@@ -1,0 +1,212 @@
+"""Units of an evaluation over a Ray cluster (extra `ray`): one model for each actor, a unit at a time, those of a dead actor again.
+
+What an actor measures has the bits of the single machine of that type, and the results are written in one order, so the files are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from selectrie.engine.load import load
+from selectrie.engine.requests.loglikelihood import LogLikelihoods, Measurer, Sequences
+from selectrie.errors import ClusterError, MissingExtraError, OptionError
+from selectrie.evaluation.evaluator import Done, Measure, signature_of
+from selectrie.evaluation.work_units import Unit
+from selectrie.options import at_least
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 10
+"""Seconds in which whoever listens at an address answers."""
+_START_S = 600
+"""Seconds in which an actor has to have loaded its model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where and how units are measured.
+
+    address: of a Ray cluster; None: one on this machine, made for the run and ended with it. n_actors: models at once; None: as many as
+    the cluster has room for. cpus: that each takes. source, options: what each loads (`selectrie.load`); a file must be at the
+    same path everywhere. retries: how often a unit whose actor died is tried again.
+    """
+
+    source: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    address: str | None = None
+    n_actors: int | None = None
+    cpus: int = 1
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        at_least("n_actors", self.n_actors, 1)
+        at_least("cpus", self.cpus, 1, optional=False)
+        at_least("retries", self.retries, 0, optional=False)
+
+
+class Worker:
+    """A model in a process of its own, on whatever machine; what an actor is made of."""
+
+    def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
+        self._engine = load(source, **options)
+        self._measurer: Measurer = self._engine.measurer(longest)
+
+    def signature(self) -> dict[str, object]:
+        """What its log-probabilities depend on."""
+        return signature_of(self._engine)
+
+    def measure(self, sequences: Sequences) -> LogLikelihoods:
+        """One unit."""
+        return self._measurer.measure(sequences)
+
+
+def measure_on(
+    cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
+) -> Measure:
+    """Who measures units for `runner.run`: the actors of a cluster, in the order in which they finish.
+
+    signature: of the engine that planned the run; an actor of another model, build or processor type is refused, for its
+    log-probabilities would have other bits. on_actor: told each actor as it is made.
+    """
+
+    def measure(units: Sequence[Unit]) -> Iterator[Done]:
+        if not units:
+            return
+        longest = max(1, *(unit.longest for unit in units))
+        with _connected(cluster) as ray:
+            crew = _Crew(ray, cluster, longest, signature, on_actor)
+            try:
+                yield from crew.work(units)
+            finally:
+                crew.dismiss()
+
+    return measure
+
+
+@contextmanager
+def _connected(cluster: Cluster) -> Iterator[Any]:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a run over a cluster", "ray") from error
+    was_connected = ray.is_initialized()
+    if not was_connected:
+        _check_answers(cluster.address)
+        where: dict[str, Any] = {"address": cluster.address}
+        if cluster.address is None:
+            where = {"include_dashboard": False}
+            if cluster.n_actors is not None:
+                where["num_cpus"] = cluster.n_actors * cluster.cpus
+        try:
+            ray.init(log_to_driver=False, **where)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise OptionError("ray", cluster.address, f"the address of a running cluster ({error})") from error
+    try:
+        yield ray
+    finally:
+        if not was_connected:
+            ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Raise `OptionError` where nobody listens at `host:port`: Ray would look for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise OptionError("ray", address, f"the address of a running cluster ({error})") from error
+
+
+class _Crew:
+    """The actors of a run and what each is doing."""
+
+    def __init__(
+        self,
+        ray: Any,
+        cluster: Cluster,
+        longest: int,
+        signature: Mapping[str, object],
+        on_actor: Callable[[Any], None] | None,
+    ) -> None:
+        self._ray, self._cluster, self._longest = ray, cluster, longest
+        self._signature, self._on_actor = signature, on_actor
+        self._actors: list[Any] = []
+
+    def work(self, units: Sequence[Unit]) -> Iterator[Done]:
+        """Units as they are measured; one whose actor died goes to a new one, `retries` times."""
+        waiting, tries = deque(units), dict.fromkeys((unit.number for unit in units), 0)
+        size = self._size()
+        busy = {}
+        for _ in range(min(size, len(waiting))):
+            unit, actor = waiting.popleft(), self._hire()
+            busy[actor.measure.remote(unit.sequences)] = (actor, unit)
+        while busy:
+            [ready], _ = self._ray.wait(list(busy), num_returns=1)
+            actor, unit = busy.pop(ready)
+            try:
+                found = self._ray.get(ready)
+            except self._ray.exceptions.RayActorError as error:
+                tries[unit.number] += 1
+                logger.warning("the actor of unit %d died: %s", unit.number, error)
+                if tries[unit.number] > self._cluster.retries:
+                    raise ClusterError(
+                        f"unit {unit.number} killed {tries[unit.number]} actors; the last one: {error}"
+                    ) from error
+                actor = self._replace(actor)
+                waiting.appendleft(unit)
+            except self._ray.exceptions.RayTaskError as error:
+                raise error.as_instanceof_cause() from error
+            else:
+                yield Done(unit, found)
+            if waiting:
+                unit = waiting.popleft()
+                busy[actor.measure.remote(unit.sequences)] = (actor, unit)
+
+    def _size(self) -> int:
+        """Actors at once. Raises `OptionError` where the cluster has no room for as many as asked for: they would never start."""
+        room = int(self._ray.cluster_resources().get("CPU", 0)) // self._cluster.cpus
+        if room < (self._cluster.n_actors or 1):
+            expected = f"at most {room}, what the cluster has room for at {self._cluster.cpus} CPU each"
+            raise OptionError("actors", self._cluster.n_actors, expected)
+        return self._cluster.n_actors or room
+
+    def _hire(self) -> Any:
+        """A new actor, once it is known to give the bits of this machine."""
+        worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(Worker)
+        actor = worker.remote(self._cluster.source, dict(self._cluster.options), self._longest)
+        self._actors.append(actor)
+        try:
+            theirs = self._ray.get(actor.signature.remote(), timeout=_START_S)
+        except self._ray.exceptions.GetTimeoutError as error:
+            raise ClusterError(
+                f"an actor did not start within {_START_S} s: the cluster has no CPU free, or the model loads too slowly"
+            ) from error
+        except self._ray.exceptions.RayError as error:
+            raise ClusterError(
+                f"an actor could not load {self._cluster.source or 'the embedded model'}: {error}"
+            ) from error
+        for name, value in self._signature.items():
+            if theirs[name] != value:
+                raise ClusterError(
+                    f"an actor's {name} is {theirs[name]!r}, here it is {value!r}: its log-probabilities would have other bits"
+                )
+        if self._on_actor is not None:
+            self._on_actor(actor)
+        return actor
+
+    def _replace(self, actor: Any) -> Any:
+        self._actors.remove(actor)
+        return self._hire()
+
+    def dismiss(self) -> None:
+        """End every actor."""
+        for actor in self._actors:
+            self._ray.kill(actor)

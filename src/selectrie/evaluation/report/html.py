@@ -1,0 +1,339 @@
+"""Evaluations and comparisons as one page each: no network, no script, light and dark, every picture with its words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from selectrie.core.plain_text import count, thousands
+from selectrie.evaluation import metrics
+from selectrie.evaluation.items import ItemRecord
+from selectrie.evaluation.metrics import METRICS, Estimate
+from selectrie.evaluation.report import svg
+from selectrie.evaluation.report.style import STYLE
+from selectrie.evaluation.report.svg import Pile, Point, Row, Words, shown
+from selectrie.evaluation.results import Evaluation, Figures, TaskResult
+from selectrie.evaluation.statistics import wilson
+
+MOST_FLIPS = 1000
+"""Of a task and direction; the rest is counted."""
+MOST_PROBLEMS = 200
+_N_PILES = 20
+_PLACES = ("first", "second")
+
+Cells = Sequence[object]
+
+
+def evaluation_page(evaluation: Evaluation) -> str:
+    """The page of a run: figures, accuracy with 95 % intervals beside random chance, reliability, margins, what could not be measured, signature."""
+    model = evaluation.signature.get("model", "")
+    rows = [row for task in evaluation.tasks for row in _task_rows(task, named=len(evaluation.tasks) > 1)]
+    overview = _section("Accuracy", _figure(svg.intervals(rows, _row_words("Accuracy", rows)), _LEGEND)) if rows else ""
+    body = [overview, *map(_task, evaluation.tasks), _cost(evaluation), _signature(evaluation)]
+    n = sum(task.figures.n for task in evaluation.tasks)
+    return _page(f"Evaluation of {model}", f"{count(len(evaluation.tasks), 'task')}, {count(n, 'item')} measured", body)
+
+
+def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evaluation], names: tuple[str, str]) -> str:
+    """The page of two runs: differences with intervals and p, items that one of them alone has right, what differs between their signatures.
+
+    comparison: JSON-ready (`comparing.comparison_dict`). names: of the runs, as people call them.
+    """
+    rows = [
+        (place, name, run.signature.get("model", "")) for place, name, run in zip(_PLACES, names, runs, strict=True)
+    ]
+    head = _table("Folder and model", ("", "folder", "model"), rows, left=3)
+    body = [_section("Runs", head), *map(_compared, comparison["tasks"]), _two_signatures(runs)]
+    return _page("Two runs of the same items", f"{names[0]} and {names[1]}", body)
+
+
+def _page(title: str, subtitle: str, body: Iterable[str]) -> str:
+    head = f"<header><h1>{shown(title)}</h1><p>{shown(subtitle)}</p></header>"
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    meta += '<meta name="color-scheme" content="light dark">'
+    main = f"<main>{''.join(body)}</main>"
+    return f'<!doctype html>\n<html lang="en"><head>{meta}<title>{shown(title)}</title><style>{STYLE}</style></head><body>{head}{main}</body></html>\n'
+
+
+def _section(title: str, *parts: str) -> str:
+    return f"<section><h2>{shown(title)}</h2>{''.join(parts)}</section>"
+
+
+def _figure(picture: str, caption: str) -> str:
+    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+
+
+def _table(caption: str, names: Sequence[str], rows: Iterable[Cells], *, left: int = 1) -> str:
+    """A table; the first `left` columns are words, the others numbers. The first cell of a row names it."""
+    head = "".join(f'<th scope="col"{_left(i < left)}>{shown(name)}</th>' for i, name in enumerate(names))
+    lines = []
+    for cells in rows:
+        first, *rest = cells
+        others = "".join(f"<td{_left(i < left)}>{shown(cell)}</td>" for i, cell in enumerate(rest, start=1))
+        lines.append(f'<tr><th scope="row">{shown(first)}</th>{others}</tr>')
+    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f'<div class="wide"><table><caption>{shown(caption)}</caption>{body}</table></div>'
+
+
+def _left(is_words: bool) -> str:  # noqa: FBT001 - private
+    return ' class="words"' if is_words else ""
+
+
+def _details(title: str, inside: str) -> str:
+    return f"<details><summary>{shown(title)}</summary>{inside}</details>"
+
+
+_LEGEND = (
+    '<span class="key dot"></span>value with its 95 % interval '
+    '<span class="key mark"></span>guessing at random '
+    '<span class="key dot hollow"></span>guessing lies within the interval'
+)
+
+
+def _number(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def _between(low: float | None, high: float | None) -> str:
+    if low is None or high is None or not math.isfinite(low + high):
+        return ""
+    return f"{_number(low)} {'to' if low < 0 else '–'} {_number(high)}"
+
+
+def _signed(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{value:+.4f}" if abs(value) < 100 else f"{value:+.1f}"
+
+
+def _metric(name: str) -> str:
+    metric = METRICS.get(name)
+    return name if metric is None or metric.higher_is_better else f"{name} (lower is better)"
+
+
+def _row(label: str, figure: Estimate) -> Row:
+    note = f"{100 * figure.value:.1f} % ({100 * figure.low:.1f} – {100 * figure.high:.1f})"
+    return Row(label, figure.value, figure.low, figure.high, figure.chance, note)
+
+
+def _is_shown(name: str, figure: Estimate) -> bool:
+    return METRICS[name].is_proportion and math.isfinite(figure.value)
+
+
+def _task_rows(task: TaskResult, *, named: bool) -> Iterator[Row]:
+    for name, figure in task.figures.metrics.items():
+        if _is_shown(name, figure):
+            yield _row(f"{task.task} {name}" if named else name, figure)
+
+
+def _row_words(title: str, rows: Sequence[Row]) -> Words:
+    return Words(title, "; ".join(f"{row.label} {row.note}" + _beside(row) for row in rows))
+
+
+def _beside(row: Row) -> str:
+    return "" if row.mark is None else f", random {100 * row.mark:.1f} %"
+
+
+def _task(task: TaskResult) -> str:
+    shots = f"{count(task.n_shots, 'shot')}, " if task.n_shots else ""
+    failed = f", {thousands(task.figures.n_failed)} could not be measured" if task.figures.n_failed else ""
+    parts = [f"<p>{shots}{count(task.figures.n, 'item')}{failed}</p>", _figures(task.figures)]
+    pictures = _reliability(task) + _margins(task)
+    if pictures:
+        parts.append(f'<div class="pair">{pictures}</div>')
+    if task.subsets:
+        parts.append(_subsets(task))
+    problems = [record for record in task.records if record.problem is not None]
+    if problems:
+        rows = [(r.id or r.index, r.subset, r.problem) for r in problems[:MOST_PROBLEMS]]
+        caption = "Items that could not be measured" + _more(len(problems) - len(rows))
+        parts.append(_table(caption, ("item", "subset", "why"), rows, left=3))
+    return _section(f"{task.task}", *parts)
+
+
+def _more(n: int) -> str:
+    return f" (and {thousands(n)} more)" if n > 0 else ""
+
+
+def _figures(figures: Figures) -> str:
+    names = ("metric", "value", "± standard error", "95 % interval", "random")
+    rows = [
+        (_metric(name), _number(one.value), _number(one.stderr), _between(one.low, one.high), _number(one.chance))
+        for name, one in figures.metrics.items()
+    ]
+    return _table("Figures", names, rows)
+
+
+def _reliability(task: TaskResult) -> str:
+    points = []
+    for one in task.calibration:
+        if one.n:
+            interval = wilson(one.accuracy * one.n, one.n)
+            points.append(Point(one.confidence, one.accuracy, interval.low, interval.high, one.n))
+    if not points:
+        return ""
+    rows = [
+        (f"{100 * p.x:.1f} %", p.n, f"{100 * p.y:.1f} %", f"{100 * p.low:.1f} – {100 * p.high:.1f}") for p in points
+    ]
+    words = Words(
+        f"Reliability of {task.task}",
+        f"Expected calibration error {task.ece:.3f}. "
+        + "; ".join(f"{row[1]} items of confidence {row[0]}: right {row[2]}" for row in rows),
+    )
+    caption = f"Expected calibration error {task.ece:.3f}. Dots below the line: the model is surer than it is right. Below: items."
+    numbers = _details("The numbers", _table("Bins", ("confidence", "items", "right", "95 % interval"), rows))
+    return f"<div><h3>Reliability</h3>{_figure(svg.reliability(points, words), caption)}{numbers}</div>"
+
+
+def _margins(task: TaskResult) -> str:
+    sets = [record for record in task.records if record.problem is None and len(record.choices) > 1 and record.gold]
+    if not sets:
+        return ""
+    margins = np.array([_margin(record) for record in sets])
+    right = np.array([metrics.predicted(record) in record.gold for record in sets])
+    piles, beyond = _piles(margins, right)
+    alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
+    words = Words(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
+    caption = (
+        f'<span class="key bar"></span>right <span class="key bar wrong"></span>wrong. Median {float(np.median(margins)):.3g} nats'
+        + (f"; {count(beyond, 'item')} beyond the right end stand in the last column." if beyond else ".")
+    )
+    picture = svg.histogram(piles, words, "nats between the two most probable choices")
+    return f"<div><h3>Margins</h3>{_figure(picture, caption)}</div>"
+
+
+def _margin(record: ItemRecord) -> float:
+    low, high = sorted(choice.logp for choice in record.choices)[-2:]
+    return high - low if high > -math.inf else 0.0
+
+
+def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
+    """Columns from 0 to about the 99th percentile, and how many items lie beyond it."""
+    finite = margins[np.isfinite(margins)]
+    end = float(np.quantile(finite, 0.99)) if len(finite) else 0.0
+    edges = np.linspace(0.0, svg.round_up(end or 1.0), _N_PILES + 1)
+    place = np.minimum(np.searchsorted(edges, margins, side="right") - 1, _N_PILES - 1)
+    piles = [
+        Pile(
+            float(edges[i]), float(edges[i + 1]), int((right & (place == i)).sum()), int((~right & (place == i)).sum())
+        )
+        for i in range(_N_PILES)
+    ]
+    return piles, int((margins > edges[-1]).sum())
+
+
+def _subsets(task: TaskResult) -> str:
+    name = next((name for name, figure in task.figures.metrics.items() if _is_shown(name, figure)), None)
+    names = ("subset", "items", *map(_metric, task.figures.metrics))
+    rows = [
+        (label, part.n, *(_number(figure.value) for figure in part.metrics.values()))
+        for label, part in task.subsets.items()
+    ]
+    numbers = _details(f"The numbers of {count(len(rows), 'subset')}", _table("Subsets", names, rows))
+    if name is None:
+        return f"<h3>Subsets</h3>{numbers}"
+    lines = [
+        _row(label, part.metrics[name]) for label, part in task.subsets.items() if _is_shown(name, part.metrics[name])
+    ]
+    lines.sort(key=lambda row: -row.value)
+    picture = svg.intervals(lines, _row_words(f"{name} of the subsets of {task.task}", lines))
+    return f"<h3>Subsets: {shown(name)}</h3>{_figure(picture, _LEGEND)}{numbers}"
+
+
+def _cost(evaluation: Evaluation) -> str:
+    evaluated, naive = evaluation.rows_evaluated, evaluation.rows_naive
+    share = f": {1 - evaluated / naive:.1%} saved, {naive / evaluated:.2f} × fewer" if evaluated and naive else ""
+    words = f"{thousands(evaluated)} rows evaluated, where evaluating every context and choice alone takes {thousands(naive)}{share}."
+    return _section("Cost", f"<p>{words}</p>")
+
+
+def _signature(evaluation: Evaluation) -> str:
+    rows = list(evaluation.signature.items())
+    return _section("Signature", _table("What the log-probabilities depend on", ("", "value"), rows, left=2))
+
+
+def _two_signatures(runs: tuple[Evaluation, Evaluation]) -> str:
+    first, second = (run.signature for run in runs)
+    names = list(dict.fromkeys([*first, *second]))
+    rows = [(name, first.get(name, ""), second.get(name, ""), _sameness(first, second, name)) for name in names]
+    rows.sort(key=lambda row: row[3] == "same")
+    return _section(
+        "Signatures", _table("What the log-probabilities depend on", ("", "first", "second", ""), rows, left=4)
+    )
+
+
+def _sameness(first: Mapping[str, object], second: Mapping[str, object], name: str) -> str:
+    return "same" if first.get(name) == second.get(name) else "differs"
+
+
+def _compared(task: Mapping[str, Any]) -> str:
+    differences = task["differences"]
+    names = ("metric", "first", "second", "difference", "95 % interval", "p")
+    rows = [
+        (
+            _metric(one["metric"]),
+            _number(one["first"]),
+            _number(one["second"]),
+            _signed(one["difference"]),
+            " to ".join(filter(None, map(_signed, one["interval"].values()))),
+            "" if one["p"] is None else f"{one['p']:.3g}",
+        )
+        for one in differences
+    ]
+    left_out = f"; {count(task['n_left_out'], 'item')} left out" if task["n_left_out"] else ""
+    parts = [
+        f"<p>{count(task['n'], 'item')} that both measured{left_out}</p>",
+        _table("Second less first", names, rows),
+    ]
+    lines = [_difference_row(one) for one in differences if one["p"] is not None]
+    if lines:
+        words = _row_words(f"Differences of {task['task']}, percentage points", lines)
+        picture = svg.intervals(lines, words, lambda start, end: svg.difference_axis(lines, start, end))
+        caption = "Second less first, percentage points, with 95 % intervals of paired draws; hollow: no difference lies within."
+        parts.append(_figure(picture, caption))
+    gained, lost = task["gained"], task["lost"]
+    words_of_flips = (
+        f"{count(len(gained), 'item')} right in the second run alone, {thousands(len(lost))} in the first alone."
+    )
+    parts.append(f"<h3>Flips</h3><p>{words_of_flips}</p>")
+    parts += [_flips(gained, "Right in the second alone"), _flips(lost, "Right in the first alone")]
+    return _section(str(task["task"]), *parts)
+
+
+def _difference_row(one: Mapping[str, Any]) -> Row:
+    low, high = one["interval"]["low"], one["interval"]["high"]
+    note = f"{100 * one['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+    return Row(one["metric"], one["difference"], low, high, 0.0, note)
+
+
+def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
+    if not flips:
+        return ""
+    has_subsets = any(one["subset"] for one in flips)
+    names = (
+        "item",
+        *(["subset"] if has_subsets else []),
+        "right",
+        "first chose",
+        "second chose",
+        "margin, first",
+        "second",
+    )
+    rows = [
+        (
+            one["id"] or one["index"],
+            *([one["subset"]] if has_subsets else []),
+            ", ".join(map(str, one["gold"])),
+            one["first"],
+            one["second"],
+            _number(one["margin_first"]),
+            _number(one["margin_second"]),
+        )
+        for one in flips[:MOST_FLIPS]
+    ]
+    return _table(title + _more(len(flips) - len(rows)), names, rows, left=1 + has_subsets)

@@ -1,0 +1,285 @@
+"""The folder of a run: how it begins, what it says of the run, and whether another run
+is the same.
+
+`run.json` holds configuration, plan, model and environment. It is written once, by the
+process that holds the log's lock, so what it says and what the log's lines carry is of
+one run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from selectrie.engine.engine import Engine
+from selectrie.errors import InputFileError, OptionError
+from selectrie.evaluation.checks import check_view
+from selectrie.evaluation.evaluator import signature_of
+from selectrie.evaluation.files import check_plain, is_temporary, write_whole, writing
+from selectrie.evaluation.log import Log
+from selectrie.evaluation.metrics import named
+from selectrie.evaluation.work_units import TaskItems, Unit
+from selectrie.version import __version__
+
+RUN, LOG, ITEMS, SUMMARY = "run.json", "log.jsonl", "items.jsonl", "summary.json"
+
+RUN_FORMAT = 2
+"""Of `run.json` and `log.jsonl`. Format 1 had records in its log and no digest of the
+plan."""
+
+_READ_FORMATS = (1, RUN_FORMAT)
+"""Finished runs of these are shown and compared; those of `RUN_FORMAT` alone go on."""
+
+_OF_THE_MACHINE = ("processor", "build", "tolerance", "largest_move", "rows_compared", "support")
+"""Parts of a signature by which a log-probability moves within the tolerance only."""
+
+_PARTS = {"configuration": dict, "model": dict, "tasks": list, "plan": dict, "signature": dict}
+"""What `run.json` has beside format, kind and environment."""
+
+
+def describe(
+    llm: Engine,
+    tasks: Sequence[TaskItems],
+    units: Sequence[Unit],
+    configuration: Mapping[str, object],
+    model: Mapping[str, object],
+) -> dict[str, Any]:
+    """What `run.json` says of a run that begins now."""
+    return {
+        "format": RUN_FORMAT,
+        "kind": "run",
+        "configuration": json.loads(json.dumps(configuration)),
+        "model": json.loads(json.dumps(model)),
+        "tasks": [
+            {
+                "task": task.task,
+                "version": task.version,
+                "shots": task.n_shots,
+                "metrics": list(task.metrics),
+                "n_items": len(task.items),
+                "unit_rows": task.unit_rows,
+            }
+            for task in tasks
+        ],
+        "plan": {"n_units": len(units), "digest": _digest(units)},
+        "signature": json.loads(json.dumps(signature_of(llm))),
+        "environment": environment(),
+    }
+
+
+def _digest(units: Iterable[Unit]) -> str:
+    """Of everything that is measured, and of what it is measured for."""
+    digest = blake2b(digest_size=16)
+    for unit in units:
+        for array in (unit.sequences.tokens, unit.sequences.offsets, unit.sequences.first_scored):
+            digest.update(str(array.shape).encode() + array.tobytes())
+        for entry in unit.entries:
+            item = entry.item
+            said = [unit.task, entry.index, item.id, item.subset, list(item.gold), list(item.choices), entry.problem]
+            digest.update(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def plan_of(begun: Mapping[str, Any]) -> str:
+    """The digest that lines of a run carry: of its units and of the signature it began
+    with, so that runs of other data, tokens or models never share a line. Metrics do
+    not enter, since they are worked out from what was measured."""
+    said = json.dumps([begun["plan"], begun["signature"]], sort_keys=True)
+    return blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def environment() -> dict[str, object]:
+    """The machine and versions a run began on."""
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "selectrie": __version__,
+        "numpy": version("numpy"),
+        "llama-cpp-python": version("llama-cpp-python"),
+    }
+
+
+def open_log(out: Path) -> Log:
+    """Make the folder where there is none, and lock its log. Raises `OptionError`."""
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    return Log(out / LOG)
+
+
+def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any]:
+    """Write `run.json`, or check that it is that of this run; what it says. The caller
+    holds the log.
+
+    Raises `OptionError` as `check_same` does, and for a log that has lines but no
+    `run.json`.
+    """
+    begun = check_same(out, described, other_machine=other_machine)
+    with writing(out):
+        for name in (RUN, ITEMS, SUMMARY):
+            check_plain(out / name)
+        for path in out.iterdir():  # of a process that was killed
+            if is_temporary(path.name, (RUN, ITEMS, SUMMARY)):
+                path.unlink()
+        if begun is None:
+            if not log.is_empty():
+                raise _no_new_folder(out, f"there are a {LOG} and no {RUN}")
+            write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    return begun or described
+
+
+def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence[TaskItems] = ()) -> None:
+    """What can be said of a folder without the model. Raises `OptionError` where it
+    holds something else, a run of another configuration, or one that has not measured
+    what metrics of these tasks need."""
+    begun = _begun(out)
+    if begun is None:
+        return
+    own = begun["configuration"]
+    asked = json.loads(json.dumps({**configuration, **_metrics_of(own)}))
+    if own != asked:
+        raise OptionError("out", str(out), f"a folder of the same run: {_difference('configuration', own, asked)}")
+    for task, was in zip(tasks, _as_begun(out, begun, tasks), strict=True):
+        check_view(task, was.metrics)
+
+
+def _metrics_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in configuration.items() if name == "metrics"}
+
+
+def as_begun(
+    out: Path, tasks: Sequence[TaskItems], configuration: Mapping[str, object]
+) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
+    """Tasks and configuration with the metrics that the folder's run was begun with: a
+    run is what it measures, and other metrics are another view of that. As they are
+    where no run has begun."""
+    begun = _begun(out)
+    if begun is None:
+        return tuple(tasks), dict(configuration)
+    return _as_begun(out, begun, tasks), {**configuration, **_metrics_of(begun["configuration"])}
+
+
+def _as_begun(out: Path, begun: Mapping[str, Any], tasks: Sequence[TaskItems]) -> tuple[TaskItems, ...]:
+    try:
+        known = {one["task"]: tuple(one["metrics"]) for one in begun["tasks"]}
+    except (KeyError, TypeError) as error:
+        raise InputFileError(str(out / RUN), f"not the beginning of a run: {error}") from error
+    own = tuple(replace(task, metrics=known.get(task.task, task.metrics)) for task in tasks)
+    for task in own:
+        named(task.metrics)
+    return own
+
+
+def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any] | None:
+    """What the `run.json` of a folder says; None for a folder in which no run has
+    begun.
+
+    Raises `OptionError` where the folder holds something else, or another run:
+    configuration is compared first, then the model, then what the two make of the data.
+    """
+    begun = _begun(out)
+    if begun is None:
+        return None
+    _check_parts(out, begun, described, ("configuration", "tasks"))
+    for name, value in described["signature"].items():
+        was = begun["signature"].get(name)
+        if was == value or (name in _OF_THE_MACHINE and other_machine):
+            continue
+        remedy = "; --other-machine goes on all the same" if name in _OF_THE_MACHINE else ""
+        raise OptionError("out", str(out), f"a folder of the same run: {name} was {was!r}, now {value!r}{remedy}")
+    _check_parts(out, begun, described, ("plan",))
+    return begun
+
+
+def _begun(out: Path) -> dict[str, Any] | None:
+    """What `run.json` says of a run that can go on; None where none has begun: there is
+    no folder, or nothing in it but a log and what killed processes left."""
+    try:
+        with writing(out):
+            names = [path.name for path in out.iterdir()]
+    except OptionError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        if isinstance(error.__cause__, NotADirectoryError):
+            raise _no_new_folder(out, "Not a directory") from error
+        raise
+    if RUN in names:
+        return read_begun(out)
+    for name in names:
+        if name != LOG and not is_temporary(name, (RUN,)):
+            raise _no_new_folder(out, f"there is {name!r}")
+    return None
+
+
+def _no_new_folder(out: Path, found: str) -> OptionError:
+    return OptionError("out", str(out), f"a new folder, an empty one, or that of a run to go on with ({found})")
+
+
+def read_begun(out: Path) -> dict[str, Any]:
+    """What `run.json` says of a run that can go on. Raises `InputFileError` where the
+    folder holds no run, or one of an earlier format."""
+    begun = read_described(out)
+    if begun["format"] != RUN_FORMAT:
+        raise InputFileError(
+            str(out / RUN),
+            f"a run of format {begun['format']}, whose log does not say what each line was measured for: `selectrie "
+            "eval report` and `compare` show it, but it cannot go on; begin it again in a new folder",
+        )
+    return begun
+
+
+def read_described(out: Path) -> dict[str, Any]:
+    """What `run.json` says, of any format that can be shown. Raises `InputFileError`
+    where the folder holds no run."""
+    path = out / RUN
+    try:
+        check_plain(path)
+        described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if described["format"] not in _READ_FORMATS or described["kind"] != "run":
+            read = " and ".join(map(str, _READ_FORMATS))
+            raise InputFileError(str(path), f"a run of format {described['format']}; this version reads {read}")
+        for name, kind in _PARTS.items():
+            if name not in described:
+                raise InputFileError(str(path), f"not the beginning of a run: it has no {name!r}")
+            if not isinstance(described[name], kind):
+                raise InputFileError(str(path), f"not the beginning of a run: {name!r} is of another kind")
+    except FileNotFoundError:
+        raise InputFileError(str(out), f"no run: there is no {RUN}") from None
+    except OSError as error:
+        raise InputFileError(str(path), f"not the beginning of a run: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputFileError(str(path), f"not the beginning of a run: {error}") from error
+    return described
+
+
+def _check_parts(out: Path, begun: dict[str, Any], described: dict[str, Any], parts: tuple[str, ...]) -> None:
+    for part in parts:
+        if begun[part] != described[part]:
+            raise OptionError(
+                "out", str(out), f"a folder of the same run: {_difference(part, begun[part], described[part])}"
+            )
+
+
+def _difference(part: str, was: Any, now: Any) -> str:
+    """The first thing in which two parts differ, in words."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for name in [*was, *(name for name in now if name not in was)]:
+            if was.get(name) != now.get(name):
+                return _difference(f"{part}.{name}", was.get(name), now.get(name))
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for i, (one, other) in enumerate(zip(was, now, strict=True)):
+            if one != other:
+                return _difference(f"{part}[{i}]", one, other)
+    return f"{part} was {_short(was)}, now {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"

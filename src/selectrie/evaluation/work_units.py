@@ -1,0 +1,334 @@
+"""From items to units of work: token sequences to be measured together, in an order and with bounds that the task alone decides.
+
+Text becomes tokens as in lm-evaluation-harness (`TemplateLM._encode_pair`): white space that ends a context moves to the
+continuation, context and continuation are encoded together, and what counts begins where the context's own encoding ends. An
+empty context is the model's first token: BOS, or EOS where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core.types import IntArray, Limits
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences
+from selectrie.errors import OptionError, PromptError
+from selectrie.evaluation.items import Item, ItemRecord, Measured, Wanted
+from selectrie.evaluation.metrics import named, wanted
+from selectrie.options import DEFAULT_PROMPTING
+from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import read_prompt
+from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.stable_prefix import keep
+
+UNIT_ROWS = 4096
+"""Rows of a unit beyond what its items share: some seconds of a small model, so little is lost with a unit."""
+
+_Pair = tuple[IntArray, IntArray]
+"""Context and what counts, each int32[]."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskItems:
+    """The items of one task, in the order of its data, and what is asked of them.
+
+    metrics: names (`metrics.METRICS`). is_rolling: each item is a text of any length, measured window by window. version:
+    of the task. n_shots: examples before each question.
+    """
+
+    task: str
+    items: tuple[Item, ...]
+    metrics: tuple[str, ...]
+    version: int = 1
+    n_shots: int = 0
+    unit_rows: int = UNIT_ROWS
+    is_rolling: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One item of a unit: its place in the task, and where its sequences stand in the unit: of each choice after its context
+    (`conditional`), after nothing, after the premise, after each content-free context; each a range of places. problem: why it has
+    none."""
+
+    index: int
+    item: Item
+    first: int
+    n_windows: int
+    wanted: Wanted
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """What is measured and logged as one: items of a task that share their beginning.
+
+    number: among all units of a run. longest: tokens of its longest sequence.
+    """
+
+    number: int
+    task: str
+    entries: tuple[Entry, ...]
+    sequences: Sequences
+
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest sequence."""
+        return int(np.diff(self.sequences.offsets).max(initial=0))
+
+    def records(self, found: LogLikelihoods) -> tuple[ItemRecord, ...]:
+        """The records of its items, from what was measured of its sequences."""
+        return tuple(_record(self, entry, found) for entry in self.entries)
+
+
+def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> tuple[Unit, ...]:
+    """Units of all tasks, in order. Items with one `shared` text stand together, in the order of the data; a unit is cut where its
+    own rows exceed the task's `unit_rows`.
+
+    Raises `OptionError` for an item without choices, without the premise or content-free contexts that are wanted, or a
+    choice of which no token counts.
+    """
+    units: list[Unit] = []
+    for task in tasks:
+        encoder = _Encoder(vocabulary, limits, task)
+        for group in _groups(task.items):
+            for part in _cut(encoder, task, group):
+                units.append(_unit(len(units), task.task, part))
+    return tuple(units)
+
+
+def _groups(items: Sequence[Item]) -> Iterator[list[int]]:
+    """Places of items with one shared text, texts in the order in which they first come."""
+    groups: dict[str, list[int]] = {}
+    for index, item in enumerate(items):
+        groups.setdefault(item.shared, []).append(index)
+    yield from groups.values()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoded:
+    """An item as pairs, those of `Entry` in order; problem: why there are none. own_rows: beyond the shared text."""
+
+    index: int
+    item: Item
+    pairs: list[_Pair]
+    n_windows: int
+    wanted: Wanted
+    own_rows: int
+    problem: str | None = None
+
+
+def _cut(encoder: _Encoder, task: TaskItems, group: list[int]) -> Iterator[list[_Encoded]]:
+    part: list[_Encoded] = []
+    rows = 0
+    for index in group:
+        encoded = encoder.encode(index, task.items[index])
+        if part and rows + encoded.own_rows > task.unit_rows:
+            yield part
+            part, rows = [], 0
+        part.append(encoded)
+        rows += encoded.own_rows
+    yield part
+
+
+def _unit(number: int, task: str, part: list[_Encoded]) -> Unit:
+    entries: list[Entry] = []
+    pairs: list[_Pair] = []
+    for one in part:
+        entries.append(Entry(one.index, one.item, len(pairs), one.n_windows, one.wanted, one.problem))
+        pairs += one.pairs
+    return Unit(number, task, tuple(entries), Sequences.of(pairs))
+
+
+class _Encoder:
+    """Makes the token sequences of a task's items."""
+
+    def __init__(self, vocabulary: Vocabulary, limits: Limits, task: TaskItems) -> None:
+        self._vocabulary, self._task, self._wanted = vocabulary, task, wanted(named(task.metrics))
+        self._most = limits.nodes + 1  # the last token of a sequence is read, not evaluated
+        start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
+        if start is None:
+            raise PromptError("this model has neither BOS nor EOS, so nothing stands before an empty context")
+        self._start = np.array([start], dtype=np.int32)
+        self._n_shared: dict[str, int] = {}
+        self._settled: dict[str, tuple[bytes, PromptText]] = {}
+
+    def encode(self, index: int, item: Item) -> _Encoded:
+        name = f"{self._task.task}[{index}]"
+        if not item.choices:
+            raise OptionError(f"{name}.choices", item.choices, "at least one choice")
+        if self._task.is_rolling:
+            pairs, needs = self._windows(item.choices[0]), Wanted()
+        else:
+            pairs, needs = self._choices(name, item), self._wanted
+        longest = max(len(context) + len(rest) for context, rest in pairs)
+        if longest > self._most:
+            problem = f"too long: {longest} tokens, room for {self._most}"
+            return _Encoded(index, item, [], 0, needs, 0, problem)
+        n_shared = self._shared_tokens(item.shared)
+        own = sum(len(rest) for _, rest in pairs) + max(len(context) for context, _ in pairs) - n_shared
+        return _Encoded(index, item, pairs, len(pairs) if self._task.is_rolling else 0, needs, own)
+
+    def _shared_tokens(self, shared: str) -> int:
+        """Tokens of the shared text, about."""
+        if shared not in self._n_shared:
+            n = len(encode_prompt(self._vocabulary, self._prompt(shared))) if shared else 0
+            self._n_shared[shared] = n
+        return self._n_shared[shared]
+
+    def _prompt(self, text: str, shared: str = "") -> PromptText:
+        """A text as a prompt. What many texts begin with, `shared`, is encoded once."""
+        whole = read_prompt(self._vocabulary, text, DEFAULT_PROMPTING)
+        if not shared or not text.startswith(shared):
+            return whole
+        if shared not in self._settled:
+            begun = read_prompt(self._vocabulary, shared, DEFAULT_PROMPTING)
+            self._settled[shared] = begun.text, keep(self._vocabulary, begun)
+        begins, settled = self._settled[shared]
+        if not whole.text.startswith(begins):
+            return whole
+        return PromptText(settled.prefix, settled.text + whole.text[len(begins) :])
+
+    def _choices(self, name: str, item: Item) -> list[_Pair]:
+        """Pairs of each choice after its context, and after what else is wanted."""
+        n = len(item.choices)
+        continuations = [item.continuation(c) for c in range(n)]
+        if item.contexts is None:
+            pairs = self._after(item.context_of(0), continuations, item.shared)
+        else:
+            pairs = [self._after(item.context_of(c), [continuations[c]], item.shared)[0] for c in range(n)]
+        for c, (_, rest) in enumerate(pairs):
+            if not len(rest):
+                raise OptionError(f"{name}.choices[{c}]", item.choices[c], "a choice of which some token counts")
+        conditional = list(pairs)
+        if self._wanted.unconditional:
+            pairs += self._after("", continuations)
+        if self._wanted.premise:
+            if item.premise is None:
+                raise OptionError(f"{name}.premise", None, "a premise in the task, for the metric 'pmi_dc'")
+            pairs += self._same_tokens(item.premise, conditional)
+        if self._wanted.content_free:
+            if not item.content_free:
+                raise OptionError(f"{name}.content_free", (), "content-free contexts in the task, for 'calibrated'")
+            for context in item.content_free:
+                pairs += self._same_tokens(item.shared + context, conditional, item.shared)
+        return pairs
+
+    def _after(self, context: str, continuations: list[str], shared: str = "") -> list[_Pair]:
+        """Pairs by the harness's rule: what counts is what the joint encoding has beyond the length of the context's own, and
+        the context stands before it as it is encoded alone."""
+        if not context.strip():  # white space moves to the continuation
+            return [self._from_start(context + text) for text in continuations]
+        written = [to_bytes(text, "choice") for text in continuations]
+        try:
+            encoded = encode_choices(self._vocabulary, self._prompt(context, shared), written, boundary="harness")
+        except PromptError:  # no token of the context stays the same before every choice
+            return [self._apart(context, text) for text in continuations]
+        pairs = []
+        for c in range(len(written)):
+            path = encoded.tokens[encoded.offsets[c] : encoded.offsets[c + 1]]
+            pairs.append((encoded.prompt_tokens, path[int(encoded.first_scored[c]) :]))
+        return pairs
+
+    def _apart(self, context: str, continuation: str) -> _Pair:
+        """The same for one choice, both encodings whole."""
+        kept = context.rstrip()
+        own = encode_prompt(self._vocabulary, self._prompt(kept))
+        whole = encode_prompt(self._vocabulary, self._prompt(context + continuation))
+        return own, whole[len(own) :]
+
+    def _from_start(self, text: str) -> _Pair:
+        tokens = np.asarray(self._vocabulary.tokenize(to_bytes(text, "choice")), dtype=np.int32)
+        if len(tokens) and tokens[0] == self._start[0]:
+            return tokens[:1], tokens[1:]
+        return self._start, tokens
+
+    def _same_tokens(self, context: str, conditional: list[_Pair], shared: str = "") -> list[_Pair]:
+        """The same tokens after another context: else the difference would be one of segmentation too. White space that ends
+        the context is left out: it stands in the tokens where the item's own context ended in it."""
+        context = context.rstrip()
+        before = encode_prompt(self._vocabulary, self._prompt(context, shared)) if context else self._start
+        return [(before, rest) for _, rest in conditional]
+
+    def _windows(self, text: str) -> list[_Pair]:
+        """A text in stretches that together count each of its tokens once."""
+        tokens = np.asarray(self._vocabulary.tokenize(to_bytes(text, "text")), dtype=np.int32)
+        return rolling_windows(tokens, int(self._start[0]), self._most - 1)
+
+
+def rolling_windows(tokens: IntArray, start: int, most: int) -> list[_Pair]:
+    """Pairs of context and what counts, each token of a text once (lm-evaluation-harness, `get_rolling_token_windows` with
+    `make_disjoint_window`): the first window counts up to `most` tokens after `start`, each later one the next `most`, the last
+    one what is left, with as much context as fits; no context holds what counts there.
+
+    tokens: int32[]. most: tokens a model reads at once.
+    """
+    if most < 1:
+        raise OptionError("most", most, "at least 1")
+    whole = np.concatenate([np.array([start], dtype=np.int32), tokens])  # whole[i + 1] is token i
+    pairs: list[_Pair] = []
+    done = 0
+    while done < len(tokens):
+        end = min(done + most, len(tokens))
+        first = 0 if done == 0 else max(0, end - most)
+        pairs.append((whole[first : done + 1], tokens[done:end]))
+        done = end
+    return pairs or [(whole[:1], tokens)]
+
+
+def _record(unit: Unit, entry: Entry, found: LogLikelihoods) -> ItemRecord:
+    item = entry.item
+    choices: tuple[Measured, ...] = ()
+    if entry.problem is None:
+        choices = (_whole(entry, found),) if entry.n_windows else _measured(entry, found)
+    return ItemRecord(unit.task, entry.index, item.id, item.subset, item.gold, choices, unit.number, entry.problem)
+
+
+def _n_words(text: str) -> int:
+    """As the harness counts them (`tasks/wikitext`): white space at an end has a word beside it."""
+    return len(re.split(r"\s+", text))
+
+
+def _whole(entry: Entry, found: LogLikelihoods) -> Measured:
+    """A text from its windows."""
+    places, text = slice(entry.first, entry.first + entry.n_windows), entry.item.choices[0]
+    return Measured(
+        logp=float(found.logp[places].sum()),
+        n_tokens=int(found.n_scored[places].sum()),
+        n_chars=len(text),
+        n_bytes=len(text.encode()),
+        n_words=_n_words(text),
+        is_greedy=bool(found.is_greedy[places].all()),
+    )
+
+
+def _measured(entry: Entry, found: LogLikelihoods) -> tuple[Measured, ...]:
+    item, wanted, n = entry.item, entry.wanted, len(entry.item.choices)
+    n_blocks = 1 + wanted.unconditional + wanted.premise + wanted.content_free * len(item.content_free)
+    blocks = found.logp[entry.first : entry.first + n_blocks * n].reshape(n_blocks, n)
+    at = 1
+    unconditional = premise = None
+    if wanted.unconditional:
+        unconditional, at = blocks[at], at + 1
+    if wanted.premise:
+        premise, at = blocks[at], at + 1
+    free = blocks[at:]
+    return tuple(
+        Measured(
+            logp=float(blocks[0][c]),
+            n_tokens=int(found.n_scored[entry.first + c]),
+            is_greedy=bool(found.is_greedy[entry.first + c]),
+            logp_unconditional=None if unconditional is None else float(unconditional[c]),
+            logp_premise=None if premise is None else float(premise[c]),
+            logp_content_free=tuple(float(block[c]) for block in free),
+            n_chars=len(item.choices[c]),
+            n_bytes=len(item.choices[c].encode()),
+            n_words=_n_words(item.choices[c]),
+        )
+        for c in range(n)
+    )

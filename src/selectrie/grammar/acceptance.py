@@ -1,0 +1,133 @@
+"""Does a grammar accept a text: yes, no, or not yet; where not, and what could stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Literal
+
+from selectrie.core.vocabulary import to_bytes
+from selectrie.grammar.machine.characters import ByteReader, Characterwise
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.rules.expressions import SURROGATES, TokenSet
+
+END = "the end"
+MOST_EXPECTED = 64
+"""Things that `Verdict.expected` names; the last one says that there are more."""
+
+
+Expecting = Callable[[int], tuple[str, ...]]
+"""What may stand where a reader is in a configuration, readable."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a grammar says about a text. True as a truth value where the verdict is "yes".
+
+    verdict: "yes", "no", or "unfinished": some text of the grammar goes on from here.
+    at: where the first character stands that no text has there, in characters of a `str` and in bytes of `bytes`; the
+    length of the text where all of it may stand.
+    """
+
+    verdict: Literal["yes", "no", "unfinished"]
+    at: int
+    look: Callable[[], tuple[str, ...]] = field(repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return self.verdict == "yes"
+
+    @cached_property
+    def expected(self) -> tuple[str, ...]:
+        """What may stand at that place: characters and ranges of them as Python writes
+        them, tokens by name, "the end".
+
+        It is worked out when it is first read. Characters of more than a byte that
+        would take a grammar of llguidance many steps to find are named by their first
+        bytes.
+        """
+        return self.look()
+
+    def __reduce__(self) -> tuple[Callable[..., Verdict], tuple[object, ...]]:
+        return _known, (self.verdict, self.at, self.expected)
+
+
+def _known(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple[str, ...]) -> Verdict:
+    """A verdict that is worked out in full."""
+    return Verdict(verdict, at, lambda: expected)
+
+
+def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> Verdict:
+    """Read the text byte by byte. Raises `TextError` for a lone surrogate,
+    `GrammarError` beyond the machine's limits."""
+    data = to_bytes(text, "text") if isinstance(text, str) else text
+    configuration = begun = machine.start
+    at_character = 0
+    for i, byte in enumerate(data):
+        if byte & 0xC0 != 0x80:
+            at_character, begun = i, configuration
+        after = machine.step(configuration, byte)
+        if after == DEAD:
+            if isinstance(text, str):
+                return Verdict("no", len(data[:at_character].decode("utf-8")), partial(expecting, begun))
+            return Verdict("no", i, partial(expecting, configuration))
+        configuration = after
+    ends = machine.can_end(configuration)
+    return Verdict("yes" if ends else "unfinished", len(text), partial(expecting, configuration))
+
+
+def expected_of_machine(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
+    """What a machine lets come next: characters, inside a character single bytes,
+    tokens, the end.
+
+    class_of: as `Characterwise` has it.
+    """
+    reader = Characterwise(machine, class_of)
+    shown = shown_characters((first, last) for first, last, _ in reader.choices(configuration))
+    shown += shown_bytes((first, last) for first, last, _ in reader.continuations(configuration))
+    shown += [_token(machine.token_sets[index]) for index in machine.token_terminals(configuration)]
+    return cut(shown, machine.can_end(configuration))
+
+
+def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - what a reader says of the place
+    """At most `MOST_EXPECTED` things, and the end where a text may end."""
+    if len(shown) >= MOST_EXPECTED:
+        n_more = len(shown) - MOST_EXPECTED + 2
+        shown = [*shown[: MOST_EXPECTED - 2], f"{n_more} more"]
+    return (*shown, END) if can_end else tuple(shown)
+
+
+def shown_characters(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Ranges of code points, ascending, as Python writes them."""
+    return [_range(_character(first), _character(last)) for first, last in _joined(ranges)]
+
+
+def shown_bytes(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Ranges of bytes, ascending."""
+    return [_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in _joined(ranges)]
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Neighbours as one; the surrogates are no gap."""
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and (joined[-1][1] == first - 1 or (joined[-1][1], first) == (SURROGATES[0] - 1, SURROGATES[1] + 1)):
+            joined[-1] = joined[-1][0], last
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first}…{last}"
+
+
+def _character(code: int) -> str:
+    """As Python writes it where it can be seen, else U+…"""
+    character = chr(code)
+    return repr(character) if character.isprintable() or character in "\n\r\t" else f"U+{code:04X}"
+
+
+def _token(tokens: TokenSet) -> str:
+    named = " or ".join(f"token {token}" if isinstance(token, int) else token for token in tokens.tokens)
+    return f"any token but {named}" if tokens.negated else named

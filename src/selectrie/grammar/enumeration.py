@@ -1,0 +1,131 @@
+"""The texts of a grammar: listed shortest first, counted, drawn at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.machine.characters import Characterwise
+from selectrie.grammar.machine.machine import DEAD, Machine
+from selectrie.grammar.shortest_completion import Shortest
+
+MOST_OPEN = 1_000_000
+"""Beginnings of texts that are kept while texts are listed."""
+MOST_CHARACTERS = 30_000_000
+"""Characters of those beginnings together."""
+MOST_BITS = 1 << 29
+"""Of all counts that one number of texts is made of: 64 MiB."""
+COUNTING_WORK = 3_000_000
+"""Steps of counting: a configuration and a class of bytes each; about 5 µs."""
+
+
+STEPS_OF_A_CHARACTER = 200
+"""Of finding what may come next, beside those of the machine."""
+
+
+class TooLongError(GrammarError):
+    """The steps that were given are used up."""
+
+
+class Texts:
+    """What a machine accepts, character by character. Not for grammars with token terminals: those are no text.
+
+    most_steps: elementary steps of the machine, and `STEPS_OF_A_CHARACTER` for each of a text, before drawing and listing
+    end with `TooLongError`. Raises `GrammarError` where there is a token terminal. One thread at a time.
+    """
+
+    def __init__(self, machine: Machine, *, most_steps: int | None = None) -> None:
+        if machine.token_sets:
+            raise GrammarError("the grammar asks for tokens by name or number, so what it accepts is no text alone")
+        self._machine = machine
+        self._most_steps, self._n_characters = most_steps, 0
+        self._shortest = Shortest(machine)
+        self._characters = Characterwise(machine, machine.program.class_of)
+
+    @property
+    def least(self) -> int:
+        """Characters of the shortest text."""
+        return self._shortest.remaining(self._machine.start)
+
+    def _count_character(self) -> None:
+        self._n_characters += 1
+        if self._most_steps is not None:
+            n_steps = self._machine.n_spent + STEPS_OF_A_CHARACTER * self._n_characters
+            if n_steps > self._most_steps:
+                raise TooLongError(f"the texts take more than {self._most_steps} steps to find")
+
+    def listed(self) -> Iterator[str]:
+        """All texts, each once: fewer characters first, then by code points.
+
+        Best first by the length that a beginning leads to at least, which is exact, so that every beginning that is
+        looked at leads to a text of the length that is being listed. Raises `GrammarError` beyond `MOST_OPEN`.
+        """
+        start = self._machine.start
+        waiting = [(self._shortest.remaining(start), "", 0, start, "")]
+        n_characters = 0
+        while waiting:
+            self._count_character()
+            length, text, last, configuration, before = heappop(waiting)
+            n_characters -= len(text)
+            if text and ord(text[-1]) < last:
+                heappush(waiting, (length, before + chr(ord(text[-1]) + 1), last, configuration, before))
+                n_characters += len(text)
+            if length == len(text) and self._machine.can_end(configuration):
+                yield text
+            for first, final, after in self._characters.choices(configuration):
+                least = len(text) + 1 + self._shortest.remaining(after)
+                heappush(waiting, (least, text + chr(first), final, after, text))
+                n_characters += len(text) + 1
+            if len(waiting) > MOST_OPEN or n_characters > MOST_CHARACTERS:
+                raise GrammarError(
+                    f"{len(waiting)} beginnings of texts of {n_characters} characters are open; ask for fewer texts"
+                )
+
+    def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
+        """A text at random; behind `soft_limit` characters the shortest way to the end is taken."""
+        configuration = self._machine.start
+        characters: list[str] = []
+        while True:
+            self._count_character()
+            choices = self._characters.choices(configuration)
+            over = len(characters) >= soft_limit
+            if self._machine.can_end(configuration) and (over or not choices or rng.random() < 1 / 4):
+                return "".join(characters)
+            if over:
+                nearest = min(self._shortest.remaining(after) for _, _, after in choices)
+                choices = [choice for choice in choices if self._shortest.remaining(choice[2]) == nearest]
+            plain = [
+                (max(one[0], 0x20), min(one[1], 0x7E), one[2]) for one in choices if one[0] < 0x7F and one[1] >= 0x20
+            ]
+            first, last, configuration = rng.choice(plain if plain and rng.random() < 0.9 else choices)
+            characters.append(chr(rng.randint(first, last)))
+
+    def count(self, *, work: int = COUNTING_WORK) -> int:
+        """How many texts there are, of a finite grammar. Raises `GrammarError` beyond so many steps.
+
+        By bytes: equal configurations are counted once.
+        """
+        machine = self._machine
+        sizes = [0] * machine.n_classes
+        byte_of = dict(zip(reversed(machine.program.class_of), reversed(range(256)), strict=True))
+        for kind in machine.program.class_of:
+            sizes[kind] += 1
+        counts: dict[int, int] = {DEAD: 0}
+        path = [machine.start]
+        n_bits = 0
+        while path:
+            configuration = path[-1]
+            targets = [machine.step(configuration, byte_of[kind]) for kind in range(machine.n_classes)]
+            missing = [target for target in targets if target not in counts]
+            if configuration not in counts and missing:
+                path += missing
+                continue
+            path.pop()
+            ways = sum(size * counts[target] for size, target in zip(sizes, targets, strict=True))
+            counts[configuration] = ways + int(machine.can_end(configuration))
+            n_bits += ways.bit_length()
+            if len(counts) * machine.n_classes > work or n_bits > MOST_BITS:
+                raise GrammarError(f"the texts are too various to count: {len(counts)} different situations, and more")
+        return counts[machine.start]

@@ -1,0 +1,157 @@
+"""The texts of a finite grammar put together from those of its parts, without compiling
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from selectrie.grammar.machine.nullability import facts, walk
+from selectrie.grammar.machine.scc import rings
+from selectrie.grammar.rules.expressions import (
+    Alternatives,
+    Characters,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Sequence,
+    Text,
+    TokenSet,
+)
+
+MOST_MADE = 2_000_000
+"""Texts of all parts together, about 0.2 µs each."""
+MOST_BYTES = 64 << 20
+"""Of those texts."""
+
+
+class TooManyError(Exception):
+    """There are more texts than were to be listed, or infinitely many."""
+
+
+class UnknownError(Exception):
+    """Only the compiled grammar can tell what its texts are."""
+
+
+def texts_of(rules: RuleSet, most: int) -> tuple[str, ...]:
+    """All texts, the shortest first, equally long ones by code points.
+
+    Sets of texts are put together from the leaves on. Every part that is looked at
+    leads to a text of the whole, and different texts of it to different ones, so one
+    part of more than `most` texts says that the whole has more.
+
+    Raises `TooManyError` for more than `most`; `UnknownError` where a rule leads to
+    itself, where a part has no text, for token terminals and missing rules, and beyond
+    `MOST_MADE` or `MOST_BYTES`.
+    """
+    references = facts(rules.rules, rules.root).references
+    uses = {name: [reference.name for reference in own] for name, own in references.items()}
+    if not all(used in uses for own in uses.values() for used in own):
+        raise UnknownError
+    if not all(_has_texts(rules.rules[name]) for name in uses):
+        raise UnknownError
+    parts = _Parts(most)
+    for ring in rings(uses):
+        (name, *others) = ring
+        if others or name in uses[name]:
+            raise UnknownError
+        parts.of_rule[name] = parts.texts(rules.rules[name])
+    try:
+        texts = [data.decode() for data in parts.of_rule[rules.root]]
+    except UnicodeDecodeError:
+        raise UnknownError from None
+    return tuple(sorted(texts, key=lambda text: (len(text), text)))
+
+
+def _has_texts(expression: Expression) -> bool:
+    """Is everything in it text, and no part without any, or never used?"""
+    return not any(
+        isinstance(part, TokenSet)
+        or (isinstance(part, Characters) and not part.ranges)
+        or (isinstance(part, Alternatives) and not part.options)
+        or (isinstance(part, Repeat) and part.most == 0)
+        for part in walk(expression)
+    )
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The texts of parts. of_rule: of the rules that are done. n_made, n_bytes: so far,
+    of all sets."""
+
+    most: int
+    of_rule: dict[str, set[bytes]] = field(default_factory=dict)
+    n_made: int = 0
+    n_bytes: int = 0
+
+    def texts(self, part: Expression) -> set[bytes]:
+        """All texts of a part. Descends as deep as it is nested: readers bound that
+        depth."""
+        match part:
+            case Text(value):
+                return {value}
+            case Reference(name):
+                return self.of_rule[name]
+            case Characters(ranges):
+                n_characters = sum(last - first + 1 for first, last in ranges)
+                if n_characters > self.most:
+                    raise TooManyError
+                return {chr(code).encode() for first, last in ranges for code in range(first, last + 1)}
+            case Alternatives(options):
+                return self._joined(map(self.texts, options))
+            case Sequence(items):
+                whole: set[bytes] = {b""}
+                for item in items:
+                    whole = self._product(whole, self.texts(item))
+                return whole
+            case Repeat(item, least, most):
+                return self._repeated(self.texts(item), least, most)
+            case TokenSet():
+                raise UnknownError
+
+    def _repeated(self, item: set[bytes], least: int, most: int | None) -> set[bytes]:
+        if item == {b""}:
+            return item
+        if most is None:
+            raise TooManyError
+        power: set[bytes] = {b""}
+        for _ in range(least):
+            power = self._product(power, item)
+        return self._joined(self._powers(power, item, most - least))
+
+    def _powers(self, power: set[bytes], item: set[bytes], n_more: int) -> Iterable[set[bytes]]:
+        yield power
+        for _ in range(n_more):
+            power = self._product(power, item)
+            yield power
+
+    def _product(self, before: set[bytes], after: set[bytes]) -> set[bytes]:
+        if before == {b""}:
+            return after
+        if after == {b""}:
+            return before
+        found: set[bytes] = set()
+        for one in before:
+            made = [one + other for other in after]
+            self._count(made)
+            found.update(made)
+            if len(found) > self.most:
+                raise TooManyError
+        return found
+
+    def _joined(self, sets: Iterable[set[bytes]]) -> set[bytes]:
+        found: set[bytes] = set()
+        for one in sets:
+            self._count(one)
+            found |= one
+            if len(found) > self.most:
+                raise TooManyError
+        return found
+
+    def _count(self, made: Iterable[bytes]) -> None:
+        lengths = list(map(len, made))
+        self.n_made += len(lengths)
+        self.n_bytes += sum(lengths)
+        if self.n_made > MOST_MADE or self.n_bytes > MOST_BYTES:
+            raise UnknownError

@@ -1,0 +1,42 @@
+"""The grammars that come with selectrie."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from selectrie.errors import OptionError
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+
+@cache
+def _folder() -> Traversable:
+    """Return the folder of the grammars: in the package or, in a checkout, at its top."""
+    inside = files("selectrie").joinpath("grammars")
+    checkout = Path(__file__).resolve().parents[3]
+    if not inside.is_dir() and (checkout / "pyproject.toml").is_file():
+        return checkout / "grammars"
+    return inside
+
+
+@cache
+def installed_names() -> tuple[str, ...]:
+    """Names of the installed grammars, by alphabet."""
+    return tuple(sorted(file.name.removesuffix(".gbnf") for file in _folder().iterdir() if file.name.endswith(".gbnf")))
+
+
+def installed_grammar(name: str) -> str:
+    """The GBNF text of an installed grammar; `OptionError` for a name that is none."""
+    if name not in installed_names():
+        raise OptionError("grammar", name, "the name of an installed grammar: " + ", ".join(installed_names()))
+    return _folder().joinpath(f"{name}.gbnf").read_text(encoding="utf-8")
+
+
+def installed_summary(name: str) -> str:
+    """What an installed grammar accepts: the first line of its header, without its own name."""
+    first = installed_grammar(name).partition("\n")[0].lstrip("# ").strip()
+    return first.removeprefix(f"{name}:").strip()

@@ -1,0 +1,1 @@
+"""Grammars of llguidance behind the automaton port."""

@@ -1,0 +1,105 @@
+"""A grammar of llguidance read byte by byte, for verdicts on texts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.grammar.acceptance import cut, shown_bytes, shown_characters
+from selectrie.grammar.llguidance.matcher import GuidanceGrammar
+from selectrie.grammar.machine.characters import LEADS, STRIPPED
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.rules.expressions import TokenSet
+
+MOST_LOOKED = 8
+"""Bytes that are read to see which characters begin with one of them."""
+
+
+class GuidedBytes:
+    """What a `Machine` promises a reader of texts, by an automaton whose vocabulary are
+    the 256 bytes.
+
+    Tokens that the grammar asks for by name are none of these, so it refuses to be read
+    where it names one. Each place has its mask worked out first, as in a search:
+    llguidance then renews what its lexer may spend.
+    """
+
+    token_sets: tuple[TokenSet, ...] = ()
+
+    def __init__(self, grammar: GuidanceGrammar) -> None:
+        self._automaton = grammar.automaton(_byte_vocabulary(), cache_bytes=16 << 20)
+        self.start = self._automaton.start()
+
+    def step(self, configuration: int, byte: int) -> int:
+        """The state after one more byte; `DEAD` where it is refused."""
+        if configuration == DEAD or byte not in self.following(configuration):
+            return DEAD
+        return self._automaton.walk(configuration, bytes([byte]))
+
+    def following(self, configuration: int) -> frozenset[int]:
+        """The bytes that may come next."""
+        allowed = self._automaton.allowed(configuration)
+        return frozenset((np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist())
+
+    def expected(self, configuration: int) -> tuple[str, ...]:
+        """What may come next, readable. Each path of bytes is a place apart here, and a
+        character is not looked into beyond `MOST_LOOKED`; a character that would take
+        more is named by its first byte."""
+        bytes_ = self.following(configuration)
+        characters: list[tuple[int, int]] = []
+        unread: list[int] = []
+        for lead in sorted(bytes_):
+            n_more = next((n for first, last, n in LEADS if first <= lead < last), None)
+            if n_more is None:
+                continue
+            found = self._spread(configuration, lead, n_more, lead - STRIPPED[n_more])
+            if found is None:
+                unread.append(lead)
+            else:
+                characters += found
+        inside = [byte for byte in sorted(bytes_) if 0x80 <= byte < 0xC0]
+        shown = shown_characters(characters) + shown_bytes((byte, byte) for byte in [*inside, *unread])
+        return cut(shown, self.can_end(configuration))
+
+    def _spread(self, configuration: int, byte: int, n_more: int, base: int) -> list[tuple[int, int]] | None:
+        """Characters that go on with a byte, `base` being what is known of them; None
+        where they are too many to look at."""
+        if not n_more:
+            return [(base, base)]
+        waiting, found = [(configuration, byte, n_more, base)], list[tuple[int, int]]()
+        n_looked = 0
+        while waiting:
+            at, byte, n_more, base = waiting.pop()
+            n_looked += 1
+            if n_looked > MOST_LOOKED:
+                return None
+            after = self.step(at, byte)
+            nexts = sorted(one for one in self.following(after) if 0x80 <= one < 0xC0)
+            if n_more == 1:
+                found += [((base << 6) + one - 0x80, (base << 6) + one - 0x80) for one in nexts]
+            else:
+                waiting += [(after, one, n_more - 1, (base << 6) + one - 0x80) for one in nexts]
+        return sorted(found)
+
+    def can_end(self, configuration: int) -> bool:
+        """May the text end here?"""
+        return self._automaton.can_end(configuration)
+
+    def token_terminals(self, _configuration: int) -> tuple[int, ...]:
+        """None: all that may come next are bytes."""
+        return ()
+
+
+def _byte_vocabulary() -> Vocabulary:
+    pieces = tuple(bytes([byte]) for byte in range(256))
+    nothing = np.empty(0, dtype=np.int32)
+    return Vocabulary(
+        pieces=pieces,
+        texts=tuple(f"<0x{byte:02X}>" for byte in range(256)),
+        bos=None,
+        eos=None,
+        eog=nothing,
+        control=nothing,
+        space_prefix=False,
+        tokenize=list,
+    )

@@ -1,0 +1,460 @@
+"""Grammars of llguidance behind the automaton port: its Lark dialect, regular expressions and JSON Schema.
+
+llguidance (https://github.com/guidance-ai/llguidance) parses with an Earley parser over lexemes. One of its matchers is
+one place in a text; here each state has a matcher of its own, copied from the state before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from selectrie.core.types import BoolArray, IntArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
+from selectrie.grammar.tokens.byte_trie import byte_trie
+
+GuidanceDialect = Literal["auto", "lark", "regex", "serialised"]
+
+UNFORCED = '%llguidance {"no_forcing": true}'
+"""Every token that fits is allowed. Otherwise llguidance allows one token alone, its tokenizer's, where bytes are forced."""
+
+SPECIAL = b"\xff"
+"""How llguidance marks a token that is no text. No UTF-8 holds this byte."""
+
+MATCHER_BYTES, STEP_BYTES = 4096, 160
+"""Memory of a matcher, and of each token it has read: 3.5 kB and 140 bytes by resident size, llguidance 1.9.1."""
+
+STATE_BYTES = 300
+"""Memory of a step that was asked for, and of the state that it leads to."""
+
+STUCK = "NoExtensionBias"
+"""Why llguidance stops where no token of the vocabulary fits."""
+
+REFUSED = "doesn't satisfy the grammar"
+"""In the message of a matcher that was made to read what its grammar refuses; any other message is a limit of its own."""
+
+LIMITS = MappingProxyType({"step_lexer_fuel": 10_000_000, "max_items_in_row": 20_000, "step_max_items": 500_000})
+"""Of llguidance, above its defaults: 50 000 of fuel take it about 1 ms, and 2 000 optional properties are 8 007 items."""
+GAVE_UP = "lexer error"
+"""How its messages begin where the fuel did not do."""
+
+TOO_MANY = re.compile(r"(?:Parser Error: )?Current row has (\d+) items")
+"""How they begin where `max_items_in_row` did not do."""
+
+NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
+MOST_CHARACTERS = 500_000
+"""Of a grammar: llguidance reads about 0.4 MB a second of a rule with many symbols."""
+MOST_RULES = 1_000
+"""Definitions of a Lark grammar, and places that its JSON Schemas refer to: llguidance goes into them by recursion, and ends
+the process where 8 MiB of stack do not do, from between 2 000 and 4 000 rules on."""
+MOST_SHOWN = 300
+"""Of either end of a message of llguidance, which may repeat the grammar."""
+
+DEAD = -1
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+_PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
+_DEFINED = re.compile(r"^[ \t]*[?!]*[A-Za-z_][\w-]*(?:::[^:\n]*|\[[^\]\n]*\]|\.-?\d+)*[ \t]*:", re.MULTILINE)
+_CONTEXT = re.compile(r"\n +\d+ \| ")
+
+
+@dataclass(frozen=True, slots=True)
+class GuidanceGrammar:
+    """A grammar that llguidance reads, checked.
+
+    serialised: JSON `{"grammars": [...]}`. route: what made it, with the version. digest: blake2b of both: another version may
+    read the same grammar otherwise. notes: what of its source decides nothing though somebody may expect it.
+    """
+
+    serialised: str
+    route: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        return blake2b(f"{self.route}\n{self.serialised}".encode(), digest_size=16).hexdigest()
+
+    def automaton(self, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> GuidanceAutomaton:
+        """What it allows of a vocabulary's tokens; `GrammarError` where it names a token that does not exist."""
+        return GuidanceAutomaton(self, vocabulary, cache_bytes=cache_bytes)
+
+
+def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGrammar:
+    """A grammar in a dialect of llguidance.
+
+    auto: a JSON object is a serialised grammar, `/…/` around the whole text a regular expression (Rust's syntax, the whole
+    text must match), all else Lark. Raises `GrammarError` with llguidance's message and place, `MissingExtraError`
+    without llguidance.
+    """
+    library = _library()
+    if len(text) > MOST_CHARACTERS:
+        raise GrammarError(f"the grammar has {len(text)} characters; llguidance is given at most {MOST_CHARACTERS}")
+    _check_characters(text)
+    dialect = _dialect_of(text) if dialect == "auto" else dialect
+    source = text
+    if dialect == "regex":
+        pattern = text.strip()[1:-1] if _dialect_of(text) == "regex" else text
+        text, source = library.LLMatcher.grammar_from_regex(pattern), ""
+        text = json.loads(text)["grammars"][0]["lark_grammar"]
+    grammars = _serialised_grammars(text) if dialect == "serialised" else [{"lark_grammar": text}]
+    _check_depth(grammars)
+    return check_guidance(grammars, f"llguidance {guidance_version()} {dialect}", source=source)
+
+
+def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source: str = "") -> GuidanceGrammar:
+    """Grammars as llguidance serialises them, the first of which is the one that everything begins with.
+
+    source: the text that places of errors are in. Raises `GrammarError` for what llguidance refuses.
+    """
+    serialised = json.dumps({"grammars": _unforced(grammars)}, ensure_ascii=False)
+    _check_characters(serialised)
+    failed, messages = _library().LLMatcher.validate_grammar_with_warnings(serialised)
+    if failed:
+        raise error_of(messages[0], source)
+    return GuidanceGrammar(serialised, route)
+
+
+def guidance_version() -> str:
+    """The version of llguidance; `MissingExtraError` without it."""
+    return str(_library().__version__)
+
+
+class GuidanceAutomaton:
+    """What a grammar of llguidance allows of a vocabulary's tokens. One thread at a time.
+
+    A state is a path of tokens: the same path is the same state, other paths are others. A state costs an entry in
+    tables; its matcher and its mask are kept within `cache_bytes` and made again by reading the path where they went.
+    Tokens that share their bytes are all allowed, control tokens where the grammar names them (`<think>`), those that end
+    a generation never. A step costs a copy of a matcher (4 µs and more, with the length), a mask what llguidance takes.
+
+    Raises `GrammarError` where llguidance refuses the grammar, where the vocabulary cannot spell a beginning of any of its
+    texts, and later where llguidance gives up on a limit of its own; `MissingExtraError` without llguidance.
+    """
+
+    def __init__(self, grammar: GuidanceGrammar, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> None:
+        self._n_tokens = vocabulary.n_tokens
+        self._barred = frozenset(int(token) for token in vocabulary.eog)
+        self._eog = vocabulary.eog
+        self._pieces, self._trie = vocabulary.pieces, byte_trie(vocabulary)
+        limits = _library().LLParserLimits(**LIMITS)
+        matcher = _library().LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0, limits=limits)
+        if matcher.is_error():
+            raise error_of(matcher.get_error(), "")
+        self._first = matcher
+        self._parent, self._token, self._depth = [0], [0], [0]
+        self._next: dict[tuple[int, int], int] = {}
+        self._ends: dict[int, bool] = {}
+        self._mask_of: dict[int, bytes] = {}
+        self._masks: _Kept[bytes, BoolArray | IntArray] = _Kept(cache_bytes // 2, lambda mask: mask.nbytes)
+        self._matchers: _Kept[int, tuple[Any, int]] = _Kept(
+            cache_bytes - cache_bytes // 2, lambda held: MATCHER_BYTES + STEP_BYTES * held[1]
+        )
+        first = self.allowed(0)
+        if not self.can_end(0) and not (first.any() if first.dtype == np.bool_ else len(first)):
+            raise GrammarError(
+                "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
+            )
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of states, masks and matchers, about."""
+        return STATE_BYTES * len(self._next) + self._masks.n_bytes + self._matchers.n_bytes
+
+    def start(self) -> int:
+        return 0
+
+    def allowed(self, state: int) -> BoolArray | IntArray:
+        key = self._mask_of.get(state)
+        mask = None if key is None else self._masks.get(key)
+        if mask is None:
+            self.can_end(state)  # a matcher that finds no token to go on with can no longer tell
+            matcher = self._matcher(state)
+            bits = matcher.compute_bitmask()
+            if matcher.is_error():
+                if matcher.get_error() != STUCK:
+                    raise error_of(matcher.get_error(), "")
+                bits = bytes(len(bits))
+            key = blake2b(bits, digest_size=16).digest()
+            self._mask_of[state] = key
+            mask = self._masks.get(key)
+            if mask is None:
+                mask = self._unpacked(bits)
+                self._masks.put(key, mask)
+        return mask
+
+    def advance(self, state: int, token: int) -> int:
+        if not 0 <= token < self._n_tokens or token in self._barred:
+            raise ProtocolError(f"token {token} is not allowed in state {state}")
+        following = self._step(state, token)
+        if following == DEAD:
+            raise ProtocolError(f"token {token} is not allowed in state {state}")
+        return following
+
+    def can_end(self, state: int) -> bool:
+        ends = self._ends.get(state)
+        if ends is None:
+            ends = self._ends[state] = bool(self._matcher(state).is_accepting())
+        return ends
+
+    def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
+        """Tokens whose bytes are `prefix` and then, if it is not empty, at least one byte more that the state accepts.
+
+        With b"": `allowed`. Else ids, and each token is tried: 3 µs for each that begins so, no state is made.
+        """
+        if not prefix:
+            return self.allowed(state)
+        node = self._trie.find(prefix)
+        if node < 0:
+            return np.empty(0, dtype=np.int32)
+        matcher, first, n_tokens = self._matcher(state), len(prefix), self._n_tokens + 1
+        found: list[int] = []
+        refused: bytes | None = None
+        for token in self._trie.token[self._trie.own_stop[node] : self._trie.last_rank[node]].tolist():
+            piece = self._pieces[token]
+            if refused is not None and piece.startswith(refused):
+                continue
+            n_read = matcher.validate_tokens([n_tokens + byte for byte in piece[first:]])
+            if n_read == len(piece) - first:
+                found.append(token)
+            else:
+                refused = piece[: first + n_read + 1]
+        if refused is not None:
+            _check_refused(matcher, [n_tokens + byte for byte in refused[first:]])
+        return np.sort(np.array(found, dtype=np.int32))
+
+    def walk(self, state: int, text: bytes) -> int:
+        """The state after these bytes, however tokens cut them; -1 where the grammar refuses one."""
+        for byte in text if state != DEAD else b"":
+            state = self._step(state, self._n_tokens + 1 + byte)
+            if state == DEAD:
+                break
+        return state
+
+    def _step(self, state: int, token: int) -> int:
+        """The state after a token of llguidance's, `DEAD` where it is refused; both are remembered."""
+        following = self._next.get((state, token))
+        if following is None:
+            matcher = self._matcher(state)
+            if matcher.validate_tokens([token]) == 1:
+                following = len(self._parent)
+                self._parent.append(state)
+                self._token.append(token)
+                self._depth.append(self._depth[state] + 1)
+                self._keep(following, self._read(matcher.deep_copy(), [token]))
+            else:
+                _check_refused(matcher, [token])
+                following = DEAD
+            self._next[state, token] = following
+        return following
+
+    def _matcher(self, state: int) -> Any:
+        """The matcher of a state; where it went it is made again from the nearest one before it."""
+        path: list[int] = []
+        at = state
+        held = self._matchers.get(at)
+        while at != 0 and held is None:
+            path.append(self._token[at])
+            at = self._parent[at]
+            held = self._matchers.get(at)
+        matcher = self._first if at == 0 or held is None else held[0]
+        if path:
+            matcher = self._read(matcher.deep_copy(), path[::-1])
+            self._keep(state, matcher)
+        return matcher
+
+    def _keep(self, state: int, matcher: Any) -> None:
+        self._matchers.put(state, (matcher, self._depth[state]))
+
+    @staticmethod
+    def _read(matcher: Any, path: list[int]) -> Any:
+        if not matcher.consume_tokens(path):
+            raise error_of(matcher.get_error(), "")
+        return matcher
+
+    def _unpacked(self, bits: bytes) -> BoolArray | IntArray:
+        """bool[V] of a mask of llguidance's, or int32[] where that is the smaller."""
+        allowed = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=self._n_tokens, bitorder="little")
+        allowed[self._eog] = 0
+        mask: BoolArray | IntArray = allowed.view(np.bool_)
+        if 4 * int(np.count_nonzero(mask)) < self._n_tokens:
+            mask = np.flatnonzero(mask).astype(np.int32)
+        mask.flags.writeable = False
+        return mask
+
+
+class _Kept(Generic[Key, Value]):
+    """Values within a budget of bytes; those not asked for the longest go first, the last one put in stays."""
+
+    def __init__(self, most_bytes: int, size: Callable[[Value], int]) -> None:
+        self._most_bytes, self._size, self.n_bytes = most_bytes, size, 0
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+
+    def get(self, key: Key) -> Value | None:
+        value = self._values.get(key)
+        if value is not None:
+            self._values.move_to_end(key)
+        return value
+
+    def put(self, key: Key, value: Value) -> None:
+        self._values[key] = value
+        self.n_bytes += self._size(value)
+        while self.n_bytes > self._most_bytes and len(self._values) > 1:
+            self.n_bytes -= self._size(self._values.popitem(last=False)[1])
+
+
+def error_of(message: str, source: str) -> GrammarError:
+    """An error of llguidance's as ours: its message without the excerpt it prints, and the place in `source`."""
+    message = message.partition("\n<state>")[0]
+    if message == STUCK:
+        return GrammarError(NO_TEXT)
+    if message.startswith(GAVE_UP):
+        return GrammarError(
+            "llguidance gave up: a pattern, or a count of characters, has more situations than it looks at; make it "
+            f"simpler, or lower its counts ({message[:MOST_SHOWN]})"
+        )
+    if too_many := TOO_MANY.match(message):
+        return GrammarError(
+            f"llguidance gave up: a text may go on in {too_many[1]} ways at one place, and it looks at "
+            f"{LIMITS['max_items_in_row']}; have fewer optional properties, or alternatives, side by side"
+        )
+    place = _PLACE.match(message)
+    reason = _CONTEXT.split(place[3] if place else message)[0].strip()
+    reason = reason if len(reason) <= 2 * MOST_SHOWN else f"{reason[:MOST_SHOWN]} … {reason[-MOST_SHOWN:]}"
+    lines = source.split("\n")
+    if place and int(place[1]) <= len(lines) and source:
+        line = int(place[1])
+        return GrammarError(reason, line=line, column=int(place[2]), excerpt=lines[line - 1])
+    return GrammarError(reason)
+
+
+def _check_refused(matcher: Any, tokens: list[int]) -> None:
+    """Raise where a matcher refused tokens because it gave up. It says so, and does from then on, when it is to read them."""
+    if matcher.is_stopped() and not matcher.is_error():
+        return  # the text has ended
+    copy = matcher.deep_copy()
+    if copy.consume_tokens(tokens) or REFUSED not in copy.get_error():
+        raise error_of(copy.get_error(), "")
+
+
+def _library() -> Any:
+    """The module of llguidance; `MissingExtraError` where it is not installed."""
+    try:
+        import llguidance
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a grammar of llguidance", "schema") from error
+    return llguidance
+
+
+def _dialect_of(text: str) -> Literal["lark", "regex", "serialised"]:
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        return "serialised"
+    return "regex" if len(stripped) > 1 and stripped[0] == stripped[-1] == "/" else "lark"
+
+
+def _serialised_grammars(text: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise GrammarError(f"a serialised grammar is JSON: {error}") from error
+    grammars = value.get("grammars") if isinstance(value, dict) else None
+    if not isinstance(grammars, list) or not grammars or not all(isinstance(one, dict) for one in grammars):
+        raise GrammarError('a serialised grammar is {"grammars": [...]}, with at least one object in the list')
+    if value.get("max_tokens") is not None:
+        raise GrammarError(
+            "max_tokens: a grammar decides on text, not on how tokens cut it; give max_tokens to the search"
+        )
+    return grammars
+
+
+def _unforced(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same grammars, with `UNFORCED` in the first one that is Lark (one is enough) or in one put before them."""
+    copies = [dict(grammar) for grammar in grammars]
+    for grammar in copies:
+        if isinstance(grammar.get("lark_grammar"), str):
+            grammar["lark_grammar"] += "\n" + UNFORCED  # at the end: places of errors stay what they are
+            return copies
+    name = copies[0].setdefault("name", "schema") or "schema"
+    return [{"lark_grammar": f"start: @{name}\n{UNFORCED}"}, {**copies[0], "name": name}, *copies[1:]]
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise GrammarError(f"the grammar has the surrogate U+{code:04X}, which is no character; leave it out") from None
+
+
+def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse what llguidance may recurse into beyond its stack; how long the chains are is not looked at."""
+    texts = [text for grammar in grammars if isinstance(text := grammar.get("lark_grammar"), str)]
+    n_rules = sum(len(_DEFINED.findall(text)) for text in texts)
+    for grammar in grammars:
+        schema = grammar.get("json_schema")
+        if schema is not None:
+            references, depth = _references(schema)
+            n_rules += len(references) * depth
+    if n_rules > MOST_RULES:
+        raise GrammarError(
+            f"the grammar has {n_rules} rules; llguidance is given at most {MOST_RULES}; split the grammar"
+        )
+
+
+def _references(schema: object) -> tuple[set[str], int]:
+    """What a schema refers to, and how deep it is."""
+    found: set[str] = set()
+    deepest = 0
+    waiting = [(schema, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if isinstance(part, dict):
+            if isinstance(part.get("$ref"), str):
+                found.add(part["$ref"])
+            waiting += [(value, depth + 1) for value in part.values()]
+        elif isinstance(part, list):
+            waiting += [(value, depth + 1) for value in part]
+    return found, deepest
+
+
+class _Pieces:
+    """A vocabulary as llguidance wants it. After its tokens come one that ends a text and one for each byte.
+
+    A vocabulary's own tokens that end a generation are control tokens like others here, so that ending stays apart.
+    """
+
+    bos_token_id = None
+    special_token_ids: tuple[int, ...] = ()
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._first_byte = vocabulary.n_tokens + 1
+        self.eos_token_id = vocabulary.n_tokens
+        own = [
+            (b"" if piece.startswith(SPECIAL) else piece) or _special(text)
+            for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True)
+        ]
+        single = [bytes([byte]) if bytes([byte]) != SPECIAL else b"" for byte in range(256)]
+        self.tokens = [*own, SPECIAL + b"<end of the text>", *single]
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return [self._first_byte + byte for byte in (text.encode() if isinstance(text, str) else text)]
+
+
+def _special(text: str) -> bytes:
+    return SPECIAL + text.encode("utf-8", "surrogatepass") if text else b""
+
+
+def _tokenizer(vocabulary: Vocabulary) -> Any:
+    library = _library()
+    return library.LLTokenizer(library.TokenizerWrapper(_Pieces(vocabulary)))

@@ -1,0 +1,97 @@
+"""A machine of bytes read character by character."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.rules.expressions import TokenSet
+
+LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
+"""Bytes that begin a character, and how many follow (RFC 3629, section 4)."""
+STRIPPED = (0x00, 0xC0, 0xE0, 0xF0)
+
+Choice = tuple[int, int, int]
+"""First and last code point, and the configuration that each of them leads to."""
+
+
+class ByteReader(Protocol):
+    """What reads texts byte by byte: a `Machine`, or what has the same ways."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def token_sets(self) -> tuple[TokenSet, ...]: ...
+    def step(self, configuration: int, byte: int, /) -> int: ...
+    def can_end(self, configuration: int, /) -> bool: ...
+    def token_terminals(self, configuration: int, /) -> tuple[int, ...]: ...
+
+
+class Characterwise:
+    """What the next character may be, worked out once for each configuration. One thread at a time.
+
+    class_of: for each byte the number of its class; bytes of a class lead to the same.
+    """
+
+    def __init__(self, machine: ByteReader, class_of: Sequence[int]) -> None:
+        self._machine, self._class_of = machine, class_of
+        self._choices: dict[int, list[Choice]] = {}
+        self._inner: dict[tuple[int, int], list[Choice]] = {}
+
+    def choices(self, configuration: int) -> list[Choice]:
+        """What the next character may be: ranges of code points, ascending, neighbours that lead elsewhere kept apart."""
+        found = self._choices.get(configuration)
+        if found is None:
+            found = []
+            for low, high, n_more in LEADS:
+                for first, last, target in self._bytes(configuration, low, high):
+                    base = (first - STRIPPED[n_more]) << 6 * n_more
+                    found += self._spread(base, last - first + 1, n_more, target)
+            found = self._choices[configuration] = _merged(found)
+        return found
+
+    def continuations(self, configuration: int) -> list[Choice]:
+        """What the next byte may be inside a character: runs of bytes from 0x80 to 0xBF."""
+        return self._bytes(configuration, 0x80, 0xC0)
+
+    def _bytes(self, configuration: int, low: int, high: int) -> list[Choice]:
+        """Runs of bytes that lead to the same configuration."""
+        runs: list[Choice] = []
+        targets: dict[int, int] = {}
+        class_of = self._class_of
+        for byte in range(low, high):
+            target = targets.get(class_of[byte])
+            if target is None:
+                target = targets[class_of[byte]] = self._machine.step(configuration, byte)
+            if target != DEAD:
+                runs.append((byte, byte, target))
+        return _merged(runs)
+
+    def _spread(self, base: int, n_leads: int, n_more: int, target: int) -> list[Choice]:
+        """Code points from `base` on behind so many neighbouring bytes that lead to `target`, `n_more` bytes missing."""
+        if n_more == 0:
+            return [(base, base + n_leads - 1, target)]
+        inner = self._inner.get((target, n_more))
+        if inner is None:
+            inner = []
+            for first, last, after in self._bytes(target, 0x80, 0xC0):
+                inner += self._spread((first - 0x80) << 6 * (n_more - 1), last - first + 1, n_more - 1, after)
+            inner = self._inner[target, n_more] = _merged(inner)
+        width = 1 << 6 * n_more
+        return [
+            (base + lead * width + first, base + lead * width + last, after)
+            for lead in range(n_leads)
+            for first, last, after in inner
+        ]
+
+
+def _merged(choices: list[Choice]) -> list[Choice]:
+    """Neighbours that lead to the same configuration as one."""
+    merged: list[Choice] = []
+    for first, last, target in choices:
+        if merged and merged[-1][1] == first - 1 and merged[-1][2] == target:
+            merged[-1] = merged[-1][0], last, target
+        else:
+            merged.append((first, last, target))
+    return merged

@@ -1,0 +1,136 @@
+"""Which rules have texts, which have the empty one, which have others, which name which; linear in the rules' size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from selectrie.grammar.rules.expressions import (
+    Characters,
+    Expression,
+    Reference,
+    Repeat,
+    Sequence,
+    Text,
+    TokenSet,
+    parts_of,
+)
+
+NEVER = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """About the rules that the root leads to.
+
+    names: in the order they are met, the root first. references: of each rule, in the order of its text.
+    productive: rules that some text matches; nullable: the empty one does; substantial: another one does.
+    """
+
+    names: tuple[str, ...]
+    references: Mapping[str, tuple[Reference, ...]]
+    productive: frozenset[str]
+    nullable: frozenset[str]
+    substantial: frozenset[str]
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """An expression and everything in it, by an explicit stack."""
+    work = [expression]
+    while work:
+        part = work.pop()
+        yield part
+        work.extend(reversed(parts_of(part)))
+
+
+def facts(rules: Mapping[str, Expression], root: str) -> Facts:
+    """Names without a rule count as rules without texts; the caller refuses them."""
+    references: dict[str, tuple[Reference, ...]] = {}
+    flat = _Flat()
+    work = [root]
+    for name in work:
+        if name in references or name not in rules:
+            continue
+        references[name] = tuple(part for part in walk(rules[name]) if isinstance(part, Reference))
+        work.extend(reference.name for reference in references[name])
+        flat.add(name, rules[name])
+    productive = flat.holds(_needs_for_a_text)
+    whole = [missing <= 0 for missing in productive]
+    return Facts(
+        tuple(references),
+        references,
+        flat.names(productive),
+        flat.names(flat.holds(_needs_for_empty)),
+        flat.names(flat.holds(_needs_for_another, whole)),
+    )
+
+
+def _needs_for_a_text(part: Expression) -> int:
+    if isinstance(part, Text):
+        return 0
+    if isinstance(part, Characters):
+        return 0 if part.ranges else NEVER
+    if isinstance(part, TokenSet):
+        return 0 if part.negated or part.tokens else NEVER
+    if isinstance(part, Repeat):
+        return 0 if part.least == 0 or part.most == 0 else 1
+    return len(part.items) if isinstance(part, Sequence) else 1
+
+
+def _needs_for_empty(part: Expression) -> int:
+    if isinstance(part, Text):
+        return NEVER if part.value else 0
+    return NEVER if isinstance(part, Characters | TokenSet) else _needs_for_a_text(part)
+
+
+def _needs_for_another(part: Expression) -> int:
+    if isinstance(part, Text):
+        return 0 if part.value else NEVER
+    if isinstance(part, Sequence | Repeat):
+        return NEVER if isinstance(part, Repeat) and part.most == 0 else 1
+    return _needs_for_a_text(part)
+
+
+@dataclass(slots=True)
+class _Flat:
+    """All parts of all rules in one list. parent[node]: the part it stands in, -1 at the top of a rule."""
+
+    parts: list[Expression] = field(default_factory=list)
+    parent: list[int] = field(default_factory=list)
+    top: dict[int, str] = field(default_factory=dict)
+    users: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, name: str, expression: Expression) -> None:
+        self.top[len(self.parts)] = name
+        work = [(expression, -1)]
+        while work:
+            part, above = work.pop()
+            own = len(self.parts)
+            self.parts.append(part)
+            self.parent.append(above)
+            if isinstance(part, Reference):
+                self.users.setdefault(part.name, []).append(own)
+            work += [(inner, own) for inner in parts_of(part)]
+
+    def holds(self, needs: Callable[[Expression], int], whole: list[bool] | None = None) -> list[int]:
+        """What each part still misses, <= 0 where it holds: the least solution.
+
+        needs(part): how many of its parts must hold (a reference has one: the rule); whole: parts that may hold at all. Each
+        part that comes to hold counts down once at what it stands in (Dowling and Gallier, Journal of Logic Programming 1,
+        1984).
+        """
+        missing = [needs(part) for part in self.parts]
+        if whole is not None:
+            missing = [count if possible else NEVER for count, possible in zip(missing, whole, strict=True)]
+        ready = [node for node, count in enumerate(missing) if count == 0]
+        while ready:
+            node = ready.pop()
+            name = self.top.get(node)
+            for above in (self.parent[node],) if name is None else self.users.get(name, ()):
+                missing[above] -= 1
+                if missing[above] == 0:
+                    ready.append(above)
+        return missing
+
+    def names(self, missing: list[int]) -> frozenset[str]:
+        return frozenset(name for node, name in self.top.items() if missing[node] <= 0)

@@ -1,0 +1,50 @@
+"""Types of the standard library whose values are written as one word: dates, times,
+durations, UUIDs, decimals, paths."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from selectrie.grammar.readers.formats import FORMATS
+
+_CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME = rf"{_CLOCK}:[0-5][0-9](?:\.[0-9]{{6}})?(?:Z|[+\-]{_CLOCK})?"
+_COUNT = "(?:0|[1-9][0-9]{0,5})"
+_SECONDS = rf"{_COUNT}(?:\.[0-9]{{1,6}})?S"
+_HOURS = f"T(?:{_COUNT}H(?:{_COUNT}M)?(?:{_SECONDS})?|{_COUNT}M(?:{_SECONDS})?|{_SECONDS})"
+
+PATTERNS = MappingProxyType(
+    {
+        date: FORMATS["date"],
+        time: _TIME,
+        datetime: f"{FORMATS['date']}T{_TIME}",
+        timedelta: f"-?P(?:{_COUNT}D(?:{_HOURS})?|{_HOURS})",
+        UUID: "-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+    }
+)
+"""What `isoformat` and `str` write, and the ISO 8601 duration that pydantic does: a
+pattern of the whole text. Zones may miss, for Python has times without one."""
+MOST_DECIMAL = 10**15
+"""Decimals are numbers from minus this to this. Bounds keep exponents out, by which a
+reader would make infinity of them."""
+
+
+def schema_of_written(kind: Any) -> dict[str, Any] | None:
+    """The JSON Schema of such a type; None for any other one."""
+    pattern = PATTERNS.get(kind)
+    if pattern is not None:
+        return {"type": "string", "pattern": f"^(?:{pattern})$"}
+    if kind is Decimal:
+        return {"type": "number", "minimum": -MOST_DECIMAL, "maximum": MOST_DECIMAL}
+    return {"type": "string"} if is_text(kind) else None
+
+
+def is_text(kind: Any) -> bool:
+    """Is it a type of which every text is a value: paths, and bytes, which are the text
+    in UTF-8?"""
+    return kind is bytes or (isinstance(kind, type) and issubclass(kind, PurePath))

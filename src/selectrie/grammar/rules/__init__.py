@@ -1,0 +1,1 @@
+"""Rules of texts: expressions, what is known about them, and GBNF written out."""

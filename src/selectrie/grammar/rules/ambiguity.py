@@ -1,0 +1,130 @@
+"""In how many ways do rules make a text: one, or more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from selectrie.grammar.rules.expressions import (
+    Alternatives,
+    Characters,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Sequence,
+    Text,
+    parts_of,
+)
+
+MANY = 2
+"""Ways are counted up to here."""
+
+Ends: TypeAlias = dict[int, int]
+"""Where an expression may end, and in how many ways, at most `MANY`."""
+
+_Key: TypeAlias = tuple[int, int]
+
+
+class Ways:
+    """Counts the derivations of texts of a rule set without token terminals.
+
+    Two derivations differ where another alternative, another split of a sequence or another number of repetitions makes
+    the same characters. What may be repeated once more is not repeated with nothing: `("a"?)*` makes "a" in one way.
+    work: steps that are left for all texts, an expression at a place being as many as it has parts.
+    """
+
+    def __init__(self, rules: RuleSet, work: int) -> None:
+        self._rules, self.work = rules, work
+
+    def count(self, text: str) -> int:
+        """0: none, 1: one, 2: two or more, also without end. -1: no work was left to find out.
+
+        A chart by place: each entry starts empty and is computed again whenever one that it used has grown, until
+        nothing grows, which is the least solution also where rules lead to themselves.
+        """
+        chart = _Chart(text, self._rules.rules)
+        root = self._rules.rules[self._rules.root]
+        chart.need(root, 0)
+        while chart.waiting:
+            if self.work <= 0:
+                return -1
+            self.work -= chart.compute(chart.waiting.popitem()[0])
+        return chart.need(root, 0).get(len(text), 0)
+
+
+class _Chart:
+    """Entries by expression (by identity: large ones hash slowly) and place; the last one that was asked for goes first."""
+
+    def __init__(self, text: str, rules: Mapping[str, Expression]) -> None:
+        self._text, self._rules = text, rules
+        self._ends: dict[_Key, Ends] = {}
+        self._expression: dict[_Key, Expression] = {}
+        self._users: dict[_Key, set[_Key]] = {}
+        self._user: _Key | None = None
+        self.waiting: dict[_Key, None] = {}
+
+    def need(self, expression: Expression, start: int) -> Ends:
+        """What is known of an entry by now; the entry that asks is computed again when it grows."""
+        key = (id(expression), start)
+        if key not in self._ends:
+            self._ends[key], self._expression[key], self._users[key] = {}, expression, set()
+            self.waiting[key] = None
+        if self._user is not None:
+            self._users[key].add(self._user)
+        return self._ends[key]
+
+    def compute(self, key: _Key) -> int:
+        """Compute an entry; those that use it wait if it has grown. Gives the steps that this took, about."""
+        self._user = key
+        expression = self._expression[key]
+        found = self._computed(expression, key[1])
+        self._user = None
+        if found != self._ends[key]:
+            self._ends[key] = found
+            self.waiting.update(dict.fromkeys(self._users[key]))
+        return 1 + len(parts_of(expression)) + (expression.least if isinstance(expression, Repeat) else 0)
+
+    def _computed(self, expression: Expression, start: int) -> Ends:
+        if isinstance(expression, Text):
+            literal = expression.value.decode("utf-8")
+            return {start + len(literal): 1} if self._text.startswith(literal, start) else {}
+        if isinstance(expression, Characters):
+            code = ord(self._text[start]) if start < len(self._text) else -1
+            return {start + 1: 1} if any(first <= code <= last for first, last in expression.ranges) else {}
+        if isinstance(expression, Reference):
+            return self.need(self._rules[expression.name], start)
+        if isinstance(expression, Alternatives):
+            total: Ends = {}
+            for option in expression.options:
+                _add(total, self.need(option, start))
+            return total
+        if isinstance(expression, Sequence):
+            ways = {start: 1}
+            for item in expression.items:
+                ways = self._then(ways, item)
+            return ways
+        return self._repeated(expression, start) if isinstance(expression, Repeat) else {}
+
+    def _then(self, ways: Ends, item: Expression, *, moving: bool = False) -> Ends:
+        """The item behind each of these; moving: only where it is not empty."""
+        after: Ends = {}
+        for middle, n in ways.items():
+            ends = self.need(item, middle)
+            _add(after, {end: n * more for end, more in ends.items() if not moving or end > middle})
+        return after
+
+    def _repeated(self, expression: Repeat, start: int) -> Ends:
+        ways = {start: 1}
+        for _ in range(expression.least):
+            ways = self._then(ways, expression.item)
+        total, times = dict(ways), expression.least
+        while ways and (expression.most is None or times < expression.most):
+            ways, times = self._then(ways, expression.item, moving=True), times + 1
+            _add(total, ways)
+        return total
+
+
+def _add(total: Ends, more: Ends) -> None:
+    for end, n in more.items():
+        total[end] = min(MANY, total.get(end, 0) + n)

@@ -1,0 +1,202 @@
+r"""Rules back to GBNF, and to one canonical text each for digests.
+
+Law: what is printed reads back to the same language. Names keep what GBNF allows in names; texts and classes are escaped
+so that any tool shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.rules.expressions import (
+    LAST_CODE_POINT,
+    Alternatives,
+    Characters,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Sequence,
+    Text,
+    TokenSet,
+)
+from selectrie.grammar.rules.gbnf_limits import ANY, MOST_REPEATED
+from selectrie.grammar.rules.quoting import clipped
+
+NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
+"""A class that no character is in: GBNF has no other way to say "no text at all"."""
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9-]")
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
+_SPELLING = re.compile(r"<[^\[>\r\n][^>\r\n]*>")
+_TIMES = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+
+
+def printed_rules(rules: RuleSet) -> dict[str, str]:
+    """The right side of each rule in GBNF by its GBNF name, the root first.
+
+    Raises `GrammarError` for a set of tokens that GBNF has no words for.
+    """
+    names = gbnf_names(rules)
+    first = {rules.root: rules.rules[rules.root]}
+    return {names[name]: printed(expression, names) for name, expression in {**first, **rules.rules}.items()}
+
+
+def gbnf_names(rules: RuleSet) -> dict[str, str]:
+    """A GBNF name for each rule, all different: letters, digits and '-', the root as it is if it can be."""
+    names: dict[str, str] = {}
+    next_number: dict[str, int] = {}
+    taken: set[str] = set()
+    for name in sorted(rules.rules, key=lambda name: not name or _NOT_IN_NAMES.search(name) is not None):
+        own = plain = _NOT_IN_NAMES.sub("-", name) or "rule"
+        number = next_number.get(plain, 2)
+        while own in taken:
+            own, number = f"{plain}-{number}", number + 1
+        next_number[plain] = number
+        names[name] = own
+        taken.add(own)
+    return names
+
+
+def canonical_rules(rules: RuleSet) -> Iterator[str]:
+    """The root's name and then each rule as one line; rule sets that say the same in the same order have the same lines."""
+    yield rules.root
+    names = {name: name for name in rules.rules}
+    for name, expression in rules.rules.items():
+        yield f"{name!r}::={printed(expression, names, total=True)}"
+
+
+def printed(expression: Expression, names: Mapping[str, str], *, total: bool = False) -> str:
+    """An expression in GBNF. names: how a rule is called. total: sets of tokens that GBNF has no words for are written too.
+
+    By an explicit stack: pieces of text, and expressions with whether they stand where a single item must.
+    """
+    pieces: list[str] = []
+    work: list[str | tuple[Expression, int]] = [(expression, _ALTERNATIVES)]
+    while work:
+        top = work.pop()
+        if isinstance(top, str):
+            pieces.append(top)
+            continue
+        part, place = top
+        if isinstance(part, Repeat) and part.least > MOST_REPEATED:
+            part = _in_two(part)
+        if _place_of(part) > place:
+            work += [")", (part, _ALTERNATIVES), "("]
+        elif isinstance(part, Alternatives) and part.options:
+            work += _joined(part.options, _SEQUENCE, " | ")
+        elif isinstance(part, Sequence) and part.items:
+            work += _joined(part.items, _ITEM, " ")
+        elif isinstance(part, Repeat):
+            work += [_times(part), (part.item, _REPEATED)]
+        else:
+            pieces.append(_symbol(part, names, total=total))
+    return "".join(pieces)
+
+
+_REPEATED, _ITEM, _SEQUENCE, _ALTERNATIVES = range(4)
+
+
+def _place_of(part: Expression) -> int:
+    """The narrowest place in which a part needs no parentheses."""
+    if isinstance(part, Alternatives) and part.options:
+        return _ALTERNATIVES
+    if isinstance(part, TokenSet) and len(part.tokens) > 1 and not part.negated:
+        return _ALTERNATIVES
+    if isinstance(part, Sequence) and part.items:
+        return _SEQUENCE
+    return _ITEM if isinstance(part, Repeat) else _REPEATED
+
+
+def _joined(parts: tuple[Expression, ...], place: int, between: str) -> list[str | tuple[Expression, int]]:
+    """Work for the stack: the parts, last one first, with a text between them."""
+    work: list[str | tuple[Expression, int]] = []
+    for part in reversed(parts):
+        work += [(part, place), between]
+    return work[:-1]
+
+
+def _in_two(part: Repeat) -> Sequence:
+    """The same by counts that GBNF allows: so often a full count, and the rest."""
+    n_full, rest = divmod(part.least, MOST_REPEATED)
+    full = Repeat(Repeat(part.item, MOST_REPEATED, MOST_REPEATED), n_full, n_full)
+    most = None if part.most is None else part.most - n_full * MOST_REPEATED
+    return Sequence((full, Repeat(part.item, rest, most)))
+
+
+def _times(part: Repeat) -> str:
+    if part.least == part.most:
+        return f"{{{part.least}}}"
+    most = "" if part.most is None else part.most
+    return _TIMES.get((part.least, part.most)) or f"{{{part.least},{most}}}"
+
+
+def _symbol(part: Expression, names: Mapping[str, str], *, total: bool) -> str:
+    if isinstance(part, Text):
+        return '"' + "".join(map(_in_text, _characters(part.value))) + '"'
+    if isinstance(part, Characters):
+        return _printed_class(part)
+    if isinstance(part, Reference):
+        return names.get(part.name, part.name)
+    if isinstance(part, TokenSet):
+        return _tokens(part, total=total)
+    return NOTHING if isinstance(part, Alternatives) else '""'
+
+
+def _characters(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise GrammarError(f"the literal {clipped(repr(value))} is not UTF-8, so GBNF cannot hold it") from None
+
+
+def _printed_class(part: Characters) -> str:
+    """The class, or its negation where that has fewer ranges."""
+    if part == ANY:
+        return "."
+    others = Characters.of(list(part.ranges), negated=True)
+    if not part.ranges:
+        return NOTHING
+    negated = len(others.ranges) < len(part.ranges) and part.ranges[-1][1] == LAST_CODE_POINT
+    body = "".join(
+        _in_class(first) + ("" if first == last else ("-" if last > first + 1 else "") + _in_class(last))
+        for first, last in (others if negated else part).ranges
+    )
+    return f"[{'^' if negated else ''}{body}]"
+
+
+def _in_text(character: str) -> str:
+    return '\\"' if character == '"' else _escaped(character)
+
+
+def _in_class(code: int) -> str:
+    character = chr(code)
+    if character in "[]":
+        return "\\" + character
+    return f"\\x{code:02X}" if character in "-^" else _escaped(character)
+
+
+def _escaped(character: str) -> str:
+    """As it is where it is visible or a space, else escaped."""
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if character.isprintable():
+        return character
+    return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+
+
+def _tokens(part: TokenSet, *, total: bool) -> str:
+    """One token, one token negated, or several as alternatives."""
+    spelled = [f"<[{token}]>" if isinstance(token, int) else token for token in part.tokens]
+    if not part.negated:
+        if total or all(isinstance(token, int) or _SPELLING.fullmatch(token) for token in part.tokens):
+            return " | ".join(spelled) or NOTHING
+    elif total or (len(spelled) == 1 and (isinstance(part.tokens[0], int) or _SPELLING.fullmatch(part.tokens[0]))):
+        return "!" + " !".join(spelled)
+    shown = ("any token but " if part.negated else "one of ") + (", ".join(spelled) or "none")
+    raise GrammarError(
+        f"GBNF has no words for {clipped(shown, 120)}: it names tokens as <spelling> or <[id]>, negates one alone"
+    )

@@ -1,0 +1,317 @@
+"""Keywords of JSON Schema about numbers and strings, checked and made sure of.
+
+A reader of JSON holds a number as a double, or exactly; the bounds here hold for both. Whole numbers beyond `EXACT` are
+kept as they are: a list of values spells them exactly, and for any other grammar they are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.readers.formats import UNHELD, format_pattern
+from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
+from selectrie.grammar.schema.ranges import LEAST_POSITIVE, ranged
+
+TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+MOST_CHARACTERS = 20_000
+"""Of `minLength` and `maxLength`: a grammar spells them out."""
+MOST_MULTIPLE = 100_000
+"""Of `multipleOf`: llguidance has a state for each remainder, and takes minutes for millions."""
+MOST_STEP_PLACES = 6
+"""Decimal places of `multipleOf`: llguidance multiplies digits in 32 bits."""
+EXACT = 2**53
+"""Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
+MOST_WHOLE = 2**63 - 1
+"""The greatest integer that llguidance has; it holds a bound as a double first."""
+MOST_INWARD = 10**17
+"""llguidance spells the numbers beyond a bound up to the next power of ten, which has to be an integer of its own."""
+DIGITS, MOST_PLACES = 15, 22
+"""What of a fraction one rounding makes a double of (Clinger 1990): digits below 2**53, powers of ten that are doubles."""
+_BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaximum", -math.inf))
+
+
+def refuse(pointer: str, keyword: str, reason: str) -> GrammarError:
+    """The error about a keyword of the schema at a pointer."""
+    return GrammarError(f"{keyword} at {pointer}: {reason}")
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value for a message."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
+    """The types that a schema names; all of them where it names none. "number" holds "integer"."""
+    value = schema.get("type", list(TYPES))
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in TYPES for name in names):
+        raise refuse(pointer, "type", f"{shown(value)}; expected one or several of {', '.join(TYPES)}")
+    return tuple(name for name in TYPES if name in names and not (name == "integer" and "number" in names))
+
+
+def kind_of(value: object) -> str:
+    """The type of a value of JSON; a whole number is a number."""
+    kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "null")
+
+
+def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -> int | None:
+    """A count of characters, items or properties, or None where the keyword is not there.
+
+    most: what a grammar spells out. An upper bound (`max…`) beyond it becomes it, a lower one is refused.
+    """
+    value = schema.get(keyword)
+    if value is None and keyword not in schema:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1 or value < 0:
+        raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number from 0 on")
+    if value > most and not keyword.startswith("max"):
+        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar spells out ({most})")
+    return int(min(value, most))
+
+
+def numeric(
+    schema: Mapping[str, Any],
+    types: tuple[str, ...],
+    pointer: str,
+    *,
+    draft: int,
+    places: int,
+    listed_only: list[GrammarError],
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Bounds, all of them inclusive, and the types: a multiple of a whole number is made an integer.
+
+    An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; one of many
+    digits becomes one of `DIGITS`, inwards. Bounds of integers stay what they are; what llguidance cannot hold of them
+    goes into `listed_only`. Numbers that llguidance loses between the bounds are put back where they have at most so
+    many decimal places (see `ranged`).
+    """
+    copy: dict[str, Any] = {}
+    steps: list[dict[str, Any]] = []
+    if "multipleOf" in schema:
+        steps, types = _multiples(schema, types, pointer)
+        if len(steps) == 1:
+            copy["multipleOf"] = steps.pop()["multipleOf"]
+    for keyword, exclusive, outward in _BOUNDS:
+        whole = "number" not in types
+        bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole=whole)
+        if bound is not None:
+            copy[keyword] = bound
+        if bound is not None and not _is_held(bound, outward, whole=whole):
+            listed_only.append(_too_wide(pointer, exclusive if keyword not in schema else keyword, bound))
+    low, high = copy.get("minimum"), copy.get("maximum")
+    ways = [steps] if steps else []
+    is_wide = max(abs(low or 0), abs(high or 0)) > MOST_INWARD  # held by a list, or not at all
+    if "number" in types and not is_wide and not low == high is None and (low is None or high is None or low <= high):
+        pieces = ranged(low, high, places)
+        if len(pieces) > 1:
+            copy = {key: value for key, value in copy.items() if key == "multipleOf"}
+            ways.append(pieces)
+    others = [{"type": name} for name in types if name != "number"]
+    return copy | ({"allOf": [{"anyOf": [*way, *others]} for way in ways]} if ways else {}), types
+
+
+def _multiples(
+    schema: Mapping[str, Any], types: tuple[str, ...], pointer: str
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Schemas that together are the multiples, and the types: those of a whole number are integers.
+
+    Multiples are those of the decimal that the schema writes, by the digits of a text: 0.07 is one of 0.01, though not in
+    doubles. To llguidance a number with fewer places than the step is none, so that each count of places has a step.
+    """
+    number = Decimal(repr(_number(schema, "multipleOf", pointer))).normalize()
+    n_places = max(0, -int(number.as_tuple().exponent))
+    coefficient = int(number.scaleb(n_places))
+    if number <= 0 or n_places > MOST_STEP_PLACES or (n_places and "number" not in types and "integer" not in types):
+        reason = f"expected a number above 0, of at most {MOST_STEP_PLACES} decimal places"
+        raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])}; {reason}")
+    if coefficient > MOST_MULTIPLE:
+        reason = f"{shown(schema['multipleOf'])} is more than a grammar spells out ({MOST_MULTIPLE})"
+        raise refuse(pointer, "multipleOf", reason)
+    if not n_places or "number" not in types:
+        whole = math.lcm(coefficient, 10**n_places) // 10**n_places
+        return [{"multipleOf": whole}], tuple("integer" if name == "number" else name for name in types)
+    found: dict[Decimal, None] = {}
+    for n in range(n_places + 1):
+        step = Decimal(math.lcm(coefficient, 10 ** (n_places - n))).scaleb(-n_places).normalize()
+        if _scaled(float(step)) != step:
+            raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])} is not exact in llguidance")
+        found[step] = None
+    return [
+        {
+            "type": "integer" if step == int(step) else "number",
+            "multipleOf": int(step) if step == int(step) else float(step),
+        }
+        for step in found
+    ], types
+
+
+def _scaled(number: float) -> Decimal:
+    """The decimal that llguidance takes a double for: it multiplies by ten until no fraction is left."""
+    n_places = 0
+    while number % 1 and n_places <= 2 * MOST_STEP_PLACES:
+        number *= 10
+        n_places += 1
+    return Decimal(number).scaleb(-n_places).normalize()
+
+
+def _bound(
+    schema: Mapping[str, Any], keywords: tuple[str, str], pointer: str, *, draft: int, inward: float, whole: bool
+) -> int | float | None:
+    """The inclusive bound that both keywords together amount to. inward: the infinity on the allowed side."""
+    keyword, exclusive = keywords
+    sign = 1 if inward > 0 else -1
+    bounds: list[int | float] = []
+    excluded = schema.get(exclusive)
+    if keyword in schema and not (draft == 4 and excluded is True):
+        bounds.append(_number(schema, keyword, pointer))
+    if draft == 4 and excluded is not None:
+        if not isinstance(excluded, bool) or (excluded and keyword not in schema):
+            raise refuse(pointer, exclusive, f"{shown(excluded)}; draft 4 has a bool here, beside {keyword}")
+        limits = [_number(schema, keyword, pointer)] if excluded else []
+    else:
+        limits = [_number(schema, exclusive, pointer)] if exclusive in schema else []
+    for limit in limits:
+        if whole:
+            bounds.append(math.floor(limit) + 1 if sign > 0 else math.ceil(limit) - 1)
+        elif abs(limit) > EXACT:
+            raise _too_wide(pointer, exclusive, limit)  # the next double is further than the next whole number
+        else:
+            bounds.append(sign * LEAST_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
+    if not bounds:
+        return None
+    bound = max(bounds) if sign > 0 else min(bounds)
+    if whole:
+        return math.ceil(bound) if sign > 0 else math.floor(bound)
+    if abs(bound) > EXACT:
+        return int(bound)  # doubles have no fraction there, and `_is_held` decides on the digits
+    return bound if isinstance(bound, int) else _short(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
+
+
+def _is_held(bound: float, inward: float, *, whole: bool) -> bool:
+    """Does llguidance hold a bound exactly? It makes a double of it, and spells the digits of that one."""
+    if abs(bound) <= EXACT or (whole and bound == MOST_WHOLE and inward < 0):
+        return True
+    most = MOST_INWARD if (bound > 0) == (inward > 0) or not whole else MOST_WHOLE
+    return abs(bound) <= most and float(bound) == bound and (whole or _n_digits(bound) <= DIGITS)
+
+
+def _n_digits(number: float) -> int:
+    return len(Decimal(repr(number)).normalize().as_tuple().digits)
+
+
+def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
+    reason = (
+        f"{shown(bound)} is beyond 2**53, and no grammar holds it exactly; bound it by 2**53 or less, or not at all"
+    )
+    return refuse(pointer, keyword, reason)
+
+
+def _short(number: float, rounding: str) -> int | float:
+    """The nearest number on one side that takes `DIGITS` digits and `MOST_PLACES` decimal
+    places, or the nearest whole number where these digits leave some out."""
+    exact = Decimal(repr(number))
+    place = min(0, max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES))
+    short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(place), rounding=rounding)
+    return int(short) if short == int(short) else float(short)
+
+
+def is_short(number: float) -> bool:
+    """Do all readers make the same double of its spelling? llguidance's is a bit off from the 16th digit on."""
+    digits = Decimal(repr(number)).normalize().as_tuple()
+    return len(digits.digits) <= DIGITS and -MOST_PLACES <= int(digits.exponent) <= 0
+
+
+def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
+    value = schema[keyword]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
+        raise refuse(pointer, keyword, f"{shown(value)}; expected a number")
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[str, Any]:
+    """Lengths, and patterns: a format becomes its pattern; a second pattern goes into `allOf`.
+
+    A format that no standard has decides nothing, and is noted.
+    """
+    copy: dict[str, Any] = {}
+    for keyword in ("minLength", "maxLength"):
+        count = count_of(schema, keyword, pointer, MOST_CHARACTERS)
+        if count is not None:
+            copy[keyword] = count
+    patterns = []
+    if "pattern" in schema:
+        patterns.append(pattern_of(schema["pattern"], "pattern", pointer).pattern)
+    if "format" in schema:
+        name = schema["format"]
+        if not isinstance(name, str) or name in UNHELD:
+            raise refuse(
+                pointer, "format", f"{shown(name)} is not one that a grammar can hold; leave it out, or give a pattern"
+            )
+        pattern = format_pattern(name)
+        if pattern is None:
+            notes.append(f"format at {pointer}: {shown(name)} is not known, and decides nothing")
+        else:
+            patterns.append(pattern_of(pattern, "format", pointer).pattern)
+    if patterns:
+        copy["pattern"] = patterns[0]
+    if len(patterns) > 1:
+        copy["allOf"] = [{"pattern": patterns[1]}]
+    return copy
+
+
+def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
+    """A pattern rewritten, or the error about it."""
+    if not isinstance(pattern, str):
+        raise refuse(pointer, keyword, f"{shown(pattern)}; expected a regular expression")
+    try:
+        return rewrite_pattern(pattern)
+    except PatternError as error:
+        raise refuse(pointer, keyword, f"{error}, in {shown(pattern)}") from error
+
+
+def constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
+    """A value that a grammar spells exactly; raises for numbers that readers round, for strings that are
+    not spelled, and for what is no JSON. The error for whole numbers that only a list spells goes into `listed_only`."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict) and all(isinstance(key, str) for key in one):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str):
+            _check_text(one, keyword, pointer)
+        elif isinstance(one, (int, float)) and not isinstance(one, bool):
+            _check_number(one, keyword, pointer, listed_only)
+        elif one is not None and not isinstance(one, bool):
+            raise refuse(pointer, keyword, f"{shown(one)} is no JSON")
+    return value
+
+
+def _check_text(text: str, keyword: str, pointer: str) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise refuse(pointer, keyword, f"{shown(text)} holds a lone surrogate, which is not text")
+    if not is_spelled(text):
+        raise refuse(pointer, keyword, f"{shown(text)} holds a control character that JSON spells by number alone")
+
+
+def _check_number(number: float, keyword: str, pointer: str, listed_only: list[GrammarError]) -> None:
+    if abs(number) > EXACT or math.isnan(number):
+        error = refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round; write it as a string")
+        if not isinstance(number, int):
+            raise error
+        listed_only.append(error)
+    elif not float(number).is_integer() and not is_short(number):
+        raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")

@@ -1,0 +1,478 @@
+"""A JSON Schema copied into the part of draft 2020-12 that a grammar can hold, keyword by keyword.
+
+What is copied means the same or allows less; what a grammar cannot hold is an error that names keyword and place. So
+neither of the two ways from here to a grammar meets a keyword that it would drop, or read its own way.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import combinations
+from typing import Any
+from urllib.parse import unquote
+
+from selectrie.errors import GrammarError
+from selectrie.grammar.rules.expressions import Characters
+from selectrie.grammar.schema.keywords import constant, count_of, numeric, pattern_of, refuse, shown, textual, types_of
+from selectrie.grammar.schema.logic import MOST_LOOKS as MOST_LOOKS_AT_A_PLACE
+from selectrie.grammar.schema.logic import InexpressibleError, Logic, is_base
+from selectrie.grammar.schema.patterns import class_of, rewrite_name
+from selectrie.grammar.schema.ranges import MOST_PLACES
+from selectrie.grammar.schema.rewriting import REWRITTEN, counted, rewritten
+
+Schema = dict[str, Any] | bool
+
+MOST_DEPTH = 64
+"""Schemas inside schemas; llguidance itself stops at 128 by its own count."""
+MOST_SCHEMAS = 100_000
+"""Schemas that are copied, those included that keywords are rewritten into: a schema inside of `oneOf`, `if` and their like
+is copied once more for each of these around it."""
+MOST_LOOKS = 200_000
+"""Pairs of schemas that are compared, in all places together."""
+MOST_ITEMS = 2_000
+"""Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
+MOST_OPTIONAL = 4_000
+"""Properties of one schema that may be missing: each of them is four items of llguidance's 20 000 at one place."""
+
+MOST_PRODUCT = 2**32 - 1
+"""What llguidance multiplies `multipleOf` up to."""
+MOST_NAMED = 3
+"""Places of a keyword that a message names."""
+MOST_PLACES_NOTED = 100
+"""Places of a keyword that are remembered for messages."""
+MOST_STEP = 100
+"""Characters of one step of a pointer in messages."""
+MOST_WAYS = 128
+"""Schemas of `oneOf` that are compared one by one."""
+MOST_EXCLUDED = 8
+"""Schemas of `oneOf` that are written without each other."""
+
+APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
+NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+TEXTUAL = ("minLength", "maxLength", "pattern", "format")
+LISTED = ("items", "additionalItems", "prefixItems", "minItems", "maxItems")
+NAMED = ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties")
+SIMPLE = frozenset(("type", *NUMERIC, *TEXTUAL, *LISTED, *NAMED))
+REFUSED = (
+    "contains",
+    *(
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "$dynamicRef",
+        "$recursiveRef",
+        "divisibleBy",
+        "disallow",
+        "extends",
+    ),
+    "x-guidance",
+)
+"""What would decide on texts and is not carried over. Any other keyword decides nothing, in any draft."""
+LEFT = ("allOf", "$ref", "required", "pattern", "format", "patternProperties", "minProperties", "maxProperties")
+"""Keywords that llguidance may refuse beside others; so are those `oneOf` that could not be written as `anyOf`."""
+_DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|2020)-\d\d)/schema#?")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCopy:
+    """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
+    stands in the schema that was copied. places: where the first of the keywords of `LEFT` stand there, for messages.
+    notes: keywords that decide nothing though somebody may expect it. listed_only: errors about numbers that are exact
+    in a list of values alone; the first is raised where the schema is not listed."""
+
+    root: Schema
+    definitions: Mapping[str, Schema]
+    pointers: Mapping[str, str]
+    places: Mapping[str, Sequence[str]]
+    notes: tuple[str, ...] = ()
+    listed_only: tuple[GrammarError, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        """All of it as one schema."""
+        root = self.root if isinstance(self.root, dict) else ({} if self.root else {"allOf": [False]})
+        return {**root, "$defs": dict(self.definitions)} if self.definitions else root
+
+
+def clipped_step(step: str) -> str:
+    """A step of a pointer as messages show it: a pointer is made for every schema, so none may be long."""
+    return step if len(step) <= MOST_STEP else step[: MOST_STEP - 1] + "…"
+
+
+def copy_schema(schema: object) -> SchemaCopy:
+    """The copy of a schema, an object or a bool as JSON gives it. Raises `GrammarError` with keyword and JSON pointer."""
+    return _Copier(schema).copied()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the schema: JSON pointer; how deep; rebased: below an `$id` of its own, where `#` means another root."""
+
+    pointer: str
+    depth: int = 0
+    rebased: bool = False
+
+    def at(self, *steps: str | int) -> _Place:
+        escaped = (clipped_step(str(step)).replace("~", "~0").replace("/", "~1") for step in steps)
+        return _Place("/".join([self.pointer, *escaped]), self.depth + 1, self.rebased)
+
+
+@dataclass(slots=True)
+class _Copier:
+    """What is referred to waits in a queue, so recursion follows the schema's own depth alone, and that has a limit."""
+
+    schema: object
+    draft: int = field(init=False, default=2020)
+    names: dict[str, str] = field(init=False, default_factory=dict)
+    waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
+    found: dict[str, list[str]] = field(init=False, default_factory=dict)
+    notes: list[str] = field(init=False, default_factory=list)
+    listed_only: list[GrammarError] = field(init=False, default_factory=list)
+    logic: Logic = field(init=False)
+    places: int = field(init=False, default=MOST_PLACES)
+    n_copied: int = field(init=False, default=0)
+    n_looks: int = field(init=False, default=0)
+
+    def copied(self) -> SchemaCopy:
+        self.places = _places_beside(self.schema)
+        if isinstance(self.schema, dict) and "$schema" in self.schema:
+            self.draft = _draft_of(self.schema["$schema"])
+        self.logic = Logic(self._target, self.draft)
+        root = self.sub(self.schema, _Place("#"))
+        definitions: dict[str, Schema] = {}
+        while self.waiting:
+            name, schema, place = self.waiting.popleft()
+            definitions[name] = self.sub(schema, place)
+        return SchemaCopy(
+            root,
+            definitions,
+            {name: at for at, name in self.names.items()},
+            self.found,
+            tuple(dict.fromkeys(self.notes)),
+            tuple(self.listed_only),
+        )
+
+    def sub(self, schema: object, place: _Place) -> Schema:
+        """The copy of one schema. Keywords that are no applicators stand together, at the place of the first: llguidance
+        applies them in pieces where an applicator stands between, and `additionalItems` without its `items`."""
+        self._count_one(place)
+        if isinstance(schema, bool):
+            return schema
+        schema, place = self._opened(schema, place)
+        for key in LEFT:
+            if key in schema:
+                self._note(key, place)
+        copy: dict[str, Any] = {}
+        both: list[Schema] = []
+        is_simple = False
+        for key in schema:
+            if key in APPLICATORS:
+                if key == "oneOf":
+                    both.append(self._one_of(schema[key], place))
+                else:
+                    copy[key] = self._applicator(key, schema[key], place)
+            elif key in SIMPLE and not is_simple:
+                is_simple = True
+                simple = self._simple(schema, place)
+                both += simple.pop("allOf", [])
+                copy |= simple
+        both += [self.sub(part, at) for part, at in self._rewritten(schema, place)]
+        first = both[0] if len(both) == 1 else None
+        if isinstance(first, dict) and first.keys() <= {"anyOf", "oneOf"} and not copy.keys() & first.keys():
+            copy |= first  # what other keywords mean does not depend on these
+        elif both:
+            copy["allOf"] = [*copy.get("allOf", []), *both]
+        return copy
+
+    def _count_one(self, place: _Place) -> None:
+        """Counts a schema that is copied, and ends where there are too many."""
+        self.n_copied += 1
+        if self.n_copied > MOST_SCHEMAS:
+            reason = f"the schema comes to more than {MOST_SCHEMAS} schemas once its keywords are written out; write it with fewer"
+            raise GrammarError(f"{place.pointer}: {reason}")
+
+    def _note(self, keyword: str, place: _Place) -> None:
+        """Notes where a keyword stands that llguidance may refuse."""
+        pointers = self.found.setdefault(keyword, [])
+        if len(pointers) < MOST_PLACES_NOTED and place.pointer not in pointers[-1:]:
+            pointers.append(place.pointer)
+
+    def _opened(self, schema: object, place: _Place) -> tuple[dict[str, Any], _Place]:
+        """An object that is a schema, without keywords that come to nothing, and what its references are relative to."""
+        if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
+            raise GrammarError(f"{place.pointer}: a schema is an object or a bool, not {shown(schema)}")
+        if place.depth > MOST_DEPTH:
+            raise GrammarError(f"{place.pointer}: schemas inside schemas, more than {MOST_DEPTH} deep")
+        if place.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
+            place = _Place(place.pointer, place.depth, rebased=True)
+        if "$ref" in schema and self.draft <= 7:
+            schema = {"$ref": schema["$ref"]}  # up to draft 7 the keywords beside it mean nothing
+        return self._without_refused(schema, place), place
+
+    def _without_refused(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        """The schema without keywords that come to nothing; raises for those that are not carried over."""
+        kept = dict(schema)
+        for old, new in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
+            if (
+                old in kept
+                and self.draft >= 2019
+                and new not in kept
+                and not any(key in kept for key in (*APPLICATORS[2:], "if", "dependentSchemas"))
+            ):
+                kept[new] = kept.pop(old)  # nothing else evaluates any
+        for key in [key for key in REFUSED if key in kept]:
+            value = kept.pop(key)
+            if key == "contains" or value not in (True, {}, None):
+                raise refuse(place.pointer, key, "a grammar cannot hold it")
+        return kept
+
+    def _one_of(self, schemas: object, place: _Place) -> dict[str, Any]:
+        """`oneOf` as `anyOf`: of the schemas where they are proved apart, else of each without the others where that can be
+        said. What is left to llguidance is noted for its message."""
+        copies = self._applicator("oneOf", schemas, place)
+        logic = self._logic_at(place)
+        if not isinstance(schemas, list) or self._are_apart(schemas, logic):
+            return {"anyOf": copies}
+        try:
+            ways = self._only_one(schemas, logic)
+        except InexpressibleError:
+            self._note("oneOf", place)
+            return {"oneOf": copies}
+        return {"anyOf": [self.sub(way, place.at("oneOf", i)) for i, way in enumerate(ways)]}
+
+    def _rewritten(self, schema: dict[str, Any], place: _Place) -> list[tuple[object, _Place]]:
+        """What keywords that are not carried over come to in those that are, with the places of the former."""
+        parts: list[tuple[object, _Place]] = []
+        for key in (key for key in REWRITTEN if key in schema):
+            try:
+                found = rewritten(key, schema, self._logic_at(place))
+            except InexpressibleError as error:
+                raise refuse(place.pointer, key, str(error)) from error
+            parts += [(part, place.at(key)) for part in found if part is not True]
+        return parts
+
+    def _applicator(self, key: str, value: object, place: _Place) -> object:
+        if key == "const":
+            return constant(value, key, place.pointer, self.listed_only)
+        if key == "$ref":
+            return f"#/$defs/{self._definition(value, place)}"
+        if not isinstance(value, list) or not value:
+            raise refuse(place.pointer, key, f"{shown(value)}; expected a list that is not empty")
+        if key == "enum":
+            return [constant(one, key, place.pointer, self.listed_only) for one in value]
+        return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
+
+    def _target(self, reference: str) -> object:
+        """What a reference of the root's own base points to."""
+        if reference != "#" and not reference.startswith("#/"):
+            raise InexpressibleError(f"{shown(reference)} is no place of the same schema")
+        target, rebased = self._resolved(reference, _Place("#"))
+        if rebased:
+            raise InexpressibleError(f"{shown(reference)} is below an $id of its own")
+        return target
+
+    def _logic_at(self, place: _Place) -> Logic:
+        """The logic of a place: below an `$id` nothing is known of what is referred to."""
+        self.n_looks += self.logic.looks
+        logic = Logic(_unknown, self.draft) if place.rebased else self.logic
+        logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
+        return logic
+
+    @staticmethod
+    def _are_apart(schemas: list[object], logic: Logic) -> bool:
+        """Is it proved that no value is valid against two of the schemas?"""
+        kinds = [logic.kinds(one) for one in schemas]
+        if sum(map(len, kinds)) == len(frozenset().union(*kinds)):
+            return True
+        return len(schemas) <= MOST_WAYS and all(logic.apart(*pair) for pair in combinations(schemas, 2))
+
+    @staticmethod
+    def _only_one(schemas: list[object], logic: Logic) -> list[object]:
+        """Ways that are apart: each of the schemas, and none of the others. Raises `InexpressibleError`."""
+        if len(schemas) > MOST_EXCLUDED:
+            raise InexpressibleError(f"{len(schemas)} schemas that may overlap")
+        opposites = [logic.opposite(one) for one in schemas]
+        ways = []
+        for i, one in enumerate(schemas):
+            others = [opposites[j] for j, other in enumerate(schemas) if j != i and not logic.apart(one, other)]
+            ways.append({"allOf": [one, *others]} if others else one)
+        return ways
+
+    def _definition(self, reference: object, place: _Place) -> str:
+        """The name under which what is referred to is defined."""
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or place.rebased:
+            reason = "below an $id of its own" if place.rebased else "only places of the same schema, '#/…'"
+            raise refuse(place.pointer, "$ref", f"{shown(reference)}: {reason}")
+        if reference not in self.names:
+            target, rebased = self._resolved(reference, place)
+            self.names[reference] = f"d{len(self.names)}"
+            self.waiting.append((self.names[reference], target, _Place(clipped_step(reference), 1, rebased)))
+        return self.names[reference]
+
+    def _resolved(self, reference: str, place: _Place) -> tuple[object, bool]:
+        """What a pointer points to, and whether an `$id` stands on the way to it."""
+        value, rebased = self.schema, False
+        for step in reference.split("/")[1:]:
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isdecimal() and key.isascii() and int(key[:9]) < len(value):
+                value = value[int(key)]
+            else:
+                raise refuse(place.pointer, "$ref", f"{shown(reference)} is not there: no {shown(key)}")
+            rebased |= isinstance(value, dict) and any(is_base(value.get(name)) for name in ("$id", "id"))
+        return value, rebased
+
+    def _simple(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        """Type and what goes with it. Keywords about other types than the schema's decide nothing."""
+        types = types_of(schema, place.pointer)
+        copy: dict[str, Any] = {}
+        both: list[dict[str, Any]] = []
+        if {"number", "integer"} & set(types):
+            bounds, types = numeric(
+                schema, types, place.pointer, draft=self.draft, places=self.places, listed_only=self.listed_only
+            )
+            both += bounds.pop("allOf", [])
+            copy |= bounds
+        if "string" in types:
+            texts = textual(schema, place.pointer, self.notes)
+            both += texts.pop("allOf", [])
+            copy |= texts
+        if "array" in types:
+            copy |= self._listed(schema, place)
+        if "object" in types:
+            names = self._named(schema, place)
+            both += names.pop("allOf", [])
+            copy |= names
+        if "type" in schema or "multipleOf" in copy:
+            copy["type"] = types[0] if len(types) == 1 else list(types)
+        return copy | ({"allOf": both} if both else {})
+
+    def _listed(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        first, rest = ("prefixItems", "items")
+        if self.draft < 2020:
+            is_tuple = isinstance(schema.get("items"), list)
+            first, rest = ("items", "additionalItems") if is_tuple else ("", "items")
+        if first in schema:
+            if not isinstance(schema[first], list) or not schema[first]:
+                raise refuse(
+                    place.pointer, first, f"{shown(schema[first])}; expected a list of schemas that is not empty"
+                )
+            copy["prefixItems"] = [self.sub(one, place.at(first, i)) for i, one in enumerate(schema[first])]
+        if rest in schema:
+            if isinstance(schema[rest], list):
+                raise refuse(
+                    place.pointer, rest, "a list of schemas is prefixItems in draft 2020-12; say so, or name the draft"
+                )
+            copy["items"] = self.sub(schema[rest], place.at(rest))
+        for keyword in ("minItems", "maxItems"):
+            count = count_of(schema, keyword, place.pointer, MOST_ITEMS)
+            if count is not None:
+                copy[keyword] = count
+        return copy
+
+    def _named(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        if "properties" in schema:
+            copy["properties"] = self._each(schema, "properties", place)
+        if "patternProperties" in schema:
+            named = self._each(schema, "patternProperties", place)
+            spelled = {name: pattern_of(name, "patternProperties", place.pointer) for name in named}
+            doubtful = Characters.of([part for one in spelled.values() for part in one.nobodys()]).ranges
+            if schema.get("additionalProperties") is False:
+                doubtful = ()  # what none of the patterns matches is nobody's anyway
+            copy["patternProperties"] = {
+                spelled[name].pattern if not doubtful else rewrite_name(name, doubtful): named[name] for name in named
+            }
+            if doubtful:  # names that some readers match and others not: nobody gets them
+                copy["patternProperties"][class_of(doubtful)] = False
+        if "additionalProperties" in schema:
+            copy["additionalProperties"] = self.sub(schema["additionalProperties"], place.at("additionalProperties"))
+        required = schema.get("required", [])
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise refuse(place.pointer, "required", f"{shown(required)}; expected a list of names")
+        constant([*required, *copy.get("properties", {})], "properties", place.pointer, self.listed_only)
+        if required:
+            copy["required"] = list(dict.fromkeys(required))
+        return copy | self._counts(schema, copy, place)
+
+    @staticmethod
+    def _counts(schema: dict[str, Any], copy: dict[str, Any], place: _Place) -> dict[str, Any]:
+        """How many properties: keywords, or where some of `properties` may be missing, choices of these."""
+        least = count_of(schema, "minProperties", place.pointer, MOST_ITEMS) or 0
+        most = count_of(schema, "maxProperties", place.pointer, 2**31)
+        required = copy.get("required", [])
+        optional = [
+            name for name, one in copy.get("properties", {}).items() if one is not False and name not in required
+        ]
+        if len(optional) > MOST_OPTIONAL:
+            reason = f"{len(optional)} properties may be missing; at most {MOST_OPTIONAL}: require some of them"
+            raise refuse(place.pointer, "properties", reason)
+        is_open = copy.get("additionalProperties") is not False or bool(copy.get("patternProperties"))
+        try:
+            ways = counted(optional, len(required), least, math.inf if most is None else most, is_open=is_open)
+        except InexpressibleError as error:
+            keywords = [key for key in ("minProperties", "maxProperties") if key in schema]
+            raise refuse(place.pointer, " or ".join(keywords), str(error)) from error
+        if optional:
+            return {"allOf": [{"anyOf": ways}]} if ways else {}
+        counts = {"minProperties": least} if least > len(required) else {}
+        return counts | ({} if most is None else {"maxProperties": most})
+
+    def _each(self, schema: dict[str, Any], keyword: str, place: _Place) -> dict[str, Schema]:
+        value = schema[keyword]
+        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            raise refuse(place.pointer, keyword, f"{shown(value)}; expected an object of schemas")
+        return {name: self.sub(one, place.at(keyword, name)) for name, one in value.items()}
+
+
+def _places_beside(schema: object) -> int:
+    """Decimal places that ranges may be given by multiples beside those of the schema; raises where its own are too large.
+
+    llguidance 1.9 works out what two schemas of numbers have in common in 32 bits, and lets the product run over: the
+    integers that are multiples of 641 and of 6700417 are all of them.
+    """
+    found: set[int] = set()
+    joins = False
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            joins |= not part.keys().isdisjoint(APPLICATORS[2:])
+            value = part.get("multipleOf")
+            if isinstance(value, int | float) and value > 0 and math.isfinite(value):
+                found.add(_scale(value))
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    product = math.prod(found) * max(found, default=1)
+    if joins and product > MOST_PRODUCT:
+        values = ", ".join(map(str, sorted(found)[-MOST_NAMED:]))
+        raise refuse("#", "multipleOf", f"{values}: too large to say what several of them have in common")
+    places = MOST_PLACES
+    while places and product * 5 * 10**places > MOST_PRODUCT:
+        places -= 1
+    return places
+
+
+def _scale(number: float) -> int:
+    """What llguidance multiplies for a step: its digits, and ten for each decimal place."""
+    _, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    return int("".join(map(str, digits))) * int(10 ** min(abs(int(exponent)), 400))
+
+
+def _unknown(reference: str) -> object:
+    raise InexpressibleError(f"{shown(reference)} stands below an $id of its own")
+
+
+def _draft_of(uri: object) -> int:
+    """4, 6, 7, 2019 or 2020, by the value of `$schema`."""
+    draft = _DRAFT.fullmatch(uri) if isinstance(uri, str) else None
+    if draft is None:
+        drafts = "drafts 4, 6, 7, 2019-09 and 2020-12 of json-schema.org"
+        raise refuse("#", "$schema", f"{shown(uri)} is not one of {drafts}, and others may mean anything")
+    return int(draft[1] or draft[2])

@@ -1,0 +1,103 @@
+"""Texts of a grammar, drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from selectrie.core.types import Cost
+from selectrie.results.beam import Hypothesis
+from selectrie.results.html import texts_html
+from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.records import FORMAT_VERSION, Signature
+
+_REPR_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Draws(Sequence[Hypothesis]):
+    """Texts of a grammar after a prompt, in the order of their seeds. Equality leaves
+    out `cost`.
+
+    exact: each was drawn by its probability among all texts of the grammar; else token
+    by token among those that may follow, which is another distribution. about:
+    "strings" where a text counts with the tokenizer's own encoding alone, else "token
+    paths". seed: of the first; max_tokens: texts of more tokens do not count.
+    mass: estimate of the probability of the grammar's texts together, of which mass_low
+    and mass_high are exact bounds; None where draws are not exact. reason: why draws
+    that were to be exact are not, or ""; texts may be missing then.
+    healed, log_heal, heal_gap: as of `Selection`, the log-probability taken off every
+    `logp`. Texts drawn token by token keep it in their `logp`, and log_heal is 0.0:
+    each text spells the healed bytes in its own steps.
+    n_attempts: walks down the tree that the draws took, those that left the grammar
+    included.
+    close_steps: for each text the random numbers of its seed, counted from 0, whose
+    outcome the layout of the work could have changed; a text without any is the one
+    that its seed gives alone. None where the tolerance is not measured.
+    """
+
+    texts: tuple[Hypothesis, ...]
+    exact: bool
+    about: str
+    seed: int
+    max_tokens: int
+    mass: float | None
+    mass_low: float | None
+    mass_high: float | None
+    n_attempts: int
+    close_steps: tuple[tuple[int, ...], ...] | None
+    healed: bytes
+    log_heal: float
+    heal_gap: float
+    grammar: str
+    grammar_digest: str
+    cost: Cost = field(compare=False)
+    signature: Signature
+    reason: str = ""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> Hypothesis: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Hypothesis, ...]: ...
+    def __getitem__(self, index: int | slice) -> Hypothesis | tuple[Hypothesis, ...]:
+        return self.texts[index]
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, with `format` and kind "draws". -inf becomes None."""
+        return {
+            "format": FORMAT_VERSION,
+            "kind": "draws",
+            "texts": [one.to_dict() for one in self.texts],
+            "exact": self.exact,
+            "reason": self.reason,
+            "about": self.about,
+            "seed": self.seed,
+            "max_tokens": self.max_tokens,
+            "mass": number(self.mass),
+            "mass_low": number(self.mass_low),
+            "mass_high": number(self.mass_high),
+            "n_attempts": self.n_attempts,
+            "close_steps": None if self.close_steps is None else [list(steps) for steps in self.close_steps],
+            **bytes_fields("healed", self.healed),
+            "log_heal": number(self.log_heal),
+            "heal_gap": number(self.heal_gap),
+            "grammar": self.grammar,
+            "grammar_digest": self.grammar_digest,
+            "cost": plain(self.cost),
+            "signature": plain(self.signature),
+        }
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks."""
+        shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
+        return texts_html(shown, caption=f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws")
+
+    def __repr__(self) -> str:
+        shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]
+        rest = len(self) - len(shown)
+        head = f"Draws({self.grammar!r}, n={len(self)}, {'exact' if self.exact else 'local'})"
+        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])

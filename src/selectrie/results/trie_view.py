@@ -1,0 +1,164 @@
+"""The part of a trie worth showing, as a record that reports can draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
+from selectrie.results.cells import bar, cell, label, row, table
+
+_REPR_ROWS = 20
+_HTML_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrieView:
+    """The evaluated trie for reports, parallel tuples over the nodes shown, parents first; node 0 is the shared context.
+
+    parent: place in these tuples, -1 for node 0. piece: bytes of the edge's token, b"" for node 0.
+    logp: of the edge, None where not evaluated. logp_prefix: from the shared context (0 at node 0).
+    choice: first index of the choices that end here, or None. on_winner, on_greedy: on the joint winner's or the
+    masked-greedy path. pruned: no choice at or below was scored to its end.
+    n_choices: choices at or below, duplicates counted. n_hidden: of these, choices in children that are not shown.
+    """
+
+    parent: tuple[int, ...]
+    piece: tuple[bytes, ...]
+    logp: tuple[float | None, ...]
+    logp_prefix: tuple[float | None, ...]
+    choice: tuple[int | None, ...]
+    n_choices: tuple[int, ...]
+    n_hidden: tuple[int, ...]
+    on_winner: tuple[bool, ...]
+    on_greedy: tuple[bool, ...]
+    pruned: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{'  ' * depth}{_named(self.piece[at])}{_facts(self.logp[at], self.n_choices[at])}"
+            f"{' *' if self.on_winner[at] else ''}"
+            for at, depth in self._depths(_REPR_ROWS)
+        ]
+        rest = len(self) - 1 - len(lines)
+        head = f"TrieView({len(self) - 1} nodes, {self.n_choices[0] if len(self) else 0} choices)"
+        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """A small table with bars, for notebooks: a row per node below its parent, the winner's path bold."""
+        rows = []
+        for at, depth in self._depths(_HTML_ROWS):
+            logp, won = self.logp[at], self.on_winner[at]
+            numbers = (cell(), cell()) if logp is None else (bar(math.exp(logp), strong=won), cell(f"{logp:.3f}"))
+            name = label(_named(self.piece[at]), bold=won, indent=depth - 1)
+            rows.append(row(name, *numbers, cell(str(self.n_choices[at])), faint=self.pruned[at]))
+        hidden = len(self) - 1 - len(rows)
+        return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
+
+    def _depths(self, most: int) -> list[tuple[int, int]]:
+        """The first nodes below node 0, each with how deep it is."""
+        depths = [0]
+        for parent in self.parent[1 : most + 1]:
+            depths.append(depths[parent] + 1)
+        return list(enumerate(depths))[1:]
+
+
+def _named(piece: bytes) -> str:
+    """A token's bytes in quotes; a control token has none."""
+    return repr(piece.decode("utf-8", "replace")) if piece else "control token"
+
+
+def _facts(logp: float | None, n_choices: int) -> str:
+    shown = "" if logp is None else f"  logp={logp:.3f}"
+    return shown + (f"  {n_choices} choices" if n_choices > 1 else "")
+
+
+def view_of(
+    trie: TokenTrie,
+    pieces: Sequence[bytes],
+    *,
+    limit: int,
+    edge_logp: FloatArray | None = None,
+    finished: BoolArray | None = None,
+    winner: int | None = None,
+    greedy: int | None = None,
+) -> TrieView:
+    """The `limit` heaviest nodes with their ancestors, and all of the winner's and the masked-greedy path.
+
+    Heaviest = largest log-probability from the shared context; nodes not evaluated follow, those with more choices first.
+    edge_logp: float64[N], NaN where not evaluated; None before any model call. finished: bool[C]; None = nothing is
+    pruned. winner, greedy: choice indices or None.
+    """
+    edge = np.full(len(trie.token), np.nan) if edge_logp is None else edge_logp.copy()
+    edge[ROOT] = 0.0
+    prefix = trie.accumulate(edge)
+    on_path = np.bincount(trie.path_of, minlength=len(trie.path_node))
+    counts = np.concatenate(([0], np.cumsum(on_path)))
+    n_choices = counts[trie.first_path + trie.n_paths] - counts[trie.first_path]
+    on_winner, on_greedy = _path_mask(trie, winner), _path_mask(trie, greedy)
+    shown = _shown(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
+    place = np.full(len(trie.token), NO_NODE)
+    place[shown] = np.arange(len(shown))
+    first = np.zeros(len(trie.path_node), dtype=np.int64)
+    first[trie.path_of[::-1]] = np.arange(len(trie.path_of) - 1, -1, -1)
+    tokens, ends = trie.token[shown].tolist(), trie.end_path[shown]
+    hidden = n_choices[shown] - np.where(ends >= 0, on_path[ends], 0)
+    np.subtract.at(hidden, place[trie.parent[shown[1:]]], n_choices[shown[1:]])
+    return TrieView(
+        parent=(NO_NODE, *place[trie.parent[shown[1:]]].tolist()),
+        piece=(b"", *(pieces[token] for token in tokens[1:])),
+        logp=(None, *_known(edge[shown[1:]])),
+        logp_prefix=tuple(_known(prefix[shown])),
+        choice=tuple(int(first[end]) if end >= 0 else None for end in ends.tolist()),
+        n_choices=tuple(n_choices[shown].tolist()),
+        n_hidden=tuple(hidden.tolist()),
+        on_winner=tuple(on_winner[shown].tolist()),
+        on_greedy=tuple(on_greedy[shown].tolist()),
+        pruned=tuple(_pruned(trie, finished)[shown].tolist()),
+    )
+
+
+def _path_mask(trie: TokenTrie, choice: int | None) -> BoolArray:
+    mask = np.zeros(len(trie.token), dtype=np.bool_)
+    if choice is None:
+        return mask
+    node = int(trie.path_node[trie.path_of[choice]])
+    while node != NO_NODE:
+        mask[node] = True
+        node = int(trie.parent[node])
+    return mask
+
+
+def _shown(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: BoolArray, limit: int) -> IntArray:
+    """Nodes to show, in depth-first order and closed under parents."""
+    chosen = always.copy()
+    chosen[ROOT] = True
+    heaviest = np.lexsort((-n_choices, -weight))
+    free = max(0, limit - int(chosen.sum()))
+    chosen[heaviest[~chosen[heaviest]][:free]] = True
+    nodes = trie.parent[chosen]
+    while len(nodes):  # rounding can put a node before its parent, which must be shown all the same
+        nodes = np.unique(nodes[nodes != NO_NODE])
+        chosen[nodes] = True
+        nodes = trie.parent[nodes]
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def _pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
+    if finished is None:
+        return np.zeros(len(trie.token), dtype=np.bool_)
+    done = np.zeros(len(trie.path_node), dtype=np.int64)
+    done[trie.path_of[finished]] = 1
+    total = np.concatenate(([0], np.cumsum(done)))
+    return np.asarray(total[trie.first_path + trie.n_paths] == total[trie.first_path])
+
+
+def _known(x: Iterable[float]) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in x]

@@ -1,0 +1,45 @@
+"""Text and slots that certainly stand outside of every turn of a page that certainly has turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from selectrie.errors import TemplateError
+from selectrie.template.syntax.ast import Block, Document, Include, Joint, Literal, Role, Segment, Slot
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.source_positions import error_at
+
+_REASON = "this stands outside of every role; on a page with roles only white space can"
+
+
+def check_outside(document: Document, documents: Mapping[str, Document]) -> None:
+    """Raise `TemplateError` for what no values can put right: a turn beside text or a slot, whichever branch is taken."""
+    found = list(_certain(document, documents))
+    if any(isinstance(segment, Role) for segment, _ in found):
+        for segment, where in found:
+            if not isinstance(segment, Role):
+                raise outside(where, segment.span, is_literal=isinstance(segment, Literal))
+
+
+def outside(document: Document, span: Span, *, is_literal: bool) -> TemplateError:
+    """The error for what stands there; of a literal at its first character that is no white space."""
+    written = document.source[span.start : span.stop]
+    start = span.stop - len(written.lstrip()) if is_literal else span.start
+    return error_at(document, Span(min(start, max(span.start, span.stop - 1)), span.stop), _REASON)
+
+
+def _certain(document: Document, documents: Mapping[str, Document]) -> Iterator[tuple[Segment, Document]]:
+    """Turns, slots and literals with text in them that every page has, what may be hidden left aside."""
+    pending: list[tuple[Segment, Document]] = [(segment, document) for segment in reversed(document.body)]
+    while pending:
+        segment, where = pending.pop()
+        if isinstance(segment, Block) and "hidden" not in dict(segment.arguments):
+            pending.extend((inner, where) for inner in reversed(segment.body))
+        elif isinstance(segment, Include):
+            included = documents[segment.path]
+            pending.extend((inner, included) for inner in reversed(included.body))
+        elif isinstance(segment, Slot):
+            if "hidden" not in dict(segment.arguments):
+                yield segment, where
+        elif isinstance(segment, Role | Joint) or (isinstance(segment, Literal) and segment.text.strip()):
+            yield segment, where

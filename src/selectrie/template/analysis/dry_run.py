@@ -1,0 +1,199 @@
+"""Rendering without a model: every expression is evaluated that no slot has a say in, and every argument checked.
+
+Where a slot decides what comes next, each way is tried; what differs between them is undecided behind it. A loop whose turns
+nobody knows is tried with one turn of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from selectrie.template.analysis.segment_counts import refuse_long
+from selectrie.template.analysis.static_checks import LOOP
+from selectrie.template.syntax.ast import (
+    Block,
+    Body,
+    Document,
+    Each,
+    GenEach,
+    If,
+    Include,
+    Joint,
+    Output,
+    Role,
+    Segment,
+    Set,
+    Slot,
+)
+from selectrie.template.values.declared_names import logprobs_names, names_in, refuse_given
+from selectrie.template.values.scope import UNDECIDED, Scope, Snapshot, Undecided, items_at, truth_at
+from selectrie.template.values.sources import Sources
+from selectrie.template.values.tag_values import known_values
+from selectrie.template.values.values import plain
+
+MOST_SEGMENTS = 100_000
+"""Segments and turns of loops that are tried; what comes behind is not looked at."""
+
+
+def try_values(
+    document: Document, documents: Mapping[str, Document], sources: Sources, values: Mapping[str, object]
+) -> None:
+    """Raise the first `TemplateError` that rendering with these values ends in, or may end in by what a slot decides."""
+    refuse_long(document, documents, values)
+    try:
+        _Trial(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
+    except _EnoughError:
+        return
+
+
+class _EnoughError(Exception):
+    """So many segments were tried that the rest is left to the rendering."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    documents: Mapping[str, Document]
+    sources: Sources
+    room: int
+
+    def body(self, body: Body, scope: Scope, document: Document) -> None:
+        for segment in body:
+            handle = _HANDLERS.get(type(segment))
+            if handle is not None:
+                self.spend()
+                handle(self, segment, scope, document)
+
+    def spend(self) -> None:
+        """One segment, or one turn of a loop, of which others may not be tried at all."""
+        self.room -= 1
+        if self.room < 0:
+            raise _EnoughError
+
+    def values(self, segment: Segment, scope: Scope, document: Document) -> dict[str, object]:
+        """The tag's own expressions checked, and their values; undecided ones left out."""
+        return known_values(segment, scope, document, self.sources)
+
+    def output(self, segment: Output, scope: Scope, document: Document) -> None:
+        self.values(segment, scope, document)
+
+    def set(self, segment: Set, scope: Scope, document: Document) -> None:
+        scope.assign(segment.name, self.values(segment, scope, document).get("value", UNDECIDED))
+
+    def slot(self, segment: Slot, scope: Scope, document: Document) -> None:
+        refuse_given(segment, scope, document)
+        self.values(segment, scope, document)
+        _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
+
+    def block(self, segment: Block, scope: Scope, document: Document) -> None:
+        refuse_given(segment, scope, document)
+        self.values(segment, scope, document)
+        self.body(segment.body, scope, document)
+        if segment.name is not None:
+            _undecide([segment.name], scope)
+
+    def role(self, segment: Role, scope: Scope, document: Document) -> None:
+        self.values(segment, scope, document)
+        self.body(segment.body, scope, document)
+
+    def joint(self, segment: Joint, scope: Scope, document: Document) -> None:
+        self.values(segment, scope, document)
+        self.body(segment.body, scope, document)
+
+    def include(self, segment: Include, scope: Scope, _document: Document) -> None:
+        inner = self.documents[segment.path]
+        self.body(inner.body, scope, inner)
+
+    def branches(self, segment: If, scope: Scope, document: Document) -> None:
+        possible: list[Body] = []
+        for condition, body in segment.branches:
+            try:
+                holds = truth_at(condition, scope, document)
+            except Undecided:
+                possible.append(body)
+                continue
+            if holds:
+                possible.append(body)
+                break
+        else:
+            possible.append(segment.otherwise)
+        if len(possible) == 1:
+            self.body(possible[0], scope, document)
+            return
+        given = [names_in(body, self.documents) for body in possible]
+        names = tuple(dict.fromkeys(name for one in given for name in (*one.decided, *one.sets)))
+        before = scope.snapshot(names)
+        ends: list[Snapshot] = []
+        for body in possible:
+            scope.restore(names, before)
+            self.body(body, scope, document)
+            ends.append(scope.snapshot(names))
+        scope.restore(names, (_merged(page for page, _ in ends), _merged(own for _, own in ends)))
+
+    def each(self, segment: Each, scope: Scope, document: Document) -> None:
+        values = self.values(segment, scope, document)
+        if "items" not in values:
+            unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
+            self.unknown_turn(segment, unknown, scope, document)
+        else:
+            items = items_at(segment.items, scope, document)
+            for at, (key, item) in enumerate(items):
+                self.spend()
+                turn = {"@index": at, "@first": at == 0, "@last": at == len(items) - 1, "@key": key}
+                self.body(segment.body, scope.child({**turn, segment.variable: item}), document)
+        _undecide(names_in(segment.body, self.documents).decided, scope)
+
+    def geneach(self, segment: GenEach, scope: Scope, document: Document) -> None:
+        refuse_given(segment, scope, document)
+        values = self.values(segment, scope, document)
+        num = _count(values.get("num"))
+        for at in range(_count(values.get("min")) or 0 if num is None else num):
+            self.spend()
+            last = {} if num is None else {"@last": at == num - 1}
+            self.body(segment.body, scope.child({"@index": at, "@first": at == 0, **last}), document)
+        if num is None:
+            self.unknown_turn(segment, dict.fromkeys(LOOP, UNDECIDED), scope, document)
+        _undecide((*names_in(segment.body, self.documents).decided, segment.name), scope)
+
+    def unknown_turn(
+        self, segment: Each | GenEach, variables: Mapping[str, object], scope: Scope, document: Document
+    ) -> None:
+        """A turn that there may be, and more after it: what it sets is undecided behind it."""
+        self.body(segment.body, scope.child(variables), document)
+        for name in names_in(segment.body, self.documents).sets:
+            scope.assign(name, UNDECIDED)
+
+
+def _count(value: object) -> int | None:
+    number = plain(value)
+    return number if isinstance(number, int) else None
+
+
+def _undecide(names: Iterable[str], scope: Scope) -> None:
+    for name in names:
+        scope.set(name, UNDECIDED)
+
+
+def _merged(levels: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """What is named whichever way was gone: undecided where the ways differ."""
+    ways = list(levels)
+    names = dict.fromkeys(name for way in ways for name in way)
+    return {
+        name: ways[0][name] if all(name in way and way[name] is ways[0].get(name) for way in ways) else UNDECIDED
+        for name in names
+    }
+
+
+_HANDLERS: Mapping[type[Segment], Callable[[_Trial, Any, Scope, Document], None]] = {
+    Output: _Trial.output,
+    Set: _Trial.set,
+    Slot: _Trial.slot,
+    Block: _Trial.block,
+    Role: _Trial.role,
+    Joint: _Trial.joint,
+    Include: _Trial.include,
+    If: _Trial.branches,
+    Each: _Trial.each,
+    GenEach: _Trial.geneach,
+}

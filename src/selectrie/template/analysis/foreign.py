@@ -1,0 +1,45 @@
+"""A template of one spelling read in the other: its tags would stand on the page as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+
+from selectrie.template.syntax.ast import Document
+from selectrie.template.syntax.dialects import SELECTRIE, Dialect
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.handlebars import HANDLEBARS
+from selectrie.template.syntax.source_positions import error_at, short
+from selectrie.template.syntax.tags import TAGS
+
+_REMEDY = {
+    "selectrie": "dialect='handlebars' reads it: --handlebars, or a file name that ends in .hbs",
+    "handlebars": "dialect='selectrie' reads it: no --handlebars, and no file name that ends in .hbs or .handlebars",
+}
+_BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
+
+
+def refuse_foreign(document: Document, given: Container[str] | None = None) -> None:
+    """Raise `TemplateError` where a template has none of its own tags, but one of the other spelling.
+
+    given: names of values, which such a tag may output; None: slots and blocks alone are taken for tags.
+    """
+    own, other = (SELECTRIE, HANDLEBARS) if document.dialect == "selectrie" else (HANDLEBARS, SELECTRIE)
+    if own.opens in document.source:
+        return
+    for match in _tags(document.source, other):
+        name = match["name"]
+        if name is None or (given is not None and name in given):
+            reason = (
+                f"{short(match[0])} is text here: tags are written {own.opens} {own.closes}, and the template has none"
+            )
+            raise error_at(document, Span(*match.span()), f"{reason}; {_REMEDY[document.dialect]}")
+
+
+def _tags(source: str, dialect: Dialect) -> Iterator[re.Match[str]]:
+    """What looks like a tag: a slot, the beginning of a block, or (as group `name`) a value."""
+    opens, closes = re.escape(dialect.opens), re.escape(dialect.closes)
+    inside = f"[^{re.escape(dialect.opens[0] + dialect.closes[0])}]{{0,400}}"
+    slot, block = rf"(?:select|gen|beam)[ \t]+['\"]{inside}", rf"#(?:{_BLOCKS})\b{inside}"
+    value = r"(?P<name>[^\W\d]\w{0,100})(?:[ \t.\[][\w.\[\] \t]{0,400})?"
+    return re.finditer(rf"{opens}~?[ \t]*(?:{slot}|{block}|{value})~?{closes}", source)

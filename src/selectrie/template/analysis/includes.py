@@ -1,0 +1,86 @@
+"""Includes: every file that a template names, read once, within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from selectrie.errors import TemplateError
+from selectrie.template.syntax.ast import Document, Include
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.source_positions import error_at
+from selectrie.template.syntax.visitors import walk
+from selectrie.template.values.sources import Sources, dialect_of
+
+MOST_FILES_DEEP = 16
+"""A file within a file within …, the template itself left out."""
+MOST_BYTES = 4 << 20
+"""Of all files together, each as often as it is included."""
+MOST_BLOCKS_DEEP = 64
+"""A block within a block within …, through includes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Of a document with its includes: bytes, files one within the other, blocks one within the other."""
+
+    n_bytes: int
+    files: int = 0
+    blocks: int = 0
+
+
+@dataclass(slots=True)
+class _Reader:
+    dialect: str
+    sources: Sources
+    documents: dict[str, Document] = field(default_factory=dict)
+    extents: dict[str, _Extent] = field(default_factory=dict)
+
+    def extent(self, document: Document, chain: tuple[str, ...]) -> _Extent:
+        """Read what a document includes; chain: the names of the documents it stands in, and its own."""
+        n_bytes, files, blocks = len(document.source.encode("utf-8", "surrogatepass")), 0, 0
+        for segment, depth in walk(document.body):
+            inner = _Extent(0)
+            if isinstance(segment, Include):
+                inner = self.included(segment, document, chain)
+                n_bytes, files = n_bytes + inner.n_bytes, max(files, inner.files + 1)
+            blocks = max(blocks, depth + inner.blocks)
+            _bound(document, segment.span, n_bytes, MOST_BYTES, "bytes in all; include less")
+            _bound(
+                document, segment.span, files + len(chain) - 1, MOST_FILES_DEEP, "files include one another in a row"
+            )
+            _bound(document, segment.span, blocks, MOST_BLOCKS_DEEP, "blocks stand one within the other")
+        return _Extent(n_bytes, files, blocks)
+
+    def included(self, include: Include, document: Document, chain: tuple[str, ...]) -> _Extent:
+        path = include.path
+        if path in chain[1:]:
+            circle = " -> ".join((*chain, path))
+            raise error_at(document, include.span, f"the includes go round in a circle: {circle}; break it")
+        if path not in self.extents:
+            _bound(document, include.span, len(chain), MOST_FILES_DEEP, "files include one another in a row")
+            try:
+                text = self.sources.text(path)
+            except TemplateError as error:
+                raise error_at(document, include.span, error.reason) from error.__cause__
+            read = parse(text, name=path, dialect=dialect_of(path, self.dialect))
+            self.documents[path] = read
+            self.extents[path] = self.extent(read, (*chain, path))
+        return self.extents[path]
+
+
+def _bound(document: Document, span: Span, reached: int, most: int, what: str) -> None:
+    if reached > most:
+        raise error_at(document, span, f"more than {most} {what}")
+
+
+def read_all(text: str, name: str, dialect: str, sources: Sources) -> tuple[Document, dict[str, Document]]:
+    """A template parsed, and the documents it includes, directly or not, by the path as written.
+
+    Files that end in `.hbs` or `.handlebars` are read in that dialect, others in the template's own. Raises `TemplateError`: at
+    the include for what cannot be read or is out of bounds, in the file itself for what cannot be parsed.
+    """
+    reader = _Reader(dialect, sources)
+    document = parse(text, name=name, dialect=dialect)
+    reader.extent(document, (name,))
+    return document, reader.documents

@@ -1,0 +1,360 @@
+"""What is wrong with a template whatever its values, and which names it decides, needs and reads.
+
+One pass in the order of the page, includes in their places. It keeps what is named so far; the branches of one `if` each begin
+with what was named before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from selectrie.template.analysis.chat_checks import check_outside
+from selectrie.template.syntax.ast import (
+    Block,
+    Body,
+    Document,
+    Each,
+    GenEach,
+    If,
+    Include,
+    Joint,
+    Role,
+    Segment,
+    Set,
+    Slot,
+)
+from selectrie.template.syntax.expressions import Compare, Constant, Expression, Logical, Not, Path, Span
+from selectrie.template.syntax.source_positions import error_at, short, where
+from selectrie.template.syntax.tags import RESERVED
+from selectrie.template.syntax.visitors import expressions_of, paths_in
+from selectrie.template.values.sources import Sources
+from selectrie.template.values.tag_checks import check_form, constant_name
+from selectrie.template.values.tag_values import check_constants
+from selectrie.template.values.values import shown
+
+LOOP = ("@index", "@first", "@last")
+"""What a loop knows of its turn, beside its item; `each` over a mapping also "@key"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of a template, whatever the values.
+
+    slots: names the model decides, in the order of the page. needs: names used that nothing before gives a value to, in the
+    order of their use. read: names whose given value may be read. grammars: names of those named in the template.
+    """
+
+    slots: tuple[str, ...]
+    needs: tuple[str, ...]
+    read: frozenset[str]
+    grammars: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a name was given by. certain: on every way through the page that leads here."""
+
+    what: str
+    document: Document
+    span: Span
+    certain: bool = True
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in a message."""
+        return where(self.document, self.span)
+
+
+class _Names:
+    """What is named so far, with a way back: an `if` and a loop cost what they name themselves."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Named] = {}
+        self._changes: list[tuple[str, _Named | None]] = []
+
+    def get(self, name: str) -> _Named | None:
+        return self._held.get(name)
+
+    def put(self, name: str, named: _Named) -> None:
+        self._changes.append((name, self._held.get(name)))
+        self._held[name] = named
+
+    def mark(self) -> int:
+        return len(self._changes)
+
+    def back(self, mark: int) -> dict[str, _Named]:
+        """Forget what was named since a mark, and say what it was."""
+        since: dict[str, _Named] = {}
+        while len(self._changes) > mark:
+            name, before = self._changes.pop()
+            since.setdefault(name, self._held[name])
+            if before is None:
+                del self._held[name]
+            else:
+                self._held[name] = before
+        return dict(reversed(since.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a segment stands in. variables: of the loops; of: "each", "geneach" or "" for the innermost loop. level: how many
+    `geneach`es. joint: names of the slots of the joint around. role: is it in a turn? include: the innermost include and its
+    document.
+    """
+
+    document: Document
+    variables: frozenset[str] = frozenset()
+    of: str = ""
+    level: int = 0
+    joint: frozenset[str] = frozenset()
+    role: bool = False
+    include: tuple[Document, Span] | None = None
+
+
+def examine(document: Document, documents: Mapping[str, Document], sources: Sources) -> Findings:
+    """Raise the first `TemplateError` there is, else say what was found."""
+    run = _Examination(documents, sources)
+    run.body(document.body, _Around(document))
+    check_outside(document, documents)
+    for name, (used_in, span) in run.needed.items():
+        if name in run.decided and used_in.dialect != "handlebars":  # where a given name may be decided anew
+            reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
+            raise error_at(used_in, span, f"{reason}; move that before this, or call it otherwise")
+    return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), tuple(sorted(run.grammars)))
+
+
+@dataclass(slots=True)
+class _Examination:
+    documents: Mapping[str, Document]
+    sources: Sources
+    known: _Names = field(default_factory=_Names)
+    decided: dict[str, _Named] = field(default_factory=dict)
+    needed: dict[str, tuple[Document, Span]] = field(default_factory=dict)
+    slots: dict[str, None] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    grammars: set[str] = field(default_factory=set)
+
+    def body(self, body: Body, around: _Around) -> None:
+        for segment in body:
+            check_form(segment, around.document)
+            check_constants(segment, around.document, self.sources)
+            for name, expression in expressions_of(segment):
+                self._note_grammar(name, expression)
+                if not isinstance(segment, If):  # whose conditions are reached one after the other
+                    self.uses(expression, around)
+            handle = _HANDLERS.get(type(segment))
+            if handle is not None:
+                handle(self, segment, around)
+
+    def _note_grammar(self, name: str, expression: Expression) -> None:
+        if name == "grammar" and isinstance(expression, Constant) and isinstance(expression.value, str):
+            self.grammars.add(expression.value)
+
+    # Names that are used.
+
+    def uses(self, expression: Expression, around: _Around) -> None:
+        for path in paths_in(expression):
+            self.use(path, around)
+
+    def use(self, path: Path, around: _Around) -> None:
+        name = path.name
+        if name in around.joint:
+            reason = f"{shown(name)} is decided in this joint, whose selects are decided together"
+            raise error_at(around.document, path.span, f"{reason}; use it behind the block")
+        if name == "this" or name.startswith("@"):
+            self._loop_name(path, around)
+        elif name not in around.variables:
+            known = self.known.get(name)
+            if known is None:
+                self.needed.setdefault(name, (around.document, path.span))
+            if known is None or not known.certain:
+                self.read.add(name)
+
+    def _loop_name(self, path: Path, around: _Around) -> None:
+        """`this` and what begins with "@"."""
+        name = path.name
+        if name in around.variables:
+            return
+        if name == "this" and around.of == "geneach":
+            wanted = f"this.{path.steps[0]}" if path.steps else _ANY_FIELD
+            if self.known.get(_key("this", around)) or self.known.get(_key(wanted, around)):
+                return
+            wanted = "this" if not path.steps else wanted
+            raise error_at(around.document, path.span, f"{wanted} is not decided before this place of the geneach")
+        if not around.of:
+            raise error_at(around.document, path.span, f"{name} is known in the body of a loop alone")
+        there = ", ".join(sorted(around.variables))
+        raise error_at(around.document, path.span, f"{name} is unknown in this loop; it has {there}")
+
+    # Names that are given.
+
+    def declare(self, name: str, what: str, around: _Around, span: Span) -> None:
+        """A name gets its value here, by a slot or the like."""
+        self._check_name(name, what, around, span)
+        key = _key(name, around)
+        known = self.known.get(key)
+        if known is not None:
+            raise error_at(*_second(around, span, known), _twice(name, what, around, span, known))
+        named = _Named(what, around.document, span)
+        self.known.put(key, named)
+        if key == name:
+            self.decided.setdefault(name, named)
+        elif name != "this":
+            self.known.put(_key(_ANY_FIELD, around), named)
+
+    def _check_name(self, name: str, what: str, around: _Around, span: Span) -> None:
+        base = name.partition(".")[0]
+        if base in around.variables:
+            reason = "give it a name of its own" if base != "this" else "only slots directly in a geneach are its items"
+            raise error_at(around.document, span, f"{what} is called {shown(name)}, as the loop's item is; {reason}")
+        if base == "this":
+            if around.of != "geneach":
+                reason = f"{what} is called {shown(name)}, which names the item of a geneach, and it does not stand directly in one"
+                raise error_at(around.document, span, reason)
+            if self.known.get(_key(_ANY_FIELD if name == "this" else "this", around)):
+                reason = f"{what} is called {shown(name)}; the item of a geneach is `this`, or has fields `this.name`, not both"
+                raise error_at(around.document, span, reason)
+        elif base in RESERVED or base != name or base.startswith("@"):
+            raise error_at(around.document, span, f"{what} cannot be called {shown(name)}; choose another word")
+
+    # Segments.
+
+    def set(self, segment: Set, around: _Around) -> None:
+        self._check_name(segment.name, "the set", around, segment.span)
+        known = self.known.get(segment.name)
+        if known is not None and known.what != "a set":
+            reason = f"{shown(segment.name)} is given by {known.what} at {known.place}, and a set cannot change it"
+            raise error_at(around.document, segment.span, f"{reason}; choose another name")
+        self.known.put(segment.name, _Named("a set", around.document, segment.span))
+
+    def slot(self, segment: Slot, around: _Around) -> None:
+        for choice in segment.choices or ():
+            self.body(choice, around)
+        # In a joint its names are no names of it: what stands there twice is found all the same.
+        self.declare(segment.name, f"a {segment.kind}", around, segment.span)
+        if segment.name.partition(".")[0] != "this":
+            self.slots[segment.name] = None
+        logprobs = dict(segment.arguments).get("logprobs")
+        if logprobs is not None:
+            name = constant_name(logprobs, around.document)
+            self.declare(name, "logprobs=", around, logprobs.span)
+
+    def block(self, segment: Block, around: _Around) -> None:
+        self.body(segment.body, around)
+        if segment.name is not None:
+            self.declare(segment.name, "a block", around, segment.span)
+
+    def role(self, segment: Role, around: _Around) -> None:
+        if around.role:
+            raise error_at(around.document, segment.span, "a turn cannot stand inside of another; close that first")
+        self.body(segment.body, replace(around, role=True))
+
+    def include(self, segment: Include, around: _Around) -> None:
+        inner = self.documents[segment.path]
+        self.body(inner.body, replace(around, document=inner, include=(around.document, segment.span)))
+
+    def joint(self, segment: Joint, around: _Around) -> None:
+        names = frozenset(one.name for one in segment.body if isinstance(one, Slot))
+        self.body(segment.body, replace(around, joint=names))
+
+    def branches(self, segment: If, around: _Around) -> None:
+        mark = self.known.mark()
+        ends: list[dict[str, _Named]] = []
+        for condition, body in segment.branches:
+            self.uses(condition, around)
+            self.body(body, around)
+            ends.append(self.known.back(mark))
+        self.body(segment.otherwise, around)
+        ends.append(self.known.back(mark))
+        for name in dict.fromkeys(name for end in ends for name in end):
+            ways = [end.get(name) or self.known.get(name) for end in ends]
+            first = next(way for way in ways if way is not None)
+            certain = all(way is not None and way.certain for way in ways)
+            self.known.put(name, replace(first, certain=certain))
+
+    def each(self, segment: Each, around: _Around) -> None:
+        variable = segment.variable
+        if isinstance(segment.items, Compare | Logical | Not):
+            raise error_at(around.document, segment.items.span, _no_items(segment, around.document))
+        if variable != "this":
+            known = self.known.get(variable)
+            if known is not None:
+                reason = f"{shown(variable)} is given by {known.what} at {known.place}; call the item otherwise"
+                raise error_at(around.document, segment.span, reason)
+            self._check_name(variable, "the item of this loop", around, segment.span)
+        variables = frozenset({variable, "@key", *LOOP})
+        self._loop(segment.body, replace(around, variables=around.variables | variables, of="each"))
+
+    def geneach(self, segment: GenEach, around: _Around) -> None:
+        self._check_name(segment.name, "a geneach", around, segment.span)
+        turn = set(LOOP) if "num" in dict(segment.arguments) else set(LOOP) - {"@last"}
+        variables = around.variables - {"this", "@key", "@last"} | turn
+        self.slots[segment.name] = None
+        # Its own name has no value yet while its items are made.
+        if not self._loop(segment.body, replace(around, variables=variables, of="geneach", level=around.level + 1)):
+            reason = "no slot of the geneach is called this (or this.field), so it has no items; name one so"
+            raise error_at(around.document, segment.span, reason)
+        self.declare(segment.name, "a geneach", around, segment.span)
+
+    def _loop(self, body: Body, around: _Around) -> bool:
+        """One turn of a loop. What its slots are called is a list behind it. Has it items of its own?"""
+        mark = self.known.mark()
+        self.body(body, around)
+        own = {_key("this", around), _key(_ANY_FIELD, around)} if around.of == "geneach" else set()
+        after = self.known.back(mark)
+        for name, named in after.items():
+            if not name.startswith(_ITEM) and self.known.get(name) is None:
+                self.known.put(name, replace(named, certain=named.what != "a set"))
+        return not own.isdisjoint(after)
+
+
+_ITEM = "\0"
+"""Begins the keys of `this` and its fields, once for each `geneach` around."""
+_ANY_FIELD = "this."
+
+
+def _key(name: str, around: _Around) -> str:
+    """What a name is kept under."""
+    return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
+
+
+def _no_items(segment: Each, document: Document) -> str:
+    """Why a comparison is nothing to go through; `x in xs` is how other languages write a loop."""
+    items = segment.items
+    if not isinstance(items, Compare) or items.operator != "in" or segment.variable != "this":
+        return "each goes through a list or a mapping, not through true or false"
+    names = [one.name for one in (items.left, items.right) if isinstance(one, Path) and not one.steps]
+    item, whole = names if len(names) == 2 else ("item", "items")
+    tag = f"#each {short(whole)} as {short(item)}"
+    written = f"{{{{{tag}}}}}" if document.dialect == "handlebars" else f"<<{tag}>>"
+    return f"each goes through a list or a mapping; write {written}"
+
+
+def _second(around: _Around, span: Span, known: _Named) -> tuple[Document, Span]:
+    """The second of two places; where a file is included twice they are one, and the include is shown."""
+    if known.document is around.document and known.span == span and around.include is not None:
+        return around.include
+    return around.document, span
+
+
+def _twice(name: str, what: str, around: _Around, span: Span, known: _Named) -> str:
+    if known.document is around.document and known.span == span:
+        return (
+            f"{shown(name)} is named at {known.place}, and that file is included twice; include it in a loop, or once"
+        )
+    return f"{what} is called {shown(name)}, as {known.what} at {known.place} is; give it a name of its own"
+
+
+_HANDLERS: Mapping[type[Segment], Callable[[_Examination, Any, _Around], None]] = {
+    Set: _Examination.set,
+    Slot: _Examination.slot,
+    Block: _Examination.block,
+    Role: _Examination.role,
+    Include: _Examination.include,
+    Joint: _Examination.joint,
+    If: _Examination.branches,
+    Each: _Examination.each,
+    GenEach: _Examination.geneach,
+}

@@ -1,0 +1,177 @@
+"""The template that users hold: read and checked when it is made, then immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import final
+
+from selectrie.errors import OptionError
+from selectrie.grammar import Grammar
+from selectrie.options.checks import named, one_of, text
+from selectrie.template.analysis.dry_run import try_values
+from selectrie.template.analysis.foreign import refuse_foreign
+from selectrie.template.analysis.includes import read_all
+from selectrie.template.analysis.static_checks import Findings, examine
+from selectrie.template.syntax.ast import Document, Include
+from selectrie.template.syntax.source_positions import error_in
+from selectrie.template.values.sources import MOST_FILE_BYTES, Sources, dialect_of, read_source, search_folder
+
+DIALECTS = ("selectrie", "handlebars")
+
+
+@final
+class Template:
+    """A page with slots that a model fills in. Immutable; any number of engines and threads may use one.
+
+    text: the source. name: what errors call it. search_path: the folder that includes and grammar files are read from.
+    dialect: "selectrie" (`<<name>>`) or "handlebars" (`{{name}}`, as programs of guidance 0.0.x are written).
+
+    Made, it is parsed, its includes and the grammars named in it are read, and everything that can be known to be wrong without
+    values is a `TemplateError`. Templates are equal where their sources and the files they read are.
+    document: the template parsed. documents: the files it includes, by the path as written.
+    """
+
+    source: str
+    name: str
+    dialect: str
+    document: Document
+    documents: Mapping[str, Document]
+    _sources: Sources
+    _findings: Findings
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        name: str = "<template>",
+        search_path: str | Path | None = None,
+        dialect: str = "selectrie",
+    ) -> None:
+        _check_text("text", text)
+        _check_text("name", name)
+        one_of("dialect", dialect, DIALECTS)
+        self._read(text, name, dialect, Sources(search_folder(search_path)))
+
+    def _read(self, text: str, name: str, dialect: str, sources: Sources) -> None:
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > MOST_FILE_BYTES:
+            n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MOST_FILE_BYTES + 1]) - 1
+            reason = f"the template is longer than {MOST_FILE_BYTES} bytes, which end here; split it by `include`"
+            raise error_in(text, name, n_characters, reason)
+        document, documents = read_all(text, name, dialect, sources)
+        refuse_foreign(document)
+        held = {
+            "source": text,
+            "name": name,
+            "dialect": dialect,
+            "document": document,
+            "documents": MappingProxyType(documents),
+            "_sources": sources,
+            "_findings": examine(document, documents, sources),
+        }
+        self.__dict__.update(held)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} cannot be set: a template is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} cannot be deleted: a template is immutable")
+
+    @classmethod
+    def from_file(
+        cls, path: str | Path, *, search_path: str | Path | None = None, dialect: str | None = None
+    ) -> Template:
+        """A template file. search_path: default its own folder. dialect: default "handlebars" for `.hbs` and `.handlebars`.
+
+        Raises `InputFileError` where it cannot be read.
+        """
+        if not isinstance(path, str | Path):
+            raise OptionError("path", path, "the path of a file, a str or a Path")
+        source = read_source(Path(path), str(path))
+        dialect = dialect_of(str(path), "selectrie") if dialect is None else dialect
+        folder = Path(path).parent if search_path is None else search_path
+        return cls(source, name=str(path), search_path=folder, dialect=dialect)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names that the model gives values to, in the order of the page: of selects, gens, beams and `geneach` lists."""
+        return self._findings.slots
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names that values must be given for, in the order of their first use.
+
+        Where a name stands only in a branch that is not taken, its value may be left out; `check` knows.
+        """
+        return self._findings.needs
+
+    def check(self, values: Mapping[str, object] | None = None) -> None:
+        """Raise the first `TemplateError` that rendering would end in, as far as that is known before the model is asked.
+
+        values: also with them: names without one, options that are none, texts that two options share, arguments of the wrong
+        type, values without a text. None: only what construction has checked.
+        """
+        if values is not None:
+            refuse_foreign(self.document, values)
+            try_values(self.document, self.documents, self._sources, named("values", values))
+
+    def unused(self, values: Mapping[str, object]) -> tuple[str, ...]:
+        """Names that are given and never read, in their order."""
+        return tuple(name for name in named("values", values) if name not in self._findings.read)
+
+    def included(self, include: Include) -> Document:
+        """The document that an include tag stands for."""
+        return self.documents[include.path]
+
+    def read_grammar(self, name: str) -> Grammar:
+        """A grammar by name: a file of the search path, else one that comes with selectrie. The same object each time.
+
+        Raises `TemplateError` without a place.
+        """
+        return self._sources.read_grammar(name)
+
+    def read_regex(self, pattern: str) -> Grammar:
+        """A regular expression as a grammar; the same object as long as it is kept. Raises `TemplateError` without a place."""
+        return self._sources.read_regex(pattern)
+
+    @cached_property
+    def _identity(self) -> tuple[object, ...]:
+        files = tuple(sorted(self._sources.texts.items()))
+        grammars = tuple((name, self._sources.read_grammar(name).digest) for name in self._findings.grammars)
+        return self.source, self.dialect, files, grammars
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity == other._identity if isinstance(other, Template) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        return f"<Template {self.name}: slots {', '.join(self.slots) or 'none'}>"
+
+    def __copy__(self) -> Template:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Template:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled with the files it has read, so that it needs none of them where it is restored."""
+        sources = self._sources
+        held = (sources.root, dict(sources.texts), dict(sources.grammars))
+        return _restored, (self.source, self.name, self.dialect, held)
+
+
+_check_text = text
+
+
+def _restored(
+    source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, Grammar]]
+) -> Template:
+    """A pickled template."""
+    template = Template.__new__(Template)
+    template._read(source, name, dialect, Sources(*held))
+    return template

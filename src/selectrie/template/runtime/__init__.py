@@ -1,0 +1,1 @@
+"""Templates interpreted, step by step."""

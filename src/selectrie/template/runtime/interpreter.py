@@ -1,0 +1,333 @@
+"""A template as a program: step by step what is to be written and decided, the control flow taken care of. No model in it.
+
+Whoever renders asks for the next `Step`, does it, tells what was decided, and asks for the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+from selectrie.errors import InternalError
+from selectrie.template.analysis import segment_counts
+from selectrie.template.analysis.template import Template
+from selectrie.template.runtime.frames import Frame, Level, Loop, Values, fields_of, loop_of, loop_over, path_of
+from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
+from selectrie.template.syntax.ast import (
+    Block,
+    Body,
+    Comment,
+    Document,
+    Each,
+    GenEach,
+    If,
+    Include,
+    Joint,
+    Literal,
+    Output,
+    Role,
+    Segment,
+    Set,
+    Slot,
+)
+from selectrie.template.values.declared_names import names_in, refuse_given
+from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
+from selectrie.template.values.tag_values import role_named, value_at
+from selectrie.template.values.values import plain
+
+
+class Program:
+    """A template on values, step by step.
+
+    After `Decide` and `Together` the values must be told by `name`, after `Continue` the decision by `go_on`, before the next
+    step is asked for. Every error is a `TemplateError` at its place.
+    """
+
+    def __init__(self, template: Template, values: Mapping[str, object]) -> None:
+        self._template = template
+        self._frames = [Frame(template.document.body, template.document)]
+        self._levels = [Level(Scope(values))]
+        self._queue: deque[Step] = deque()
+        self._asked: Loop | None = None
+        self._is_ahead = False
+        self._n_left = segment_counts.MOST_STEPS
+
+    @property
+    def page(self) -> Level:
+        """What the page names, loops that have ended included."""
+        return self._levels[0]
+
+    def path_of(self, name: str) -> str:
+        """Where a name of the step just made is found on the page: `armor`, in loops `food[1]`, `items[0].name`."""
+        return path_of(name, [frame.loop for frame in self._frames if frame.loop is not None])
+
+    def path_of_loop(self) -> str:
+        """Where the list is found of the loop that asks whether it goes on."""
+        loops = [frame.loop for frame in self._frames if frame.loop is not None]
+        segment = loops[-1].segment
+        return path_of(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
+
+    def ahead(self, n_steps: int) -> Program:
+        """The same program, to look at what follows: it decides nothing, and names change here alone.
+
+        Values that only the model can tell end it with `Undecided`. n_steps: segments that it may pass.
+        """
+        other = Program.__new__(Program)
+        other._template = self._template
+        other._frames = [replace(frame) for frame in self._frames]
+        other._levels = [replace(level, assumed=dict(level.assumed)) for level in self._levels]
+        other._queue = deque(self._queue)
+        other._asked, other._is_ahead, other._n_left = self._asked, True, n_steps
+        return other
+
+    def name(self, name: str, value: object, record: object = None) -> None:
+        """Tell the value of a slot. record: of its decision; None: the name is another one of a slot's."""
+        self._levels[-1].set(name, value, record)
+
+    def suppose(self, *names: str) -> None:
+        """Look ahead with these as yet undecided."""
+        assumed = self._levels[-1].assumed
+        for name in names:
+            base, _, field_name = name.partition(".")
+            held = assumed.get(base, self._levels[-1].values.get(base))
+            assumed[base] = {**fields_of(held), field_name: UNDECIDED} if field_name else UNDECIDED
+
+    def go_on(self, *, more: bool) -> None:
+        """Tell whether the loop of the last `Continue` has another turn."""
+        frame = self._frames[-1]
+        if frame.loop is None or self._asked is not frame.loop:
+            raise InternalError("no loop asked whether it goes on")
+        self._asked = None
+        if more:
+            self._begin_turn(frame, frame.loop)
+        else:
+            self._end_loop(frame, frame.loop)
+
+    def skip(self, step: Decide) -> bool:
+        """Look past a slot where it is hidden, so that it is no text that follows; False where it is not."""
+        if not self._is_hidden(step.slot, step.scope, step.document):
+            return False
+        self.suppose(*names_in((step.slot,), self._template.documents).decided, step.slot.name)
+        return True
+
+    def leading_text(self, step: Together) -> str:
+        """The text before the first slot of a joint block."""
+        written = []
+        for part in step.joint.body:
+            if isinstance(part, Slot):
+                break
+            if not isinstance(part, Comment):
+                write = self._pass(part, step.document)
+                written.append(write.text if isinstance(write, Write) else "")
+        return "".join(written)
+
+    def step(self) -> Step | None:
+        """The next step; None at the end of the page."""
+        while not self._queue:
+            if not self._frames:
+                return None
+            frame = self._frames[-1]
+            if frame.at >= len(frame.body):
+                self._leave(frame)
+                continue
+            segment = frame.body[frame.at]
+            frame.at += 1
+            self._count(segment, frame.document)
+            found = self._pass(segment, frame.document)
+            if found is not None:
+                return found
+        return self._queue.popleft()
+
+    def _count(self, segment: Segment, document: Document) -> None:
+        self._n_left -= 1
+        if self._n_left < 0:
+            if self._is_ahead:
+                raise Undecided
+            raise segment_counts.too_long(document, segment)
+
+    def _pass(self, segment: Segment, document: Document) -> Step | None:
+        """Do one segment; the step that it comes to, None where it only changes what comes next."""
+        if isinstance(segment, Literal):
+            return Write(segment.text, is_literal=True, span=segment.span, document=document)
+        if isinstance(segment, Comment):
+            return None
+        scope = self._scope()
+        if not self._is_ahead:
+            own = segment.body if isinstance(segment, Joint) else (segment,)
+            for one in own:
+                if isinstance(one, Slot | Block | GenEach):
+                    refuse_given(one, scope, document)
+        if isinstance(segment, Slot):
+            return Decide(segment, scope, document)
+        if isinstance(segment, Joint):
+            return Together(segment, scope, document)
+        if isinstance(segment, Output):
+            text = text_at(segment.value, scope, document)
+            return Write(text, is_literal=False, span=segment.span, document=document) if text else None
+        return self._enter(segment, scope, document)
+
+    def _enter(
+        self, segment: Set | Include | If | Role | Block | Each | GenEach, scope: Scope, document: Document
+    ) -> Step | None:
+        """Put what stands in a block on top."""
+        if isinstance(segment, Set):
+            self._assign(segment, scope, document)
+        elif isinstance(segment, Include):
+            included = self._template.included(segment)
+            self._frames.append(Frame(included.body, included))
+        elif isinstance(segment, If):
+            body = next((body for test, body in segment.branches if truth_at(test, scope, document)), segment.otherwise)
+            self._frames.append(Frame(body, document))
+        elif isinstance(segment, Role):
+            ends = Turn(self._role(segment, scope, document), begins=False, span=segment.span, document=document)
+            self._frames.append(Frame(segment.body, document, closing=(ends,)))
+            return replace(ends, begins=True)
+        elif isinstance(segment, Block):
+            self._enter_block(segment, scope, document)
+        elif isinstance(segment, Each):
+            self._enter_loop(loop_over(segment, self._template, scope, document), document)
+        else:
+            self._enter_geneach(segment, scope, document)
+        return None
+
+    def _role(self, segment: Role, scope: Scope, document: Document) -> str:
+        """The role of a turn."""
+        if isinstance(segment.role, str):
+            return segment.role
+        return role_named(value_at(segment, ("role", segment.role), scope, document, self._template))
+
+    def _scope(self) -> Scope:
+        """Where names are looked up."""
+        innermost = self._levels[-1].scope
+        if not self._is_ahead:
+            return innermost
+        assumed: Values = {}
+        for level in self._levels:
+            own = level.scope.own()
+            assumed = {
+                name: value for name, value in assumed.items() if name not in own
+            }  # an inner name hides an outer one
+            assumed.update(level.assumed)
+        return innermost.child(assumed)
+
+    def _assign(self, segment: Set, scope: Scope, document: Document) -> None:
+        page = self._levels[0]
+        if self._is_ahead:
+            try:
+                page.assumed[segment.name] = evaluate(segment.value, scope, document)
+            except Undecided:
+                page.assumed[segment.name] = UNDECIDED
+            return
+        value = evaluate(segment.value, scope, document)
+        page.values[segment.name] = value
+        scope.assign(segment.name, value)
+
+    def _enter_block(self, block: Block, scope: Scope, document: Document) -> None:
+        if self._is_hidden(block, scope, document):
+            if self._skips_hidden(block.body):
+                if block.name is not None:
+                    self.suppose(block.name)
+                return
+            self._enter_hidden()
+        closing: tuple[Step, ...] = ()
+        if block.name is not None:
+            self._queue.append(Naming(block.name, begins=True))
+            closing = (Naming(block.name, begins=False),)
+        self._frames.append(Frame(block.body, document, closing=closing))
+
+    def _is_hidden(self, segment: Slot | Block | GenEach, scope: Scope, document: Document) -> bool:
+        """Does the tag say that it is no part of the page?"""
+        hidden = dict(segment.arguments).get("hidden")
+        if hidden is None:
+            return False
+        return plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
+
+    def _skips_hidden(self, body: Body) -> bool:
+        """Who looks ahead passes over what is hidden: it is no text that follows. What it names is undecided."""
+        if self._is_ahead:
+            names = names_in(body, self._template.documents)
+            self.suppose(*names.decided)
+            self._levels[0].assumed.update(dict.fromkeys(names.sets, UNDECIDED))
+        return self._is_ahead
+
+    def _enter_hidden(self) -> None:
+        """Hide what follows, up to the end of the frame that is put on top of this one."""
+        self._queue.append(Hide(begins=True))
+        self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
+
+    def _enter_geneach(self, each: GenEach, scope: Scope, document: Document) -> None:
+        if self._is_hidden(each, scope, document):
+            if self._skips_hidden(each.body):
+                self.suppose(each.name)
+                return
+            self._enter_hidden()
+        self._enter_loop(loop_of(each, self._template, scope, document), document)
+
+    def _enter_loop(self, loop: Loop, document: Document) -> None:
+        frame = Frame((), document, loop=loop)
+        self._frames.append(frame)
+        self._next_turn(frame, loop)
+
+    def _leave(self, frame: Frame) -> None:
+        """The end of a body: the next turn of its loop, or what comes after it."""
+        if frame.loop is None:
+            self._frames.pop()
+            self._queue.extend(frame.closing)
+            return
+        loop, level = frame.loop, self._levels.pop()
+        if not self._is_ahead:
+            own = ("this",) if loop.items is None else ()
+            for name in (*own, *loop.names.decided):
+                loop.values.setdefault(name, []).append(level.values.get(name))
+            for name in (*own, *loop.names.slots):
+                loop.records.setdefault(name, []).append(level.records.get(name))
+        self._next_turn(frame, loop)
+
+    def _next_turn(self, frame: Frame, loop: Loop) -> None:
+        """Begin another turn, end the loop, or ask which."""
+        if loop.items is not None:
+            if loop.n_done < len(loop.items):
+                self._begin_turn(frame, loop)
+            else:
+                self._end_loop(frame, loop)
+            return
+        least, most, stop = loop.bounds
+        if loop.n_done < least:
+            self._begin_turn(frame, loop)
+        elif loop.n_done >= most or stop is None:
+            self._end_loop(frame, loop)
+        else:
+            self._asked = loop
+            self._queue.append(Continue(loop.segment, stop, frame.document))  # type: ignore[arg-type]  # no items: a GenEach
+
+    def _begin_turn(self, frame: Frame, loop: Loop) -> None:
+        at, segment = loop.n_done, loop.segment
+        if not segment.body:  # a turn of which no segment is counted
+            self._count(segment, frame.document)
+        if at and loop.join:
+            self._queue.append(Write(loop.join, is_literal=False, span=segment.span, document=frame.document))
+        variables: Values = {"@index": at, "@first": at == 0}
+        if isinstance(segment, Each) and loop.items is not None:
+            key, item = loop.items[at]
+            variables |= {segment.variable: item, "@key": key, "@last": at == len(loop.items) - 1}
+        elif loop.bounds[0] == loop.bounds[1]:
+            variables["@last"] = at == loop.bounds[0] - 1
+        self._levels.append(Level(self._levels[-1].scope.child(variables)))
+        frame.loop = replace(loop, n_done=at + 1)
+        frame.body, frame.at = segment.body, 0
+
+    def _end_loop(self, frame: Frame, loop: Loop) -> None:
+        """What the slots of a loop got becomes lists."""
+        self._frames.pop()
+        self._queue.extend(frame.closing)
+        own = (loop.segment.name,) if isinstance(loop.segment, GenEach) else ()
+        if self._is_ahead:
+            self.suppose(*own, *loop.names.decided)
+            return
+        for name in loop.names.slots:
+            self.name(name, loop.values.get(name, []), loop.records.get(name, []))
+        for name in loop.names.texts:
+            self.name(name, loop.values.get(name, []))
+        for name in own:
+            self.name(name, loop.values.get("this", []), loop.records.get("this", []))

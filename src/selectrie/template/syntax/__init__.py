@@ -1,0 +1,1 @@
+"""Template text to an immutable tree with source positions."""

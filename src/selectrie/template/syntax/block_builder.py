@@ -1,0 +1,203 @@
+"""From a row of texts and tags to segments: blocks closed, and what may stand in what.
+
+One `Builder` reads one source, piece by piece. Open blocks are held on a stack, so depth costs no recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from selectrie.template.syntax.ast import Body, Comment, If, Output, Segment, Slot
+from selectrie.template.syntax.dialects import Dialect
+from selectrie.template.syntax.expressions import Expression, Path, Span
+from selectrie.template.syntax.lexer import MOST_DEPTH
+from selectrie.template.syntax.source_positions import Refused, clipped, short
+from selectrie.template.syntax.tags import TAGS
+from selectrie.template.syntax.whitespace import Edges, Literals
+
+TURNS = frozenset({"system", "user", "assistant", "role"})
+_PARTED = {"or": ("select",), "else": ("if", "unless"), "elif": ("if", "unless")}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A tag that begins a block. make: the segment, from its bodies and the span of the whole; None for what has conditions."""
+
+    kind: str
+    edges: Edges
+    make: Callable[[list[Body], Span], Segment] | None = None
+    condition: Expression | None = None
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open block: the body under way, those before it, and for `if` the conditions. last: the `else` has been."""
+
+    opening: Opening
+    body: list[Segment] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
+    conditions: list[Expression] = field(default_factory=list)
+    last: bool = False
+
+
+class Builder:
+    """The segments of one source, under way. Every method returns the builder itself, but `finish`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._bottom: list[Segment] = []
+        self._frames: list[_Frame] = []
+        self._literals = Literals()
+
+    def text(self, text: str, span: Span, *, plain: bool) -> Builder:
+        """Text between tags. plain: as it stands in the source."""
+        self._literals.add(text, span, plain=plain)
+        return self
+
+    def raw(self, text: str, edges: Edges) -> Builder:
+        """A raw block: its text, which nothing outside trims."""
+        self._literals.meet(edges)
+        self._literals.add(text, edges.span, plain=False)
+        if edges.trims_right:
+            self._literals.meet(Edges(edges.stop, edges.stop, trims_right=True))
+        return self
+
+    def leaf(self, segment: Segment, edges: Edges) -> Builder:
+        """A segment without a body. Comments among the choices of a select are left out."""
+        self._literals.meet(edges)
+        if isinstance(segment, Comment) and self._is_in_choice:
+            return self
+        self._admit(segment.kind if isinstance(segment, Slot) else type(segment).__name__.lower(), edges)
+        self._flush()
+        self._body.append(segment)
+        return self
+
+    def opened(self, opening: Opening) -> Builder:
+        """The beginning of a block."""
+        self._admit(opening.kind, opening.edges)
+        if len(self._frames) >= MOST_DEPTH:
+            reason = f"blocks are nested more than {MOST_DEPTH} deep; include what is inside as a file of its own"
+            raise Refused(opening.edges.start, reason)
+        self._end_literal(opening.edges)
+        self._frames.append(_Frame(opening))
+        if opening.condition is not None:
+            self._frames[-1].conditions.append(opening.condition)
+        return self
+
+    def parted(self, word: str, edges: Edges, condition: Expression | None = None) -> Builder:
+        """`or`, `else` or `elif`."""
+        frame = self._frames[-1] if self._frames else None
+        kinds = _PARTED[word]
+        if frame is None or frame.opening.kind not in kinds:
+            reason = f"{self._tag(word)} parts the bodies of {self._tag('#' + kinds[0])} and stands nowhere else"
+            if frame is None:
+                raise Refused(edges.start, reason + "; no block is open here")
+            raise Refused(edges.start, reason + "; here {tag} of line {line} is open", frame.opening.edges.span)
+        if frame.last:
+            reason = (
+                f"{self._tag(word)} behind the {self._tag('else')} of " + "{tag} in line {line}, which is its last part"
+            )
+            raise Refused(edges.start, reason, frame.opening.edges.span)
+        self._end_literal(edges)
+        frame.bodies.append(tuple(frame.body))
+        frame.body = []
+        frame.last = word == "else"
+        if condition is not None:
+            frame.conditions.append(condition)
+        return self
+
+    def closed(self, name: str, edges: Edges) -> Builder:
+        """The end of a block."""
+        frame = self._matching(name, edges)
+        self._end_literal(edges)
+        opening = frame.opening
+        if opening.kind == "joint" and not any(isinstance(segment, Slot) for segment in frame.body):
+            raise Refused(opening.edges.start, "this joint has no select, so there is nothing to decide together")
+        frame.bodies.append(tuple(frame.body))
+        self._frames.pop()
+        span = Span(opening.edges.start, edges.stop)
+        self._body.append(opening.make(frame.bodies, span) if opening.make else _branches(frame, span))
+        return self
+
+    def finish(self) -> Body:
+        """The segments, at the end of the source."""
+        if self._frames:
+            opening = self._frames[-1].opening
+            reason = (
+                "{tag} is not closed: expected " + f"{self._tag('/' + opening.kind)} before the end of the template"
+            )
+            raise Refused(opening.edges.start, reason + self._meant_as_end(), opening.edges.span)
+        self._flush()
+        return tuple(self._bottom)
+
+    def _meant_as_end(self) -> str:
+        """That a value of the open block is called as other languages end one."""
+        kind = self._frames[-1].opening.kind
+        words = {"end", "end" + kind, *(("endfor",) if kind == "each" else ())}
+        bodies = (*self._frames[-1].bodies, self._frames[-1].body)
+        names = (
+            one.value.name for body in bodies for one in body if isinstance(one, Output) and isinstance(one.value, Path)
+        )
+        word = next((name for name in names if name in words), None)
+        return "" if word is None else f"; {self._tag(word)} is a value, and ends nothing"
+
+    @property
+    def _body(self) -> list[Segment]:
+        return self._frames[-1].body if self._frames else self._bottom
+
+    @property
+    def _is_in_choice(self) -> bool:
+        return bool(self._frames) and self._frames[-1].opening.kind == "select"
+
+    def _end_literal(self, edges: Edges) -> None:
+        self._literals.meet(edges)
+        self._flush()
+
+    def _flush(self) -> None:
+        self._body.extend(self._literals.take())
+
+    def _tag(self, inner: str) -> str:
+        return f"{self._dialect.opens}{inner}{self._dialect.closes}"
+
+    def _matching(self, name: str, edges: Edges) -> _Frame:
+        """The block that an end tag closes."""
+        tag = self._tag("/" + short(name))
+        if not self._frames:
+            reason = f"{tag} closes nothing: no block is open here"
+            if name not in TAGS or not TAGS[name].block:
+                reason = f"{tag} closes nothing: {clipped(name)} is no block"
+            raise Refused(edges.start, reason)
+        frame = self._frames[-1]
+        if frame.opening.kind == name:
+            return frame
+        expected = self._tag("/" + frame.opening.kind)
+        raise Refused(
+            edges.start,
+            f"expected {expected}, not {tag}: " + "{tag} of line {line} is still open",
+            frame.opening.edges.span,
+        )
+
+    def _admit(self, kind: str, edges: Edges) -> None:
+        """May such a tag stand here?"""
+        within = [frame.opening.kind for frame in self._frames]
+        if self._is_in_choice and kind != "output":
+            word = self._tag("/select")
+            reason = f"{kind} cannot stand in a choice of " + "{tag} (line {line}): a choice is text and values alone"
+            raise Refused(edges.start, f"{reason}; is {word} missing?", self._frames[-1].opening.edges.span)
+        if "joint" in within and kind not in {"output", "comment", "select"}:
+            reason = f"{kind} cannot stand in a joint: it holds text, values and selects alone"
+            raise Refused(edges.start, reason)
+        if kind in TURNS:
+            for frame in self._frames:
+                if frame.opening.kind in TURNS:
+                    reason = (
+                        f"{self._tag('#' + kind)} inside of {{tag}} of line {{line}}: turns do not nest; close that one"
+                    )
+                    raise Refused(edges.start, reason, frame.opening.edges.span)
+
+
+def _branches(frame: _Frame, span: Span) -> If:
+    """The bodies of an `if` with their conditions, and the one behind `else`."""
+    otherwise = frame.bodies.pop() if frame.last else ()
+    return If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span)

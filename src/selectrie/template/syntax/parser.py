@@ -1,0 +1,59 @@
+"""Reads templates: source text to a `Document`."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from string import Template as Pattern
+from typing import cast
+
+from lark import Lark, Token, UnexpectedToken
+
+from selectrie.errors import OptionError
+from selectrie.template.syntax.ast import Body, Document
+from selectrie.template.syntax.handlebars import DIALECTS
+from selectrie.template.syntax.lexer import OPENINGS, Scanner
+from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.syntax_errors import BrokenTag, refusal
+from selectrie.template.syntax.transformer import Reader
+
+
+def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") -> Document:
+    """The segments of a template. name: of the file, for errors. dialect: "selectrie" (`<<…>>`) or "handlebars" (`{{…}}`).
+
+    Raises `TemplateError` with the place, the line and what was expected there. Linear in the length of the source; blocks
+    nest at most 64 deep, and so do expressions.
+    """
+    if dialect not in DIALECTS:
+        raise OptionError("dialect", dialect, f"one of {', '.join(DIALECTS)}")
+    try:
+        return Document(name, source, _read(source, dialect), dialect)
+    except Refused as refused:
+        raise refused.error(source, name) from None
+
+
+def _read(source: str, dialect: str) -> Body:
+    """The segments, or `Refused`."""
+    try:
+        return cast("Body", _parser(dialect).parse(source))
+    except UnexpectedToken as error:
+        place = error.token.start_pos or 0
+        stack = error.interactive_parser.parser_state.value_stack
+        opening = next(
+            (value for value in reversed(stack) if isinstance(value, Token) and value.type in OPENINGS), None
+        )
+        if opening is None:
+            raise Refused(place, f"{clipped(str(error.token))} cannot stand here") from None
+        symbols = Scanner(_parser(dialect).lexer_conf).symbols_before(source, opening, place)
+        raise refusal(BrokenTag(source, DIALECTS[dialect], symbols, error.token, error.accepts)) from None
+
+
+@cache
+def _parser(name: str) -> Lark:
+    """One a dialect; parsing changes nothing in it."""
+    dialect = DIALECTS[name]
+    text = files("selectrie.template.syntax").joinpath("template.lark").read_text(encoding="utf-8")
+    first = re.escape(dialect.opens[0])
+    grammar = Pattern(text).substitute(open=first * 2, close=re.escape(dialect.closes[0]) * 2, first=first)
+    return Lark(grammar, parser="lalr", lexer=Scanner, transformer=Reader(dialect), keep_all_tokens=True)

@@ -1,0 +1,325 @@
+"""What is wrong with a tag that the grammar refuses, in words: what stands there, what was expected, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import pairwise
+
+from lark import Token
+
+from selectrie.template.syntax.dialects import Dialect
+from selectrie.template.syntax.lexer import runaway
+from selectrie.template.syntax.source_positions import Refused, clipped, short
+from selectrie.template.syntax.tags import MIDDLE, TAGS
+
+_VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
+_OPERATORS = frozenset({"COMPARISON", "IN", "AND", "OR"})
+_NO_CALLS = "a template calls no functions: give the value under a name"
+_VALUE_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB", "RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"})
+_ENDS = frozenset({"CLOSE", "RPAR", "RSQB"})
+_WORDS = frozenset({"RESERVED", "AS", "IN", "AND", "OR", "NOT", "THIS", "TRUE", "FALSE", "NONE"})
+_SIGNS = {"EQUALS": "=", "COMMA": "','", "RPAR": ")", "RSQB": "]", "AS": "as"}
+_RECKONED = "values are not reckoned with"
+_STRAIGHT = "write straight quotes, ' or \""
+_BEHIND_VALUES = {
+    "&": "write and",
+    "|": "write or; values have no filters",
+    **dict.fromkeys("+-*/%", _RECKONED),
+    ";": "parts of a tag are parted by blanks",
+}
+"""What to do about signs that other languages have behind a value."""
+_FOR_VALUES = {
+    "!": "write not",
+    "{": "mappings are given as values, not written",
+    "$": "write the name alone",
+    "\\": "a text stands in quotes",
+    ".": "a path begins with a name",
+}
+"""What to do about signs that other languages begin a value with."""
+_SYNONYMS = {
+    "for": "each",
+    "foreach": "each",
+    "while": "geneach",
+    "repeat": "geneach",
+    "let": "set",
+    "assign": "set",
+    "import": "include",
+    "choose": "select",
+    "choice": "select",
+    "generate": "gen",
+    "switch": "if",
+    "bot": "assistant",
+    "verbatim": "raw",
+    "literal": "raw",
+}
+"""What other languages call a tag."""
+_NAMED = frozenset({"select", "gen", "beam", "geneach", "block", "role"})
+_FILE = re.compile(r"[\w./~-]+")
+_BLOCKS = tuple(kind for kind, tag in TAGS.items() if tag.block)
+_INLINE = tuple(kind for kind, tag in TAGS.items() if not tag.block or kind == "select")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenTag:
+    """A tag that cannot be read. symbols: those before `token`, the opening first. accepted: the terminals possible at `token`."""
+
+    source: str
+    dialect: Dialect
+    symbols: list[Token]
+    token: Token
+    accepted: AbstractSet[str]
+
+    @property
+    def place(self) -> int:
+        return self.token.start_pos or 0
+
+    @property
+    def opening(self) -> Token:
+        return self.symbols[0]
+
+    @property
+    def head(self) -> Token | None:
+        return self.symbols[1] if len(self.symbols) > 1 else None
+
+    @property
+    def word(self) -> str:
+        """The word behind the opening, or nothing."""
+        return str(self.head) if self.head is not None else ""
+
+    @property
+    def is_named(self) -> bool:
+        """Does it have its tag, and at most a name?"""
+        return self.word in TAGS and (
+            len(self.symbols) == 2 or (len(self.symbols) == 3 and self.word not in {"each", "if", "unless"})
+        )
+
+    def tag(self, inner: str) -> str:
+        """A tag of the dialect."""
+        return f"{self.dialect.opens}{inner}{self.dialect.closes}"
+
+
+def refusal(broken: BrokenTag) -> Refused:
+    """The error for a symbol that cannot stand where it does."""
+    return (
+        _runaway(broken)
+        or _unclosed(broken)
+        or _command(broken)
+        or _headless(broken)
+        or _wrong_head(broken)
+        or _bare(broken)
+        or _at(broken)
+    )
+
+
+def _runaway(broken: BrokenTag) -> Refused | None:
+    """A string before the place holds the end of a tag."""
+    closes = broken.dialect.closes
+    strings = (symbol for symbol in (*broken.symbols, broken.token) if symbol.type == "STRING" and closes in symbol)
+    first = next(strings, None)
+    return None if first is None else runaway(first, closes)
+
+
+def _unclosed(broken: BrokenTag) -> Refused | None:
+    """A tag that another one begins in, or that ends nowhere."""
+    opens, closes = broken.dialect.opens, broken.dialect.closes
+    start = broken.opening.start_pos or 0
+    behind = start + len(broken.opening)
+    close, other = broken.source.find(closes, behind), broken.source.find(opens, behind)
+    begins_anew = 0 <= other < close and (other <= broken.place or "\n" in broken.source[start:other])
+    if close >= 0 and not begins_anew:
+        return None
+    escape = f"write \\{opens} for the characters {opens}"
+    return Refused(start, f"this tag is not closed; end it with {closes}, or {escape}")
+
+
+def _command(broken: BrokenTag) -> Refused | None:
+    """A command of other programs, at the beginning of the tag or of parentheses."""
+    commands = broken.dialect.commands
+    for before, symbol in pairwise(broken.symbols):
+        if symbol.type == "NAME" and before.type in {"OPEN", "LPAR"} and symbol in commands:
+            return Refused(symbol.start_pos or 0, f"{symbol} has no meaning here: {commands[str(symbol)]}")
+    return None
+
+
+def _headless(broken: BrokenTag) -> Refused | None:
+    """The first word of a tag is wrong."""
+    if len(broken.symbols) > 1:
+        return None
+    opens, kind = broken.dialect.opens, broken.opening.type
+    if kind == "OPEN_BLOCK":
+        return Refused(broken.place, _no_block(broken))
+    if kind == "OPEN_END":
+        return Refused(broken.place, f"expected the name of the block that ends here, as in {broken.tag('/if')}")
+    if broken.token in TAGS:
+        block = broken.tag(f"#{broken.token} …")
+        return Refused(broken.place, f"{broken.token} is a block; write {block}, or name the value otherwise")
+    if broken.token.type == "CLOSE":
+        return Refused(broken.place, f"this tag is empty; expected a value or a tag, or write \\{opens} for {opens}")
+    return None
+
+
+def _no_block(broken: BrokenTag) -> str:
+    """Why what stands behind `#` begins no block."""
+    word = str(broken.token)
+    if word in MIDDLE:
+        return f"{word} begins no block; write {broken.tag(word)}"
+    if word in TAGS:
+        return f"{word} has no block form; write {broken.tag(word + ' …')}"
+    known = f"the blocks are {', '.join(_BLOCKS)}"
+    if broken.token.type == "UNKNOWN_TAG":
+        return f"no block is called {clipped(word)}{_nearest(word, _BLOCKS, known)}"
+    return f"expected the name of a block behind {broken.dialect.opens}#; {known}"
+
+
+def _wrong_head(broken: BrokenTag) -> Refused | None:
+    """What begins like a value goes on like a tag."""
+    head, token = broken.head, broken.token
+    if head is None or broken.opening.type != "OPEN" or head.type != "NAME" or len(broken.symbols) > 2:
+        return None
+    word = str(head)
+    if token.type == "EQUALS":
+        return Refused(broken.place, f"to name a value write {broken.tag(f'set {short(word)}=…')}, to compare write ==")
+    if token.type not in _VALUES | {"RESERVED"} or token.type == "LPAR":
+        return None
+    return _misnamed(broken, head)
+
+
+def _misnamed(broken: BrokenTag, head: Token) -> Refused | None:
+    """A tag by a word that is none, or without its `#`."""
+    word, place = str(head), head.start_pos or 0
+    block = near_tag(word, _BLOCKS)
+    known = f"the tags are {', '.join(_INLINE)}; functions cannot be called"
+    if broken.token.type == "STRING" or near_tag(word, _INLINE):
+        return Refused(place, f"no tag is called {clipped(word)}{_nearest(word, _INLINE, known)}")
+    return (
+        Refused(place, f"no tag is called {clipped(word)}; did you mean {broken.tag(f'#{block} …')}?")
+        if block
+        else None
+    )
+
+
+def _bare(broken: BrokenTag) -> Refused | None:
+    """A name, or the name of a file, without its quotes."""
+    head, last = broken.word, broken.symbols[-1]
+    if head == "include" and len(broken.symbols) == 2:
+        match = _FILE.match(broken.source, broken.place)
+        path = match[0].rstrip(broken.dialect.closes[0] + "~") if match else ""
+        if path:
+            return Refused(broken.place, f"expected a file name in quotes; write include {clipped(path, 80)}")
+    if head not in _NAMED or len(broken.symbols) != 3:
+        return None
+    if last.type != "NAME" or broken.accepted != {"EQUALS"} or broken.token.type == "COMPARISON":
+        return None
+    return Refused(last.start_pos or 0, f"expected a name in quotes; write {head} {clipped(str(last))}")
+
+
+def _at(broken: BrokenTag) -> Refused:
+    """Something else in the middle of a tag."""
+    return Refused(broken.place, f"expected {_expected(broken)}, not {_found(broken)}{_advice(broken)}")
+
+
+def _found(broken: BrokenTag) -> str:
+    token, word = broken.token, str(broken.token)
+    if token.type == "CLOSE":
+        return "the end of the tag"
+    if token.type in _WORDS:
+        return f"{word!r}, a word of the language"
+    return f"the text {word if len(word) <= 40 else word[:39] + '…'}" if token.type == "STRING" else clipped(word)
+
+
+def _expected(broken: BrokenTag) -> str:
+    """The terminals possible, in words."""
+    accepted, head, last = broken.accepted, broken.word, broken.symbols[-1].type
+    if len(broken.symbols) == 1:
+        return "a value or a tag"
+    parts = []
+    if "STRING" in accepted and "NUMBER" not in accepted:
+        parts.append("a file name in quotes" if head == "include" else "a name in quotes")
+    if "STRING" in accepted and "NUMBER" in accepted:
+        parts.append("a value")
+    elif "NAME" in accepted:
+        parts.append("a name" if last in {"DOT", "AS"} or head == "set" else "an argument (name=value)")
+    goes_on = accepted & _ENDS and last in _VALUE_ENDS and not broken.is_named
+    if accepted & _OPERATORS or (goes_on and broken.token.type != "CLOSE"):
+        parts.append("an operator")
+    parts += [word for kind, word in _SIGNS.items() if kind in accepted]
+    if "CLOSE" in accepted:
+        parts.append(broken.dialect.closes)
+    return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _advice(broken: BrokenTag) -> str:
+    """What to do about it, or nothing."""
+    told = _about_names(broken) or _about_operators(broken) or _about_signs(broken)
+    if told:
+        return f"; {told}"
+    last, opens = broken.symbols[-1], broken.dialect.opens
+    is_prose = last.type in {"NAME", "NUMBER"} and broken.token.type in {"NAME", "NUMBER", "BROKEN", "COMMA"}
+    if is_prose and broken.opening.type == "OPEN" and broken.word not in {*TAGS, *MIDDLE}:
+        return f"; write \\{opens} for the characters {opens}"
+    return ""
+
+
+def _about_signs(broken: BrokenTag) -> str:
+    """Signs that mean something elsewhere."""
+    if broken.token.type not in {"BROKEN", "NUMBER", "DOT"}:
+        return ""
+    sign = str(broken.token)[:1]
+    if sign in "“”‘’`" and "STRING" in broken.accepted:
+        return _STRAIGHT
+    if "NUMBER" in broken.accepted or len(broken.symbols) == 1:
+        return _FOR_VALUES.get(sign, "")
+    return _BEHIND_VALUES.get(sign, "") if broken.symbols[-1].type in _VALUE_ENDS else ""
+
+
+def _about_names(broken: BrokenTag) -> str:
+    """Words that are no names, and names without their quotes."""
+    word, kind, head = str(broken.token), broken.token.type, broken.word
+    last, accepted = broken.symbols[-1], broken.accepted
+    bare, quoted = short(str(last)), clipped(str(last))
+    is_bare = head == "set" and last.type == "NAME" and accepted == {"EQUALS"}
+    is_word = kind in _WORDS and "NAME" in accepted
+    hints = (
+        (head == "else" and word == "if", f"write {broken.tag('elif …')}"),
+        (is_bare, f"write {broken.tag(f'set {bare}=value')} or {broken.tag(f'set {quoted} value')}"),
+        (is_word and (last.type == "AS" or head == "set"), "choose another name"),
+        (is_word and "NUMBER" in accepted, "no value is called so; of a mapping it may be a key: data.key"),
+        (kind in {"CLOSE", "COMPARISON"} and "EQUALS" in accepted, "an argument is written name=value"),
+    )
+    return next((hint for applies, hint in hints if applies), "")
+
+
+def _about_operators(broken: BrokenTag) -> str:
+    """Signs and words that other languages compare and combine with."""
+    word, kind, last = str(broken.token), broken.token.type, broken.symbols[-1].type
+    escape = f"\\{broken.dialect.opens} for the characters {broken.dialect.opens}"
+    is_behind = last in _VALUE_ENDS and "EQUALS" not in broken.accepted
+    chained = kind == "COMPARISON" and any(symbol.type == "COMPARISON" for symbol in broken.symbols)
+    hints = (
+        (is_behind and (kind == "EQUALS" or word == "is"), "to compare write =="),
+        (is_behind and chained, "comparisons do not chain: join two with and"),
+        (kind == "LIST" and is_behind, "a place in a list stands directly behind its name: items[0]"),
+        (kind == "NUMBER" and last == "DOT", "a place in a list is written items[0]"),
+        (kind == "LPAR" and last == "NAME", _NO_CALLS),
+        (kind in _VALUES and last == "NAME" and broken.symbols[-2].type == "LPAR", _NO_CALLS),
+        (kind in _VALUES and len(broken.symbols) == 2 and broken.dialect.partials, f"{_NO_CALLS}, or write {escape}"),
+        (word == ":" and "EQUALS" in broken.accepted, "an argument is written name=value"),
+        (kind == "COMMA" and broken.word in TAGS, "parts of a tag are parted by blanks"),
+    )
+    return next((hint for applies, hint in hints if applies), "")
+
+
+def _nearest(word: str, known: tuple[str, ...], otherwise: str) -> str:
+    near = near_tag(word, known)
+    return f"; did you mean {near!r}?" if near else f"; {otherwise}"
+
+
+def near_tag(word: str, known: tuple[str, ...]) -> str:
+    """The tag that is most like a word, or that the word means elsewhere, or nothing."""
+    meant = _SYNONYMS.get(word.lower(), "")
+    if meant in known or len(word) < 3:
+        return meant if meant in known else ""
+    return next(iter(get_close_matches(word.lower(), known, n=1, cutoff=0.75)), "")

@@ -1,0 +1,79 @@
+"""What single symbols of a tag say: strings with their escapes, names, where they stand."""
+
+from __future__ import annotations
+
+import re
+
+from lark import Token
+
+from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.tags import RESERVED
+from selectrie.template.syntax.whitespace import Edges
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
+
+
+def start_of(token: Token) -> int:
+    """Where a symbol begins."""
+    return token.start_pos or 0
+
+
+def stop_of(token: Token) -> int:
+    """Where a symbol ends."""
+    return start_of(token) + len(token)
+
+
+def span_of(token: Token) -> Span:
+    """The characters of a symbol."""
+    return Span(start_of(token), stop_of(token))
+
+
+def text_of(token: Token, *, lenient: bool = False) -> str:
+    """What a string says: without its quotes, escapes read. lenient: a backslash that makes no escape stays."""
+    if "\\" not in token:
+        return str(token[1:-1])
+    return _ESCAPE.sub(lambda match: _escaped(token, match, lenient=lenient), token[1:-1])
+
+
+def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
+    place = start_of(token) + 1 + match.start()
+    if match[1]:
+        code = int(match[1], 16)
+        if 0xD800 <= code < 0xE000:
+            raise Refused(place, f"{match[0]} is half a character; write the character itself")
+        return chr(code)
+    if match[2] in _ESCAPES:
+        return _ESCAPES[match[2]]
+    if lenient:
+        return match[0]
+    if match[2] == "u":
+        raise Refused(place, r"\u wants four hexadecimal digits, as in \u00e9")
+    known = r"there are \n \t \\ \' \" and \uXXXX"
+    if not match[2].isprintable():
+        raise Refused(place, rf"a backslash before {match[2]!r} is no escape; for a backslash write \\ ({known})")
+    raise Refused(place, rf"\{match[2]} is no escape; for a backslash write \\{match[2]} ({known})")
+
+
+def edges_of(opening: Token, closing: Token) -> Edges:
+    """Where the tag between two delimiters stands, and what it trims."""
+    return Edges(start_of(opening), stop_of(closing), "~" in opening, closing.startswith("~"))
+
+
+def slot_name(kind: str, name: str, place: int) -> str:
+    """A name, or `this` or `this.field` of a geneach."""
+    first, dot, key = name.partition(".")
+    if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
+        return name
+    return checked_name(name, place)
+
+
+def checked_name(name: str, place: int) -> str:
+    """What a value may be called."""
+    if name in RESERVED:
+        raise Refused(place, f"{name!r} is a word of the language; choose another name")
+    if not _NAME.fullmatch(name):
+        raise Refused(place, f"{clipped(name)} is no name: names are letters, digits and _, and begin with no digit")
+    return name

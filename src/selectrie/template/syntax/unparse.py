@@ -1,0 +1,190 @@
+"""Segments back to text: one spelling of each template, which reads as the same segments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from selectrie.errors import TemplateError
+from selectrie.template.syntax.ast import (
+    Arguments,
+    Block,
+    Body,
+    Comment,
+    Document,
+    Each,
+    GenEach,
+    If,
+    Include,
+    Joint,
+    Literal,
+    Output,
+    Role,
+    Segment,
+    Set,
+    Slot,
+)
+from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.syntax.handlebars import DIALECTS
+from selectrie.template.syntax.source_positions import clipped
+
+_KEY = re.compile(r"[^\W\d]\w*")
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
+_ANY, _ALL, _NOT, _COMPARE, _OPERAND = range(5)
+_TURNS = frozenset({"system", "user", "assistant"})
+
+
+def unparse(document: Document) -> str:
+    """The canonical text of a document in its dialect: `parse` of it gives the same segments, at other places.
+
+    White space is written as the segments have it, without `~`; `unless` is `if not`; a raw block is escapes. Segments that
+    no source has (two literals beside each other, a name with a blank) are written as they are. Raises `TemplateError` for a
+    comment that holds its own end.
+    """
+    dialect = DIALECTS[document.dialect]
+    return "".join(_Printer(dialect.opens, dialect.closes).body(document.body, ends=True))
+
+
+class _Printer:
+    """The parts of a text, in order."""
+
+    def __init__(self, opens: str, closes: str) -> None:
+        self._opens, self._closes = opens, closes
+        first = re.escape(opens[0])
+        self._opening = re.compile(rf"(?<!\\)(\\*)(?:({first}{first})|({first}?)\Z)")
+
+    def body(self, body: Body, *, ends: bool = False) -> Iterator[str]:
+        """ends: does the source end behind it, instead of going on with a tag?"""
+        last = len(body) - 1
+        for i, segment in enumerate(body):
+            if isinstance(segment, Literal):
+                yield self._literal(segment.text, before_tag=not (ends and i == last))
+            else:
+                yield from self._segment(segment)
+
+    def _literal(self, text: str, *, before_tag: bool) -> str:
+        """Delimiters escaped, and backslashes doubled where the next sign would be escaped by them."""
+
+        def written(match: re.Match[str]) -> str:
+            if match[2]:
+                return match[1] * 2 + "\\" + self._opens
+            return match[1] * 2 + match[3] if before_tag else match[0]
+
+        return self._opening.sub(written, text)
+
+    def _segment(self, segment: Segment) -> Iterator[str]:
+        match segment:
+            case Literal(text):
+                yield self._literal(text, before_tag=True)
+            case Comment(text):
+                yield self._comment(text)
+            case Output(value):
+                yield self._tag(expression_text(value))
+            case Set(name, value):
+                yield self._tag(f"set {quoted(name)} {expression_text(value)}")
+            case Include(path):
+                yield self._tag(f"include {quoted(path)}")
+            case Slot(kind, name, arguments, None):
+                yield self._tag(f"{kind} {quoted(name)}{_arguments(arguments)}")
+            case Slot(kind, name, arguments, choices):
+                yield self._tag(f"#{kind} {quoted(name)}{_arguments(arguments)}")
+                for i, choice in enumerate(choices or ()):
+                    yield from [self._tag("or")] if i else []
+                    yield from self.body(choice)
+                yield self._tag(f"/{kind}")
+            case If(branches, otherwise):
+                yield from self._branches(branches, otherwise)
+            case _:
+                yield from self._block(segment)
+
+    def _block(self, block: Each | GenEach | Block | Joint | Role) -> Iterator[str]:
+        head = _head(block)
+        yield self._tag(f"#{head}")
+        yield from self.body(block.body)
+        yield self._tag(f"/{head.partition(' ')[0]}")
+
+    def _branches(self, branches: tuple[tuple[Expression, Body], ...], otherwise: Body) -> Iterator[str]:
+        for i, (condition, body) in enumerate(branches):
+            yield self._tag(f"{'elif' if i else '#if'} {expression_text(condition)}")
+            yield from self.body(body)
+        if otherwise:
+            yield self._tag("else")
+            yield from self.body(otherwise)
+        yield self._tag("/if")
+
+    def _tag(self, inner: str) -> str:
+        return f"{self._opens}{inner}{self._closes}"
+
+    def _comment(self, text: str) -> str:
+        """Without `--` where that says the same."""
+        first = self._closes[0]
+        if self._closes not in text and not text.startswith("--") and not text.endswith(("~", first)):
+            return self._tag(f"!{text}")
+        if f"--{self._closes}" in text or f"--~{self._closes}" in text:
+            raise TemplateError(f"a comment that holds --{self._closes} cannot be written: {clipped(text)}")
+        return self._tag(f"!--{text}--")
+
+
+def _head(block: Each | GenEach | Block | Joint | Role) -> str:
+    """What stands behind the `#`."""
+    match block:
+        case Each(items, _, variable, arguments):
+            named = "" if variable == "this" else f" as {variable}"
+            return f"each {expression_text(items)}{named}{_arguments(arguments)}"
+        case GenEach(name, _, arguments):
+            return f"geneach {quoted(name)}{_arguments(arguments)}"
+        case Block(_, called, arguments):
+            return f"block{'' if called is None else ' ' + quoted(called)}{_arguments(arguments)}"
+        case Joint(_, arguments):
+            return f"joint{_arguments(arguments)}"
+        case Role(role):
+            if not isinstance(role, str):
+                is_place = isinstance(role, Path) and (role.steps or role.name == "this")
+                return f"role {'' if is_place else 'name='}{expression_text(role)}"
+            return role if role in _TURNS else f"role {quoted(role)}"
+
+
+def quoted(text: str) -> str:
+    """A text as a string of the language."""
+    return f"'{text.translate(_ESCAPES)}'"
+
+
+def expression_text(expression: Expression, around: int = _ANY) -> str:
+    """An expression as text, in parentheses where what is around it binds as much or more."""
+    match expression:
+        case Constant(value):
+            return _constant(value)
+        case Path(name, steps):
+            return name + "".join(_step(step) for step in steps)
+        case ListOf(items):
+            return f"[{', '.join(expression_text(item) for item in items)}]"
+        case Not(operand):
+            return _within(f"not {expression_text(operand, _NOT)}", _NOT, around)
+        case Compare(operator, left, right):
+            text = f"{expression_text(left, _OPERAND)} {operator} {expression_text(right, _OPERAND)}"
+            return _within(text, _COMPARE, around)
+        case Logical(operator, operands):
+            own = _ANY if operator == "or" else _ALL
+            return _within(f" {operator} ".join(expression_text(one, own + 1) for one in operands), own, around)
+
+
+def _within(text: str, own: int, around: int) -> str:
+    return f"({text})" if own < around else text
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)
+
+
+def _step(step: str | int | Expression) -> str:
+    if isinstance(step, str):
+        return f".{step}" if _KEY.fullmatch(step) else f"[{quoted(step)}]"
+    return f"[{step}]" if isinstance(step, int) else f"[{expression_text(step)}]"
+
+
+def _arguments(arguments: Arguments) -> str:
+    return "".join(f" {name}={expression_text(value)}" for name, value in arguments)

@@ -1,0 +1,1 @@
+"""Values that templates are given, and the arguments of tags."""

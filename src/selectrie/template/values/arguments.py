@@ -1,0 +1,235 @@
+"""What the arguments of tags may be, each by itself. Errors are `TemplateError`s without a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import EnumMeta
+from functools import partial
+from types import MappingProxyType, NoneType
+from typing import Protocol
+
+from selectrie.errors import OptionError, TemplateError
+from selectrie.grammar import Grammar
+from selectrie.options import (
+    BEAM_TERMINATORS,
+    RULES,
+    TERMINATORS,
+    Rule,
+    Stopping,
+    at_least,
+    flag,
+    number,
+    one_of,
+    seed,
+    text,
+)
+from selectrie.template.syntax.ast import Block, Each, GenEach, Joint, Segment, Slot
+from selectrie.template.values.sources import try_grammar
+from selectrie.template.values.values import (
+    MOST_OPTIONS,
+    MOST_TURNS,
+    Option,
+    is_list,
+    options_of,
+    plain,
+    shown,
+    text_of,
+)
+
+UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
+"""What may end a text of a grammar that is searched."""
+_KINDS = (str, int, float, Mapping, EnumMeta, Rule, NoneType)
+
+
+class Grammars(Protocol):
+    """Who knows the grammars that arguments name: a `Template`. `TemplateError` without a place, or another error, for what it does not know."""
+
+    def read_grammar(self, name: str) -> Grammar: ...
+    def read_regex(self, pattern: str) -> Grammar: ...
+
+
+Check = Callable[[str, object], None]
+"""Of a name and a value that is not None; raises `OptionError` or `TemplateError`."""
+
+
+def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> None:
+    """Raise (an error without a place) where a tag's argument cannot be this value. None: a slot goes without it, but not a select
+    or beam without what may stand there."""
+    is_language = name in ("options", "grammar", "regex") and kind != "gen"
+    if value is None and kind in ("select", "gen", "beam") and not is_language:
+        return
+    if name in ("grammar", "regex"):
+        _check_language(name, value, grammars)
+        return
+    inner = plain(value)
+    if (
+        name != "options" and not isinstance(inner, _KINDS) and not is_list(inner)
+    ):  # a message shows no value of another type
+        raise TemplateError(f"{name}={shown(inner)}: expected a text, a number, true, false, a list or a mapping")
+    try:
+        _CHECKS[kind][name](name, inner)
+    except OptionError as error:
+        raise TemplateError(f"{error.name}={shown(error.value)}: expected {error.allowed}") from error
+
+
+def _check_language(name: str, value: object, grammars: Grammars) -> None:
+    """grammar: a `Grammar`, or the name of one that can be read. regex: a text that is one."""
+    if name == "grammar" and isinstance(value, Grammar):
+        try_grammar(value)
+        return
+    if not isinstance(value, str):
+        allowed = "a Grammar, or the name of a file or of an installed one" if name == "grammar" else "a str"
+        raise TemplateError(f"{name}={shown(value)}: expected {allowed}")
+    (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
+
+
+def _whole(name: str, value: object, *, least: int) -> None:
+    at_least(name, value, least, optional=False)
+
+
+def _number(name: str, value: object, *, most: float = float("inf")) -> None:
+    remedy = "a number of at least 0" if most == float("inf") else f"a number from 0 to {most:g}"
+    number(name, value, least=0, most=most, remedy=remedy)
+
+
+def _text(_name: str, value: object) -> None:
+    text_of(value)
+
+
+def _name(name: str, value: object) -> None:
+    text(name, value)
+    _some_text(name, value)
+
+
+def _some_text(name: str, value: object) -> None:
+    if not text_of(value):
+        raise OptionError(name, value, "a text that is not empty")
+
+
+def _turns(name: str, value: object) -> None:
+    number = plain(value)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MOST_TURNS:
+        raise OptionError(name, value, f"a whole number from 0 to {MOST_TURNS}")
+
+
+def _seed(name: str, value: object) -> None:
+    seed(name, value)
+
+
+def _of(name: str, value: object, *, allowed: tuple[str, ...]) -> None:
+    one_of(name, value, allowed)
+
+
+def _rule(name: str, value: object) -> None:
+    """By name those that need nothing else; as a record any but "batch"."""
+    if not isinstance(value, str | Rule):
+        raise OptionError(name, value, f"one of {RULES}")
+    rule = value.name if isinstance(value, Rule) else value
+    if rule == "batch":
+        raise OptionError(name, rule, "another rule: a slot has no other prompts to compare with")
+    if value == "calibrated":
+        raise OptionError(name, rule, 'another rule, or a value: Rule("calibrated", content_free=[…])')
+    one_of(name, rule, RULES)
+
+
+def _stop(_name: str, value: object) -> None:
+    Stopping(stop=value)  # type: ignore[arg-type]  # it checks
+
+
+def _options(_name: str, value: object) -> None:
+    options_of(value)
+
+
+def _prior(name: str, value: object) -> None:
+    weights = list(value.values()) if isinstance(value, Mapping) else value
+    if not is_list(weights):
+        raise OptionError(name, value, "a list of weights, or a mapping from the texts to weights")
+    if len(weights) > MOST_OPTIONS:
+        raise OptionError(name, value, f"at most {MOST_OPTIONS} weights")
+    for place, weight in enumerate(weights):
+        number(f"{name}[{place}]", weight, least=0, remedy="finite weights of at least 0")
+
+
+_COUNT = partial(_whole, least=1)
+_NATURAL = partial(_whole, least=0)
+_SHARE = partial(_number, most=1)
+_HIDDEN: Mapping[str, Check] = {"hidden": flag}
+_CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
+    {
+        "select": {
+            "options": _options,
+            "rule": _rule,
+            "terminator": partial(_of, allowed=TERMINATORS),
+            "prior": _prior,
+            "k": _COUNT,
+            "temperature": _number,
+            "seed": _seed,
+            "logprobs": _name,
+            **_HIDDEN,
+        },
+        "gen": {
+            "max_tokens": _COUNT,
+            "stop": _stop,
+            "json": flag,
+            "temperature": _number,
+            "top_k": _NATURAL,
+            "top_p": _SHARE,
+            "min_p": _SHARE,
+            "seed": _seed,
+            "n": _COUNT,
+            **_HIDDEN,
+        },
+        "beam": {
+            "options": _options,
+            "width": _COUNT,
+            "k": _COUNT,
+            "max_tokens": _COUNT,
+            "length_penalty": _number,
+            "terminator": partial(_of, allowed=UNLISTED_TERMINATORS),
+            **_HIDDEN,
+        },
+        "geneach": {"num": _turns, "min": _turns, "max": _turns, "join": _text, "stop": _some_text, **_HIDDEN},
+        "each": {"join": _text},
+        "block": _HIDDEN,
+        "joint": {"k": _COUNT, "budget": _COUNT},
+    }
+)
+"""By tag and argument; `grammar` and `regex` are read, which needs the files."""
+
+
+def rule_of(value: str | Rule) -> Rule:
+    """The scoring rule that an argument says, which was checked."""
+    return value if isinstance(value, Rule) else Rule(value)
+
+
+def kind_of_tag(segment: Segment) -> str:
+    """The key of a segment's tag in the table of arguments; "" for one that takes none."""
+    if isinstance(segment, Slot):
+        return segment.kind
+    kinds: Mapping[type, str] = {GenEach: "geneach", Each: "each", Block: "block", Joint: "joint"}
+    return kinds.get(type(segment), "")
+
+
+def weights_of(prior: object, options: tuple[Option, ...]) -> tuple[float, ...]:
+    """The weights of a prior that was checked by itself, in the order of the options.
+
+    Raises `TemplateError` (without a place) where they are not those of the options.
+    """
+    texts = dict.fromkeys(option.text for option in options)
+    if isinstance(prior, Mapping):
+        by_text = {text_of(key): weight for key, weight in prior.items()}
+        unknown = next((text for text in by_text if text not in texts), None)
+        missing = next((text for text in texts if text not in by_text), None)
+        if missing is not None:
+            raise TemplateError(f"the prior has no weight for {shown(missing)}; its keys are the texts of the options")
+        if unknown is not None:
+            reason = f"the prior weighs {shown(unknown)}, which is no option; its keys are the texts of the options"
+            raise TemplateError(reason)
+        weights = [by_text[text] for text in texts]
+    else:
+        weights = list(prior) if is_list(prior) else []
+        if len(weights) != len(options):
+            raise TemplateError(f"the prior has {len(weights)} weights for {len(options)} options; give one for each")
+    if not any(weights):
+        raise TemplateError("every prior is 0, which leaves nothing to choose from")
+    return tuple(map(float, weights))

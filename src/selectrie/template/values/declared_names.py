@@ -1,0 +1,76 @@
+"""Which names a stretch of a template gives values to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from selectrie.template.syntax.ast import Block, Body, Document, GenEach, Set, Slot
+from selectrie.template.syntax.expressions import Constant
+from selectrie.template.syntax.source_positions import error_at
+from selectrie.template.syntax.visitors import walk_through
+from selectrie.template.values.scope import Scope
+from selectrie.template.values.values import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """slots: of slots and `geneach` lists. texts: of named blocks and of `logprobs=`. sets: of `set` tags. Each name once, in the
+    order of the page; what `this` names belongs to a loop and is not among them."""
+
+    slots: tuple[str, ...]
+    texts: tuple[str, ...]
+    sets: tuple[str, ...]
+
+    @property
+    def decided(self) -> tuple[str, ...]:
+        """Those that a loop collects."""
+        return tuple(dict.fromkeys((*self.slots, *self.texts)))
+
+
+def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
+    """The names of a body, of blocks and included files in it too. documents: the included files, by path."""
+    slots: dict[str, None] = {}
+    texts: dict[str, None] = {}
+    sets: dict[str, None] = {}
+    for segment in walk_through(body, documents):
+        if isinstance(segment, Slot | GenEach):
+            slots[segment.name] = None
+        if isinstance(segment, Slot):
+            texts.update(dict.fromkeys(logprobs_names(segment)))
+        elif isinstance(segment, Block) and segment.name is not None:
+            texts[segment.name] = None
+        elif isinstance(segment, Set):
+            sets[segment.name] = None
+    return Names(_of_page(slots), _of_page(texts), tuple(sets))
+
+
+def logprobs_names(slot: Slot) -> tuple[str, ...]:
+    """What `logprobs=` names, if anything."""
+    named = dict(slot.arguments).get("logprobs")
+    return (named.value,) if isinstance(named, Constant) and isinstance(named.value, str) else ()
+
+
+def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
+    """Raise `TemplateError` where a slot, a block or a list takes the name of a given
+    value; handlebars allows that."""
+    if document.dialect == "handlebars":
+        return
+    own = names_of(segment)
+    for name in (*own.slots, *own.texts):
+        if scope.is_given(name):
+            reason = f"{shown(name)} is decided here, but a value of that name is given; leave that out, or choose another name"
+            raise error_at(document, segment.span, reason)
+
+
+def names_of(segment: Slot | Block | GenEach) -> Names:
+    """The names that this one segment gives, without what stands in it."""
+    if isinstance(segment, Slot):
+        return Names(_of_page({segment.name: None}), logprobs_names(segment), ())
+    if isinstance(segment, Block):
+        return Names((), () if segment.name is None else (segment.name,), ())
+    return Names((segment.name,), (), ())
+
+
+def _of_page(names: dict[str, None]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.partition(".")[0] != "this")

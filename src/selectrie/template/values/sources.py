@@ -1,0 +1,167 @@
+"""Files that a template names: includes and grammars of its search path, and nothing outside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from selectrie.errors import GrammarError, InputFileError, OptionError, TemplateError
+from selectrie.grammar import Grammar, installed_names
+from selectrie.template.values.patterns import Patterns
+from selectrie.template.values.values import did_you_mean, shown
+
+MOST_FILE_BYTES = 1 << 20
+"""Of one file."""
+HANDLEBARS_ENDINGS = (".hbs", ".handlebars")
+GRAMMAR_ENDINGS = (".gbnf", ".lark", ".json")
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_source(path: Path, shown_as: str) -> str:
+    """The text of a file without a byte order mark, its line ends LF. `InputFileError` with path and line where it cannot be
+    read, is no UTF-8, or is longer than `MOST_FILE_BYTES`."""
+    try:
+        if not path.is_file():
+            reason = "is a folder; name a file" if path.is_dir() else "is no file" if path.exists() else "no such file"
+            raise InputFileError(shown_as, reason)
+        with path.open("rb") as file:
+            data = file.read(MOST_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise InputFileError(shown_as, getattr(error, "strerror", None) or str(error)) from error
+    if len(data) > MOST_FILE_BYTES:
+        raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it by `include`")
+    data = data.removeprefix(_BOM)
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x} is no UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(shown_as, found, line=line) from error
+
+
+def dialect_of(path: str, otherwise: str) -> str:
+    """The dialect that a file's ending says."""
+    return "handlebars" if path.lower().endswith(HANDLEBARS_ENDINGS) else otherwise
+
+
+@dataclass(slots=True)
+class Sources:
+    """The files of one search path as they were when first asked for. Errors are `TemplateError`s without a place.
+
+    root: the folder, resolved; None: there is none, and every file is refused. texts: included files by path as written.
+    grammars: grammars by file or installed name. patterns: regular expressions.
+    """
+
+    root: Path | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    grammars: dict[str, Grammar] = field(default_factory=dict)
+    patterns: Patterns = field(default_factory=Patterns)
+
+    def text(self, path: str) -> str:
+        """The text of an included file."""
+        if path not in self.texts:
+            self.texts.setdefault(path, self._read(self._found(path, "include"), path))
+        return self.texts[path]
+
+    def read_grammar(self, name: str) -> Grammar:
+        """A grammar: a file of the search path, else an installed one."""
+        if name not in self.grammars:
+            self.grammars.setdefault(name, self._grammar(name))  # whichever of two threads is first
+        return self.grammars[name]
+
+    def read_regex(self, pattern: str) -> Grammar:
+        """A regular expression as a grammar, the same object as long as it is kept."""
+        kept = self.patterns.get(pattern)
+        if kept is not None:
+            return kept
+        try:
+            return self.patterns.keep(pattern, _compiled(Grammar.from_regex(pattern)))
+        except (GrammarError, OptionError) as error:
+            reason = _inner(error, "")
+            raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
+
+    def _grammar(self, name: str) -> Grammar:
+        if name in installed_names():
+            return Grammar.load(name)
+        if not name.lower().endswith(GRAMMAR_ENDINGS):
+            known = did_you_mean(name, installed_names()) or f"; installed are {', '.join(installed_names())}"
+            endings = ", ".join(GRAMMAR_ENDINGS)
+            raise TemplateError(
+                f"no grammar is called {shown(name)}: it is no file name ({endings}) and not installed{known}"
+            )
+        path = self._found(name, "grammar")
+        self._read(path, name)  # within bounds; what it says is read by its ending
+        try:
+            return _compiled(Grammar.from_file(path))
+        except (GrammarError, InputFileError, OptionError) as error:
+            reason = _inner(error, f"{path}: ")
+            raise TemplateError(f"the grammar {shown(name)} cannot be read{reason}") from error
+
+    def _read(self, path: Path, name: str) -> str:
+        try:
+            return read_source(path, name)
+        except InputFileError as error:
+            where = "" if error.line is None else f", line {error.line}"
+            raise TemplateError(f"the file {shown(name)} cannot be read{where}: {error.reason}") from error
+
+    def _found(self, name: str, what: str) -> Path:
+        """Where a file of the search path lies, links followed; `TemplateError` for what is outside, or not there."""
+        if self.root is None:
+            raise TemplateError(f"no search path is given, so {shown(name)} cannot be read; give search_path=<folder>")
+        pure = PurePosixPath(name)
+        if not pure.parts or "\0" in name:
+            raise TemplateError(f"{shown(name)} is no file name")
+        if "\\" in name:
+            raise TemplateError(f"{shown(name)} has a backslash; write / between folders")
+        if pure.is_absolute() or Path(name).is_absolute() or ":" in pure.parts[0]:
+            raise TemplateError(f"{shown(name)} is an absolute path; name a file within the search path")
+        if ".." in pure.parts:
+            raise TemplateError(f"{shown(name)} has '..', which may lead out of the search path; name a file within it")
+        try:
+            path = (self.root / pure).resolve()
+        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+            raise TemplateError(f"the file {shown(name)} cannot be read: {error}") from error
+        if not path.is_relative_to(self.root):
+            raise TemplateError(
+                f"{shown(name)} is a link that leads out of the search path; {what} only files within it"
+            )
+        return path
+
+
+def try_grammar(grammar: Grammar) -> None:
+    """Refuse a grammar among the values that cannot be compiled. `TemplateError` without a place."""
+    try:
+        _compiled(grammar)
+    except GrammarError as error:
+        raise TemplateError(f"the grammar {shown(grammar.name)} cannot be used{_inner(error, '')}") from error
+
+
+def _compiled(grammar: Grammar) -> Grammar:
+    """The grammar, tried on a text, for a mistake may show only where it is compiled. What it was compiled to is kept."""
+    grammar.accepts("")
+    return grammar
+
+
+def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
+    """The place and the reason of an error in a grammar, on one line. prefix: left out where the reason begins with it."""
+    if not isinstance(error, GrammarError):
+        return f": {error}"
+    at = "" if error.line is None else f" at line {error.line}"
+    at += "" if error.column is None else f", column {error.column}"
+    return f"{at}: {error.reason.removeprefix(prefix)}"
+
+
+def search_folder(path: str | Path | None) -> Path | None:
+    """The folder to search, links followed; `OptionError` where it is none."""
+    if path is None:
+        return None
+    if not isinstance(path, str | Path):
+        raise OptionError("search_path", path, "the path of a folder, a str or a Path, or None")
+    try:
+        folder = Path(path).resolve()
+        if folder.is_dir():
+            return folder
+    except (OSError, ValueError, RuntimeError):
+        pass
+    raise OptionError("search_path", str(path), "the path of a folder that exists")

@@ -1,0 +1,1 @@
+"""Text to tokens: prompts, chats, healing and the token paths of choices."""

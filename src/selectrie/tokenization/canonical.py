@@ -1,0 +1,302 @@
+"""Behind a prompt, with texts nobody can list: what of it is kept, and which token paths are the tokenizer's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import TokenizerKind, Vocabulary
+from selectrie.errors import OptionError, PromptError
+from selectrie.tokenization.encoding import encode_after, find_separator, is_at_start
+from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.settled_positions import MOST_HEALED, settled_places
+
+_SPACE = b" "
+_LETTER = b"a"
+_WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
+"""A space, or ASCII letters after at most one, that are not the end of a contraction:
+some tokenizers cut "'re" off whatever letters come next, so that its last token ends a
+word there."""
+_LETTERS = re.compile(rb"[A-Za-z]+\Z")
+_ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, TokenizerKind.LONGEST})
+"""Kinds for which it is proved that two neighbours within a word are encoded alone as
+they are there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenPrompt:
+    """A prompt and what texts after it begin with.
+
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt that were taken
+    off the context, for the text may change their tokens: every path spells them first,
+    and every log-probability is conditional on them. put: the space that the tokenizer
+    puts before a text that begins here: every path spells it first, without any
+    condition. At most one of the two has bytes. prompt_tokens: int32[], the prompt
+    alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's
+    own; where it is not certain that the context stays, each text is encoded with the
+    whole prompt. is_changed: the tokens of the prompt do not spell its text, so that
+    nothing was healed. doubt: why the encoding of prompt and text may begin with other
+    tokens than the context; "" where it cannot.
+    """
+
+    context: IntArray
+    healed: bytes
+    put: bytes
+    prompt_tokens: IntArray
+    boundary: str
+    doubt: str
+    paths: OwnPaths
+    is_changed: bool
+
+    @property
+    def prefix(self) -> bytes:
+        """Bytes that every path spells before the text."""
+        return self.healed or self.put
+
+    @property
+    def last(self) -> int | None:
+        """The token before a path's first where both are encoded together, else None."""
+        return int(self.context[-1]) if self.healed else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reopened:
+    """A prompt whose end may become other tokens.
+
+    context: int32[T], T >= 1, tokens kept. healed: bytes of the tokens taken back, b""
+    where none were.
+    prompt_tokens: int32[], the prompt alone. is_aligned: token bytes are those of the
+    text. doubt: as of `OpenPrompt`.
+    """
+
+    context: IntArray
+    healed: bytes
+    prompt_tokens: IntArray
+    is_aligned: bool
+    doubt: str
+
+
+def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> Reopened:
+    """Take back the tokens of a prompt's text that what follows may change: those
+    behind the last settled place of the text.
+
+    That place is its beginning where there is no other and tokens stand before it.
+    Where it has none, the last token is taken back unless it is all there is, and
+    `doubt` says so. Nothing is taken back with `heal` false, where the text is empty,
+    where token bytes are not those of the text, and behind a token that ends a
+    generation, which nothing spells again.
+    Raises `PromptError` for a prompt without tokens.
+    """
+    own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
+    tokens = np.concatenate([prompt.prefix, own])
+    if not len(tokens):
+        raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
+    is_aligned = spells_text(vocabulary, own, prompt.text)
+    is_certain = not vocabulary.space_prefix or vocabulary.derived(find_separator) is not None
+    unknown = "" if is_certain else "it is not certain how the tokenizer writes text behind other text"
+    if not heal or not is_aligned or not len(own):
+        return Reopened(tokens, b"", tokens, is_aligned, unknown)
+    n_kept, doubt = _n_settled(vocabulary, prompt, own)
+    healed = vocabulary.decode(own[n_kept:])
+    return Reopened(tokens[: len(prompt.prefix) + n_kept], healed, tokens, is_aligned, unknown or doubt)
+
+
+def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
+    """How many of the text's own tokens stay whatever follows, and the doubt."""
+    ends = np.cumsum(vocabulary.lengths[own])
+    n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space put before the text
+    is_eog = np.isin(own, vocabulary.eog)
+    n_least = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
+    for place in settled_places(vocabulary, vocabulary.decode(own)):
+        n_kept = int(np.searchsorted(ends, place)) + 1
+        if place <= n_put or n_kept < n_least or ends[n_kept - 1] != place:
+            continue
+        rest = vocabulary.decode(own[n_kept:])
+        if encode_after(vocabulary, own[:n_kept], rest) == own[n_kept:].tolist():
+            return n_kept, ""
+    if len(prompt.prefix) and not n_least and len(prompt.text) <= MOST_HEALED:
+        return 0, ""
+    n_kept = max(n_least, len(own) - 1, int(not len(prompt.prefix)))
+    return n_kept, "no place of the prompt's text is certain to stay a token boundary whatever follows"
+
+
+def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
+    """Cut a prompt for texts that are not known yet.
+
+    "heal": what the text may change is taken off (`reopen`). "split": all tokens stay,
+    as where token bytes are not those of the text. Raises `PromptError` for a prompt
+    without tokens, `OptionError` for another boundary ("harness" looks at whole texts).
+    """
+    if boundary not in ("heal", "split"):
+        raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
+    opened = reopen(vocabulary, prompt, heal=boundary == "heal")
+    put = b""
+    if not opened.healed and vocabulary.space_prefix:
+        first = encode_after(vocabulary, opened.context, _LETTER)
+        put = _SPACE if first and vocabulary.pieces[first[0]].startswith(_SPACE) else b""
+    is_changed = boundary == "heal" and not opened.is_aligned
+    as_a_whole = opened.doubt or is_changed
+    before, text = (prompt.prefix, prompt.text) if as_a_whole else (opened.context, opened.healed)
+    if opened.healed and len(opened.context) == len(prompt.prefix):
+        text = prompt.text
+    return OpenPrompt(
+        context=opened.context,
+        healed=opened.healed,
+        put=put,
+        prompt_tokens=opened.prompt_tokens,
+        boundary=boundary if opened.is_aligned else "split",
+        doubt=opened.doubt,
+        paths=OwnPaths(vocabulary, PromptText(before, text), opened, opened.healed or put),
+        is_changed=is_changed,
+    )
+
+
+def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> bool:
+    """Are the bytes of a prompt's own tokens those of its text, but for a space put before it?"""
+    return vocabulary.decode(tokens) in (text, _SPACE + text)
+
+
+class OwnPaths:
+    """Which token paths after a context are the tokenizer's own encoding of their text, as it stands there.
+
+    A finished path is, where its text, encoded behind the prompt, gives the kept tokens and then the path's. Where that
+    encoding changes the context, or spells something else, so that nothing is proved (`OpenPrompt.doubt`,
+    `Tokenizing.altered`), the text is encoded apart: behind the context, or else behind the prompt as it is encoded alone.
+    Control tokens are nobody's text: each begins another one, before which no space is put that the grammar does not have.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, prompt: PromptText, opened: Reopened, prefix: bytes) -> None:
+        """prompt: tokens that stay, and the text that is encoded together with what
+        follows. prefix: bytes that paths spell before the text."""
+        self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
+        self._context, self._prompt_tokens = opened.context, opened.prompt_tokens
+        self._kept = opened.context[len(prompt.prefix) :].tolist()
+        self._seams = {int(self._context[-1]), int(self._prompt_tokens[-1])}
+        self._pairs: dict[tuple[int, int], bool] = {}
+
+    def is_canonical(self, tokens: Sequence[int]) -> bool:
+        """Are these, all tokens after the context, the tokenizer's own? One tokenizer call, of the prompt's tail and the text."""
+        pieces = self._vocabulary.pieces
+        starts = [0, *(place + 1 for place, token in enumerate(tokens) if not pieces[token])]
+        stops = [*(start - 1 for start in starts[1:]), len(tokens)]
+        first, *others = [list(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True)]
+        if not self._begins_own(first):
+            return False
+        return all(encode_inside(self._vocabulary, self._vocabulary.decode(part)) == part for part in others)
+
+    def writes(self, text: bytes) -> bool:
+        """Are the bytes of this text's own path those of the text? Where they are not,
+        no path that spells it is its own."""
+        whole = self._prefix + text
+        encoded = self._encoded(whole)
+        return encoded is not None and self._vocabulary.decode(encoded) == whole
+
+    def may_join(self, left: int, right: int) -> bool:
+        """May these be neighbours in an own path? False only where that is certain: for
+        two parts of one word of ASCII letters, and kinds of tokenizer that encode such
+        neighbours alone as they do within any text.
+
+        Merges by rank and by score are such kinds, and the longest match from the left,
+        inside of one word (for merges: Berglund and van der Merwe, "Formalizing BPE
+        tokenization", arXiv:2309.08715). Where words are taken whole before any merge,
+        and in WordPiece, a token depends on where its word begins and ends: there
+        nothing is refused.
+        """
+        known = self._pairs.get((left, right))
+        if known is None:
+            known = self._pairs[left, right] = self._joins(left, right)
+        return known
+
+    def may_join_apart(self, left: int, right: int) -> bool:
+        """The same where a text may have to be encoded apart: behind the context, or the prompt, anything may stand."""
+        return left in self._seams or self.may_join(left, right)
+
+    def _joins(self, left: int, right: int) -> bool:
+        one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
+        if not _WORD_PART.match(one) or not _LETTERS.match(other):
+            return True
+        if self._vocabulary.kind not in _ENCODE_PARTS_ALIKE:
+            return True
+        before, behind = one[-1:].strip(), other[-1:]
+        around = ((b"", b""), (b"", behind), (before, behind))  # as a word, at the beginning of one, and inside of one
+        return any(_stand_in(self._vocabulary, left, right, *letters) for letters in around)
+
+    def may_begin(self, tokens: Sequence[int]) -> bool:
+        """May an own path begin with these, as far as their text alone tells? For searches that promise nothing.
+
+        The beginning of an encoding is the encoding of its text, unless the cut into words looks ahead: so the last token is
+        left out, and what ends inside a character is not judged.
+        """
+        text = self._vocabulary.decode(tokens)
+        if len(tokens) < 2 or len(text) < len(self._prefix) or _is_cut(text):
+            return True
+        own = self.own(tokens)
+        return not own or own[: len(tokens) - 1] == list(tokens[:-1])
+
+    def own(self, tokens: Sequence[int]) -> list[int]:
+        """The tokenizer's own path of the text that these spell after the context.
+
+        Empty where it has none that spells it, and where control tokens stand between.
+        """
+        text = self._vocabulary.decode(tokens)
+        if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
+            return []
+        return self._own(text) or []
+
+    def _begins_own(self, tokens: list[int]) -> bool:
+        """Are these, up to the first control token, encoded as they stand behind the prompt?"""
+        text = self._vocabulary.decode(tokens)
+        return text.startswith(self._prefix) and self._own(text) == tokens
+
+    def _own(self, text: bytes) -> list[int] | None:
+        """The first of the encodings of a text, which begins with the prefix, that spells it; None for none."""
+        encodings = (self._encoded, self._encoded_apart, self._encoded_split)
+        candidates = (encode(text) for encode in encodings)
+        return next((one for one in candidates if one is not None and self._vocabulary.decode(one) == text), None)
+
+    def _encoded_apart(self, text: bytes) -> list[int]:
+        """Tokens after the context of text that begins with the prefix, encoded behind it as a text of its own."""
+        puts_space = self._vocabulary.space_prefix and is_at_start(self._vocabulary, self._context)
+        return encode_after(self._vocabulary, self._context, text.removeprefix(_SPACE) if puts_space else text)
+
+    def _encoded_split(self, text: bytes) -> list[int]:
+        """The same with the prompt's own tokens kept, and what stands behind the prompt encoded behind these."""
+        behind = encode_after(self._vocabulary, self._prompt_tokens, text[len(self._prefix) :])
+        return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]
+
+    def _encoded(self, text: bytes) -> list[int] | None:
+        """Tokens after the context of text that begins with the prefix; None where the context becomes another."""
+        prompt, n = self._prompt, len(self._kept)
+        tokens = encode_after(self._vocabulary, prompt.prefix, prompt.text + text[len(self._prefix) :])
+        return tokens[n:] if tokens[:n] == self._kept else None
+
+
+def _is_cut(text: bytes) -> bool:
+    """Does this end inside a character of UTF-8?"""
+    for n in range(1, min(4, len(text) + 1)):
+        if text[-n] >= 0xC0:
+            return n < (2 if text[-n] < 0xE0 else 3 if text[-n] < 0xF0 else 4)
+        if text[-n] < 0x80:
+            return False
+    return False
+
+
+def _stand_in(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
+    """Are these two tokens neighbours where they stand between those letters?"""
+    pieces = vocabulary.pieces
+    tokens = encode_inside(vocabulary, before + pieces[left] + pieces[right] + behind)
+    ends = np.cumsum(vocabulary.lengths[tokens]).tolist()
+    place = ends.index(len(before)) + 1 if len(before) in ends else 0 if not before else len(tokens)
+    return tokens[place : place + 2] == [left, right]
+
+
+def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
+    """Tokens of text that stands within another: no space is put before it."""
+    if not vocabulary.space_prefix or not text:
+        return vocabulary.tokenize(text) if text else []
+    anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)
+    return encode_after(vocabulary, anything, text)

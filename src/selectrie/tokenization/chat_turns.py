@@ -1,0 +1,201 @@
+"""Turns of a chat as the model's own template writes them: what stands before and after what each says."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, trimmed_to
+from selectrie.core.vocabulary import ChatTemplate
+from selectrie.errors import OptionError, PromptError
+from selectrie.tokenization.prompts import ROLE, tracked_args
+
+_KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn. before, after: what the template writes there. said: what stands between, None while the turn is open."""
+
+    role: str
+    before: TrackedText
+    after: TrackedText
+    said: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turns:
+    """The turns of a chat so far, the last of them open or not. Opening and closing give new records.
+
+    template: the model's own, None where it has none. args: what it is given besides. ends: spellings of the tokens that end a
+    generation.
+    """
+
+    template: ChatTemplate | None
+    args: Mapping[str, Any]
+    ends: tuple[str, ...] = ()
+    all: tuple[Turn, ...] = ()
+
+    @property
+    def open(self) -> Turn | None:
+        """The turn that is open."""
+        return self.all[-1] if self.all and self.all[-1].said is None else None
+
+    def opened(self, role: str) -> Turns:
+        """With one more turn, open, of which the template says what comes before and after it.
+
+        An assistant's begins with the template's generation prompt where it has one, and the white space that a finished
+        turn has after that; earlier turns must stand in the new
+        rendering as they were written. Raises `PromptError` where a turn is open, the model has no chat template, the role is
+        no word, or the template refuses these roles or rewrites earlier turns.
+        """
+        self._check(role)
+        new = _mark(len(self.all))
+        rendered = self._rendered_with(role, new)
+        if not rendered.startswith(self._written):
+            raise self._rewritten(role)
+        before, after = rendered[len(self._written) :].split(new)
+        if role == "assistant" and self.all:
+            start = self._generation_start()
+            if start and not (before.startswith(start) and not before[len(start) :].strip()):
+                before = start
+        self._check_said(role, rendered)
+        return replace(self, all=(*self.all, Turn(role, before, self._between(role, after))))
+
+    def closed(self, said: str) -> Turns:
+        """With the open turn closed. Raises `PromptError` where none is open."""
+        if self.open is None:
+            raise PromptError("no turn is open, so none can be closed")
+        return replace(self, all=(*self.all[:-1], replace(self.all[-1], said=said)))
+
+    def _check(self, role: str) -> None:
+        if self.template is None:
+            raise PromptError(
+                "this model has no chat template, so a page cannot have roles; write the turns as text, formatted as the "
+                "model expects"
+            )
+        if self.open is not None:
+            raise PromptError(f"a turn of {role!r} cannot begin inside a turn of {self.open.role!r}; close that first")
+        if not ROLE.fullmatch(role):
+            raise PromptError(f"role {role!r}: expected a word such as 'user', 'assistant' or 'system'")
+
+    @property
+    def _written(self) -> str:
+        """What the page holds so far, with marks for what turns say."""
+        return self._with([_mark(place) for place in range(len(self.all))])
+
+    def _with(self, said: Sequence[str]) -> str:
+        return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
+
+    def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> TrackedText:
+        """What messages say counts as the template's text here, for marks stand in place of it."""
+        if self.template is None:
+            raise PromptError("this model has no chat template")
+        render = partial(self.template, add_generation_prompt=generates)
+        values = [{key: TrackedText(text, TEMPLATE) for key, text in message.items()} for message in messages]
+        try:
+            plain = render(messages, **self.args)
+            rendered = render(values, **tracked_args(self.args)) if self.args else plain
+        except PromptError as error:
+            before = f" after {self._roles}" if self.all else " at the beginning"
+            raise PromptError(f"no turn of {role!r} can stand{before}: {error}") from error
+        if rendered != plain:
+            raise PromptError(
+                "the model's chat template changes what template_args say, so their text cannot be told from its own"
+            )
+        return rendered if isinstance(rendered, TrackedText) else TrackedText(rendered, TEMPLATE)
+
+    def _messages(self, *, marked: bool) -> list[Mapping[str, str]]:
+        said = [_mark(place) if marked else turn.said or "" for place, turn in enumerate(self.all)]
+        return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
+
+    def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
+        """The rendering with one more message that says `content`, which stands in it once.
+
+        Templates that write a system message into the user's next one show it only together with that.
+        """
+        messages = [*self._messages(marked=marked), {"role": role, "content": content}]
+        refusal: PromptError | None = None
+        try:
+            rendered = self._render(role, messages)
+        except PromptError as error:
+            refusal, rendered = error, TrackedText("")
+        if rendered.count(content) != 1 and role not in ("user", "assistant"):
+            next_one = _mark(len(messages))
+            try:
+                rendered, _, _ = self._render(role, [*messages, {"role": "user", "content": next_one}]).partition(
+                    next_one
+                )
+            except PromptError as error:
+                refusal = refusal or error
+        if rendered.count(content) != 1:
+            raise refusal or PromptError(
+                f"the model's chat template leaves out what a turn of {role!r} says{self._after}, or says it twice"
+            )
+        return rendered
+
+    def _generation_start(self) -> TrackedText:
+        """What the template writes for the assistant to go on from; "" where it has no such thing."""
+        rendered = self._render("assistant", self._messages(marked=True), generates=True)
+        if not rendered.startswith(self._written):
+            raise self._rewritten("assistant")
+        return rendered[len(self._written) :]
+
+    def _between(self, role: str, after: TrackedText) -> TrackedText:
+        """What stands after a turn that others follow: some templates put one more end after the last of all."""
+        end = next((end for end in self.ends if end and after.endswith(end)), "")
+        if not end:
+            return after
+        new = _mark(len(self.all))
+        next_one = {"role": "assistant" if role == "user" else "user", "content": _mark(len(self.all) + 1)}
+        try:
+            _, _, followed = self._render(
+                role, [*self._messages(marked=True), {"role": role, "content": new}, next_one]
+            ).partition(new)
+        except PromptError:
+            return after
+        ends_chat = followed.startswith(after.removesuffix(end)) and not followed.startswith(after)
+        return after.removesuffix(end) if ends_chat else after
+
+    def _check_said(self, role: str, rendered: str) -> None:
+        """Does the template write what earlier turns really said as they said it? `rendered`: with marks."""
+        if not self.all:
+            return
+        rest = rendered[len(self._written) :]
+        actual = self._rendered_with(role, _mark(len(self.all)), marked=False)
+        befores, afters = [turn.before for turn in self.all], [turn.after for turn in self.all]
+        written = map(operator.add, ["", *afters], [*befores, rest])
+        if trimmed_to(actual, list(written), [turn.said or "" for turn in self.all]) is None:
+            raise self._rewritten(role)
+
+    @property
+    def _roles(self) -> str:
+        return ", ".join(turn.role for turn in self.all)
+
+    @property
+    def _after(self) -> str:
+        return f" after {self._roles}" if self.all else ""
+
+    def _rewritten(self, role: str) -> PromptError:
+        return PromptError(
+            f"with a turn of {role!r} the model's chat template rewrites the turns before it ({self._roles}), which stand on "
+            "the page already (templates do that which move the system message, or strip reasoning from earlier answers); "
+            "render such a chat in pages of one answer each, or write the turns as text with parse_special"
+        )
+
+
+def _mark(place: int) -> str:
+    """What stands for what a turn says."""
+    return f"m{_KEY}n{place}m"
+
+
+def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> Turns:
+    """No turns yet. Raises `OptionError` for a template argument that opening a turn decides."""
+    if "add_generation_prompt" in args:
+        value = args["add_generation_prompt"]
+        raise OptionError("template_args['add_generation_prompt']", value, "nothing: the page opens its turns itself")
+    return Turns(template, dict(args), tuple(ends))

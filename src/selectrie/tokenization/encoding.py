@@ -1,0 +1,299 @@
+"""Encoding behind a prompt: the space a tokenizer puts before text, and short tails of long prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+
+import numpy as np
+
+from selectrie.core.types import IntArray, OffsetArray
+from selectrie.core.vocabulary import TokenizerKind, Vocabulary
+from selectrie.tokenization.flat_paths import flatten
+from selectrie.tokenization.records import PromptText
+
+_SPACE = b" "
+_SEPARATORS = b"\n" + bytes(byte for byte in range(1, 128) if byte not in b"\n ")
+"""Bytes to put before text that keep a vocabulary from putting a space there, the
+preferred one first."""
+_WORDS_BYTES = 16
+"""Text encoded again in front of every rest, at least, from a place before a space."""
+_TAIL_BYTES = 64
+"""The same from any other place."""
+_SEARCH_BYTES = 1024
+"""How far back a place is looked for."""
+_TEXTS_AT_ONCE = 256
+"""Short texts encoded in one call; more gain nothing."""
+_FIND_WORDS = re.compile(rb" +[^ ]+").findall
+_NO_WORD_ENDS = (b"", _SPACE)
+_SPACE_SIGN = "\u2581"
+"""What stands for a space in the vocabulary of SentencePiece."""
+_SPACE_WITHIN = re.compile(f"[^{_SPACE_SIGN} ][{_SPACE_SIGN} ]")
+_MOST_TRIED = 8
+"""Places tried before the whole text is encoded in front of every rest."""
+
+
+def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
+    """int32[]: the prompt alone as tokens."""
+    return np.concatenate(
+        [prompt.prefix, np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)]
+    )
+
+
+def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
+    """Does text after these tokens begin a text of its own, before which llama.cpp puts the vocabulary's space?"""
+    if not len(prefix) or prefix[-1] == vocabulary.bos:  # which text may spell too: `<s` and `>` merge to it
+        return True
+    return bool((vocabulary.control == prefix[-1]).any())
+
+
+def find_separator(vocabulary: Vocabulary) -> bytes | None:
+    """Return a byte that text can stand behind without a space and without merging.
+
+    The byte has a token, occurs in no longer token, and is no user-defined token, which
+    would make the text behind it begin anew. SentencePiece spells a line end with a byte
+    token, so that is the usual one. None where a vocabulary has no such byte.
+    """
+    longer = "".join(text for text in vocabulary.texts if len(text) > 1)
+    longer_pieces = b"".join(piece for piece in vocabulary.pieces if len(piece) > 1)
+    own = {vocabulary.texts[token] for token in vocabulary.user_defined.tolist()}
+    for byte in _SEPARATORS:
+        one = bytes([byte])
+        has_token = byte == _SEPARATORS[0] or vocabulary.has_bytes(one)
+        if has_token and one not in longer_pieces and chr(byte) not in longer and chr(byte) not in own:
+            return one
+    return None
+
+
+def separator_of(vocabulary: Vocabulary) -> bytes:
+    """Return the byte of `find_separator`; a line end, for want of a better one, where
+    there is none."""
+    return vocabulary.derived(find_separator) or _SEPARATORS[:1]
+
+
+def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[int]:
+    """Tokens of text that stands after `prefix`: no space is put before it unless it begins a text of its own."""
+    if not text:
+        return []
+    if not vocabulary.space_prefix or is_at_start(vocabulary, prefix):
+        return vocabulary.tokenize(text)
+    separator = separator_of(vocabulary)
+    separating = vocabulary.tokenize(separator)
+    tokens = vocabulary.tokenize(separator + text)
+    if tokens[: len(separating)] == separating:
+        return tokens[len(separating) :]
+    # A token spans the separator and the text: let the space put before the text be the text's own where it has one.
+    return vocabulary.tokenize(text[1:] if text[:1] == _SPACE and len(text) > 1 else text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """How every rest (a choice and what belongs to it) is encoded: `lead` + rest[skip:], whose first tokens must be
+    `expected`. These stand in `before` already, or are of no text.
+
+    before: int32[], tokens that stand before. own: int32[], the prompt's own tokens after them.
+    text: bytes of the prompt after `before`, as tokens spell them.
+    """
+
+    before: IntArray
+    own: IntArray
+    text: bytes
+    lead: bytes
+    skip: int
+    expected: list[int]
+
+    def encode(self, vocabulary: Vocabulary, rests: Sequence[bytes]) -> list[list[int] | None]:
+        """Tokens of each rest after `before`; None where the tail does not stand in front of it."""
+        lead, skip, expected, n = self.lead, self.skip, self.expected, len(self.expected)
+        encoded = _encode_each(vocabulary, [lead + rest[skip:] for rest in rests])
+        return [
+            tokens[n:] if tokens[:n] == expected and (tokens or not rest) else None
+            for tokens, rest in zip(encoded, rests, strict=True)
+        ]
+
+
+def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> Tail:
+    """The shortest safe tail: from a place in the text, or at its end, that no token spans; else the whole text.
+
+    Tokenizers that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode the two sides of such a
+    place apart. Those that split text into words first look a little to both sides; so places before a space come first,
+    the tail must give the prompt the tokens of the whole, and the first rest too, and a quarter of the tail's tokens are
+    expected in every encoding.
+    """
+    text, prefix = prompt.text, prompt.prefix
+    whole = encode_after(vocabulary, prefix, text)
+    own = np.asarray(whole, dtype=np.int32)
+    sample = rests[0] if rests else b""
+    wanted = encode_after(vocabulary, prefix, text + sample)
+    for place in islice(_places(vocabulary, text, rests), _MOST_TRIED):
+        takes_space = vocabulary.space_prefix and (place == len(text) or text[place] == _SPACE[0])
+        put = separator_of(vocabulary) if vocabulary.space_prefix and not takes_space else b""
+        lead, skip = put + text[place + takes_space :], int(takes_space and place == len(text))
+        encoded, n_put = vocabulary.tokenize(lead), len(vocabulary.tokenize(put))
+        n_own = len(encoded) - n_put
+        if n_own < 0 or encoded[n_put:] != whole[len(whole) - n_own :]:
+            continue
+        cut = len(whole) - n_own + n_own // 4
+        expected = encoded[: n_put + n_own // 4]
+        before = np.concatenate([prefix, own[:cut]])
+        tail = Tail(before, own[cut:], vocabulary.decode(whole[cut:]), lead, skip, expected)
+        [tokens] = tail.encode(vocabulary, [sample])
+        if tokens is not None and whole[:cut] + tokens == wanted:
+            return tail
+    if not vocabulary.space_prefix:
+        return Tail(prefix, own, text, text, 0, [])
+    if is_at_start(vocabulary, prefix):
+        return Tail(prefix, own, _SPACE + text, text, 0, [])
+    separator = separator_of(vocabulary)
+    return Tail(prefix, own, text, separator + text, 0, vocabulary.tokenize(separator))
+
+
+def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
+    """Tokens of each text. Those that begin with a space and end where no token goes on with one are encoded many at once:
+    a call of llama.cpp costs up to 140 µs before it reads any text (DeepSeek's patterns are compiled in each)."""
+    if len(texts) > 1 and vocabulary.space_prefix and vocabulary.derived(_encodes_words_apart):
+        return _encode_by_words(vocabulary, texts)
+    result: list[list[int] | None] = [None] * len(texts)
+    if not vocabulary.space_prefix and len(texts) > 1:
+        last = {text[-1] for text in texts if text}
+        ends_word = {byte for byte in last if 33 <= byte < 127 and not vocabulary.joins(byte, _SPACE[0])}
+        alike = [i for i, text in enumerate(texts) if text[:1] == _SPACE and text[-1] in ends_word]
+        for first in range(0, len(alike), _TEXTS_AT_ONCE):
+            block = alike[first : first + _TEXTS_AT_ONCE]
+            joined = b"".join([texts[i] for i in block])
+            tokens = vocabulary.tokenize(joined)
+            ends = np.cumsum(vocabulary.lengths[tokens])
+            stops = np.cumsum([len(texts[i]) for i in block])
+            places = np.minimum(np.searchsorted(ends, stops), len(tokens) - 1)
+            if (ends[places] == stops).all() and vocabulary.decode(tokens) == joined:
+                bounds = [0, *(places + 1).tolist()]
+                for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
+                    result[i] = tokens[start:stop]
+    return [vocabulary.tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
+
+
+def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
+    """Is a word, with the spaces before it, encoded alone as it is in any text?
+
+    It is where tokens are merged in the whole text, none holds a space behind another
+    character, and none is looked up before any are merged.
+    """
+    is_merged = vocabulary.kind is TokenizerKind.SCORES and not len(vocabulary.user_defined)
+    return is_merged and not any(map(_SPACE_WITHIN.search, vocabulary.texts))
+
+
+def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
+    """Tokens of each text, every distinct word encoded once.
+
+    For a vocabulary that puts a space before text and encodes words apart. A text that
+    ends in spaces, is not UTF-8 or has the sign for a space is encoded as a whole.
+    """
+    known: dict[bytes, list[int]] = {}
+    result = []
+    for text in texts:
+        if text[-1:] in _NO_WORD_ENDS or not (text.isascii() or _is_plain(text)):
+            result.append(vocabulary.tokenize(text))
+            continue
+        tokens: list[int] = []
+        for word in _FIND_WORDS(_SPACE + text):
+            own = known.get(word)
+            if own is None:
+                own = known[word] = vocabulary.tokenize(word[1:])
+            tokens += own
+        result.append(tokens)
+    return result
+
+
+def _is_plain(text: bytes) -> bool:
+    """Is this UTF-8 without U+2581, which is merged like a space?"""
+    try:
+        return _SPACE_SIGN not in text.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _places(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iterator[int]:
+    """Places of `text` that no token spans, nearest the end first: before a space after something else, then any others."""
+    size = len(text)
+    least = max(0, size - _SEARCH_BYTES)
+    ends_word = size > 0 and not text[-1:].isspace() and not vocabulary.joins(text[-1], _SPACE[0])
+    if ends_word and all(rest[:1] == _SPACE for rest in rests):
+        yield size
+    for place in range(size - _WORDS_BYTES, least, -1):
+        if (
+            text[place] == _SPACE[0]
+            and not text[place - 1 : place].isspace()
+            and not is_spanned(vocabulary, text, place)
+        ):
+            yield place
+    for place in range(size - _TAIL_BYTES, least, -1):
+        inside_number = text[place - 1 : place + 1].isdigit()
+        inside_character = text[place] & 0xC0 == 0x80
+        if not inside_number and not inside_character and not is_spanned(vocabulary, text, place):
+            yield place
+
+
+def is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
+    """May a token lie on both sides of `place`, in this text or in one that goes on after it?"""
+    if not vocabulary.joins(text[place - 1], text[place]):
+        return False
+    longest = int(vocabulary.lengths.max(initial=0))
+    for start in range(place - 1, max(-1, place - longest), -1):
+        stop = place + 1
+        while vocabulary.begins_with(text[start:stop]):
+            if stop == len(text) or vocabulary.has_bytes(text[start:stop]):
+                return True
+            stop += 1
+    return False
+
+
+def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
+    """As much of a long following text as can matter: up to a place where every encoding has a boundary."""
+    for place in range(_TAIL_BYTES, len(following)):
+        is_word_end = following[place] == _SPACE[0] and not following[place - 1 : place].isspace()
+        if is_word_end and not is_spanned(vocabulary, following, place):
+            return following[:place]
+    return following
+
+
+def encode_rests(
+    vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: Sequence[bytes]
+) -> tuple[Tail, IntArray, OffsetArray]:
+    """Flat tokens of each rest after `tail.before`, and their offsets.
+
+    A rest in front of which the tail does not stand is encoded with the whole prompt. Where that changes tokens in
+    `before`, these move from there to every path, and the tail that comes back says so.
+    """
+    tried = tail.encode(vocabulary, rests)
+    paths = [path for path in tried if path is not None]
+    if len(paths) < len(tried):
+        n_prefix = len(prompt.prefix)
+        fixed = tail.before[n_prefix:].tolist()
+        wholes = {
+            c: encode_after(vocabulary, prompt.prefix, prompt.text + rests[c])
+            for c, path in enumerate(tried)
+            if path is None
+        }
+        n_fixed = min(_common_length(whole, fixed) for whole in wholes.values())
+        moved = fixed[n_fixed:]
+        paths = [wholes[c][n_fixed:] if path is None else moved + path for c, path in enumerate(tried)]
+        tail = replace(
+            tail,
+            before=tail.before[: n_prefix + n_fixed],
+            own=np.concatenate([np.asarray(moved, dtype=np.int32), tail.own]),
+            text=vocabulary.decode(moved) + tail.text,
+        )
+    return tail, *flatten(paths)
+
+
+def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: list[bytes], tokens: IntArray) -> bool:
+    """Are the bytes of the tokens those of the text, in the prompt and in every path?"""
+    if prompt.text and vocabulary.decode(tail.own) != tail.text:
+        return False
+    return vocabulary.decode(tokens) == b"".join([tail.text + rest for rest in rests if prompt.text or rest])
+
+
+def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

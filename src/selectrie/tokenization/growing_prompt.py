@@ -1,0 +1,297 @@
+"""A page of text that grows while a model decides parts of it: what stands there, as fixed tokens and a last stretch of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.errors import PromptError, ProtocolError
+from selectrie.tokenization.chat_turns import Turns, turns_of
+from selectrie.tokenization.encoding import encode_after
+from selectrie.tokenization.prompts import shortened, template_spans, with_text
+from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.stable_prefix import keep
+
+_KEEP_FROM_BYTES = 256
+"""Text from this length on is cut: its beginning becomes fixed tokens. Shorter text costs less than looking for a place."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Text:
+    """Text in pieces, the last one first, so that any earlier state of a page costs nothing to keep."""
+
+    last: str = ""
+    before: _Text | None = None
+
+    def since(self, start: _Text | None = None) -> str:
+        """What was added after `start`; all of it without one."""
+        pieces: list[str] = []
+        part: _Text | None = self
+        while part is not None and part is not start:
+            pieces.append(part.last)
+            part = part.before
+        return "".join(reversed(pieces))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """A state of a page. Pages never change one, so each can be gone back to as often as needed.
+
+    tokens: int32[], what stands fixed. rest: the text after them, as it is on the page. control: the control token that ends
+    the tokens where one does, which may swallow white space of the rest; else None. keep_from: bytes of rest from which on
+    more of it is looked at to be kept. text: all that stands there. turns: of the chat. opened: the text when the open turn began.
+    """
+
+    tokens: IntArray
+    rest: bytes
+    control: int | None
+    keep_from: int
+    text: _Text
+    turns: Turns
+    opened: _Text | None = None
+
+
+class GrowingPage:
+    """One page under way over a vocabulary. No model call in it.
+
+    What stands there is fixed tokens up to a place from which encoding goes on the same, and the text after it: a slot costs
+    its own tail, never the whole page again. Control tokens come from the chat template alone, and from literals with
+    `parse_special`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        template_args: Mapping[str, Any] | None = None,
+        parse_special: bool = False,
+    ) -> None:
+        """template_args: for the model's chat template. From the first `open_role` on text and slots stand in turns alone; white
+        space between turns is no part of the page."""
+        self._vocabulary, self._parse_special = vocabulary, parse_special
+        start = () if vocabulary.bos is None else (vocabulary.bos,)
+        tokens = np.array(start, dtype=np.int32)
+        ends = [vocabulary.texts[token] for token in vocabulary.eog.tolist()]
+        turns = turns_of(vocabulary.chat_template, template_args or {}, ends)
+        self._at = self._start = Mark(tokens, b"", None, _KEEP_FROM_BYTES, _Text(), turns)
+
+    @property
+    def text(self) -> str:
+        """What stands on the page, the turns' control tokens spelled as the template spells them."""
+        return self._at.text.since()
+
+    @property
+    def prompt(self) -> PromptText:
+        """What comes next is conditioned on this.
+
+        Raises `PromptError` where nothing stands on the page yet and the model puts no BOS token there, and between turns.
+        """
+        if self._is_between_turns:
+            raise PromptError("a slot of a page with roles must stand inside of one, such as the assistant's")
+        prompt = self._settled
+        if not len(prompt.prefix) and not prompt.text:
+            raise PromptError(
+                "nothing stands on the page before this slot, and this model puts no BOS token there, so nothing predicts "
+                "the first token; begin the page with text"
+            )
+        return prompt
+
+    @property
+    def ends_turn(self) -> bool:
+        """Is an assistant's turn open that the template ends with a token that ends generation?"""
+        turn = self._at.turns.open
+        if turn is None or turn.role != "assistant":
+            return False
+        tokens, rest = self._vocabulary.encode_spans(template_spans(self._vocabulary, turn.after))
+        first = tokens[:1].tolist() or encode_after(self._vocabulary, tokens, rest)[:1]
+        return bool(first) and bool(np.isin(first[0], self._vocabulary.eog))
+
+    def add(self, text: str, *, literal: bool = False) -> str:
+        """Write text; what came onto the page of it (white space between turns does not).
+
+        It is never read as control tokens, unless it is a `literal` of a page with `parse_special`. Raises `PromptError` for
+        other text between turns, `TextError` for a lone surrogate.
+        """
+        data = to_bytes(text, "text of the page")
+        if not text:
+            return text
+        if self._is_between_turns:
+            if text.strip():
+                raise PromptError(
+                    f"{shortened(text)} stands outside of every role; on a page with roles only white space can"
+                )
+            return ""
+        self._write(text, [(data, literal and self._parse_special)])
+        return text
+
+    def add_drawn(self, context: IntArray, tokens: IntArray, data: bytes) -> str:
+        """Write what was drawn; the text that came onto the page.
+
+        context: int32[], tokens of the page up to its end or to some place in its last stretch of text, behind which it was
+        drawn. tokens: int32[], what was drawn: it spells the rest of the page, then `data`, and maybe more (a stop text, an
+        end token). The page keeps the tokens that are wholly data where they differ from the tokenizer's own; what is left
+        of the data becomes text, encoded together with what comes. Bytes that are no text become U+FFFD.
+        Raises `ProtocolError` where the context is not the page's.
+        """
+        if self._is_between_turns:
+            raise PromptError("what is drawn on a page with roles must stand inside of one, such as the assistant's")
+        text = data.decode("utf-8", "replace")
+        page = self._settled
+        healed = self._rest_after(page, context)
+        written = text.encode()
+        n_kept, n_bytes = self._wholly(tokens, healed, written)
+        if n_bytes >= len(healed):
+            own = np.concatenate([context, tokens[:n_kept]])
+            n_fixed = min(len(page.prefix), len(context))
+            page = with_text(self._vocabulary, own[:n_fixed], own[n_fixed:])
+            written = (healed + written)[n_bytes:]
+        self._set(PromptText(page.prefix, page.text + written), None, _Text(text, self._at.text))
+        return text
+
+    def before_control(self, literal: str) -> tuple[str, bool] | None:
+        """What of a literal stands before its first control token, and whether that one ends generation.
+
+        None: no control token is read in it. White space that the token swallows is left out.
+        """
+        if not self._parse_special:
+            return None
+        vocabulary, data = self._vocabulary, to_bytes(literal, "text of the page")
+        tokens, _ = vocabulary.encode_spans([(data, True)])
+        if not len(tokens):
+            return None
+        first, start = self._first_control(tokens, [(data, True)])
+        text = data[:start].decode()
+        swallows = (vocabulary.strips_left == tokens[first]).any()
+        return text.rstrip() if swallows else text, bool(np.isin(tokens[first], vocabulary.eog))
+
+    def mark(self) -> Mark:
+        """The page as it stands now."""
+        return self._at
+
+    def back_to(self, mark: Mark) -> None:
+        """Let the page be what it was."""
+        self._at = mark
+
+    def open_role(self, role: str) -> str:
+        """Begin a turn; what the model's chat template writes before what it says, which stands on the page now.
+
+        An assistant's begins with the template's generation prompt. Raises `PromptError` as `Turns.opened` does, and where
+        text stands on the page already that is in no turn.
+        """
+        at = self._at
+        if not at.turns.all and at.text.since().strip():
+            raise PromptError(
+                f"{shortened(at.text.since())} stands before the first role; on a page with roles only white space can"
+            )
+        turns = at.turns.opened(role)
+        before = turns.all[-1].before
+        spans = template_spans(self._vocabulary, before)
+        # White space before the first turn is no part of the page.
+        self._at = replace(at if at.turns.all else self._start, turns=turns)
+        self._write(before, spans)
+        self._at = replace(self._at, opened=self._at.text)
+        return str.__str__(before)
+
+    def close_role(self) -> str:
+        """End the turn; what the template writes after what it said, which stands on the page now.
+
+        Raises `PromptError` where no turn is open.
+        """
+        at = self._at
+        turns = at.turns.closed(at.text.since(at.opened))
+        after = turns.all[-1].after
+        self._write(after, template_spans(self._vocabulary, after))
+        self._at = replace(self._at, turns=turns, opened=None)
+        return str.__str__(after)
+
+    @property
+    def _is_between_turns(self) -> bool:
+        return bool(self._at.turns.all) and self._at.turns.open is None
+
+    @property
+    def _settled(self) -> PromptText:
+        """The page with the white space swallowed that its last control token swallows."""
+        return PromptText(self._at.tokens, self._swallowed(self._at.rest))
+
+    def _swallowed(self, rest: bytes) -> bytes:
+        """Text after the last control token without the white space that this one swallows."""
+        control = self._at.control
+        return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
+
+    def _write(self, text: str, spans: Sequence[tuple[bytes, bool]]) -> None:
+        """Put text at the end of the page. spans: the text in pieces, and whether
+        control tokens are recognised in each."""
+        if not text:
+            return
+        at, vocabulary = self._at, self._vocabulary
+        data, new_text = b"".join([span for span, _ in spans]), _Text(text, at.text)
+        tokens, rest = vocabulary.encode_spans(spans)
+        if not len(tokens):
+            self._set(PromptText(at.tokens, at.rest + data), at.control, new_text)
+            return
+        first, start = self._first_control(tokens, spans)
+        run = self._swallowed(at.rest + data[:start])
+        if (vocabulary.strips_left == tokens[first]).any():
+            run = run.rstrip()
+        own = np.asarray(encode_after(vocabulary, at.tokens, run), dtype=np.int32)
+        control = int(tokens[-1])
+        tokens = tokens[first:]
+        if at.text.before is None and not run and tokens[0] == vocabulary.bos:
+            tokens = tokens[1:]  # it stands there already
+        self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
+
+    def _first_control(self, tokens: IntArray, spans: Sequence[tuple[bytes, bool]]) -> tuple[int, int]:
+        """Which of the tokens that a text became is the first control token, and where it begins in the text."""
+        first = int(np.flatnonzero(np.isin(tokens, self._vocabulary.control))[0])
+        spelling = to_bytes(self._vocabulary.texts[tokens[first]], "control token")
+        start = 0
+        for data, has_control in spans:
+            if has_control and spelling in data:
+                return first, start + data.index(spelling)
+            start += len(data)
+        raise ProtocolError("a control token stands in no text of the template")
+
+    def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
+        """Let the page be this; the beginning of a long rest becomes fixed tokens."""
+        self._at = replace(self._at, tokens=page.prefix, rest=page.text, control=control, text=text)
+        if len(page.text) < self._at.keep_from:
+            return
+        kept = keep(self._vocabulary, self._settled)
+        if len(kept.prefix) == len(page.prefix):
+            self._at = replace(
+                self._at, keep_from=2 * len(page.text)
+            )  # what no place is found in is not searched each time
+        else:
+            self._at = replace(self._at, tokens=kept.prefix, rest=kept.text, control=None, keep_from=_KEEP_FROM_BYTES)
+
+    def _rest_after(self, page: PromptText, context: IntArray) -> bytes:
+        """Bytes of the page after a context, as tokens spell them; `ProtocolError` where the context is not the page's."""
+        own = encode_after(self._vocabulary, page.prefix, page.text)
+        tokens = np.concatenate([page.prefix, np.asarray(own, dtype=np.int32)])
+        n = len(context)
+        if (
+            n > len(tokens)
+            or not np.array_equal(tokens[:n], context)
+            or (self._vocabulary.lengths[tokens[n:]] == 0).any()
+        ):
+            raise ProtocolError("what was drawn was not drawn behind this page")
+        return self._vocabulary.decode(tokens[n:])
+
+    def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:
+        """How many of the tokens, and of their bytes, spell whole characters of the rest of the page and then of what was
+        written."""
+        wanted = healed + written
+        best = at = 0, 0
+        for token in tokens.tolist():
+            piece = self._vocabulary.pieces[token]
+            if not piece or not wanted.startswith(piece, at[1]):
+                break
+            at = at[0] + 1, at[1] + len(piece)
+            if wanted[at[1] : at[1] + 1] < b"\x80" or wanted[at[1]] >= 0xC0:
+                best = at
+        return best

@@ -1,0 +1,352 @@
+"""A product of alternatives as tokens, when its texts are too many to be listed: chunks that are encoded apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import encode_prompt, shortened
+from selectrie.tokenization.records import EncodedChoices, PromptText
+
+Part: TypeAlias = bytes | tuple[bytes, ...]
+"""A literal, or the texts of which one stands there: distinct, at least one, UTF-8 each."""
+
+MOST_IN_CHUNK = 20_000
+"""Texts of a chunk of several alternatives; where more belong together the product is not cut up."""
+MOST_ROUNDS = 16
+"""Attempts to cut; each joins chunks that turned out not to be apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ground:
+    """Where the texts of a product stand, each encoded jointly with the prompt before it and the following text after it.
+
+    context: int32[T], T >= 1, tokens that no text of the product changes. healed: bytes of the prompt after them. put: bytes
+    that tokens spell between those and the text (the space before a text). tail: of the following text, up to a place
+    where every encoding has a token boundary. boundary, prompt_tokens: as in `EncodedChoices`.
+    """
+
+    prompt: PromptText
+    following: bytes
+    context: IntArray
+    healed: bytes
+    put: bytes
+    tail: bytes
+    boundary: str
+    prompt_tokens: IntArray
+
+    def text_of(self, spelled: bytes) -> bytes:
+        """The text in what the tokens of a path after the context spell."""
+        return spelled[len(self.healed) + len(self.put) : len(spelled) - len(self.tail)]
+
+    def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> Ground:
+        """With a longer context: all of the prompt's tokens that none of these paths changes."""
+        own = self.prompt_tokens[len(self.context) :].tolist()
+        n = len(own)
+        for path in paths:
+            n = next(
+                (i for i, (mine, other) in enumerate(zip(own[:n], path, strict=False)) if mine != other),
+                min(n, len(path)),
+            )
+        size = len(vocabulary.decode(own[:n]))
+        if size > len(self.healed):  # it reaches into what the tokenizer puts before a text
+            return self
+        return replace(self, context=self.prompt_tokens[: len(self.context) + n], healed=self.healed[size:])
+
+    def paths_of(self, vocabulary: Vocabulary, texts: Sequence[bytes]) -> list[tuple[int, ...]] | None:
+        """The tokens of each text after the context, up to the end of the tail; None where a text changes the context."""
+        following = shortened(vocabulary, self.following)
+        encoded = encode_choices(vocabulary, self.prompt, [text + following for text in texts])
+        n = len(self.context)
+        paths = []
+        for own in np.split(encoded.tokens, encoded.offsets[1:-1]):
+            whole = np.concatenate([encoded.context, own])
+            left = np.cumsum(vocabulary.lengths[whole[::-1]], dtype=np.int64)[::-1] - vocabulary.lengths[whole]
+            if not np.array_equal(whole[:n], self.context):
+                return None
+            paths.append(tuple(whole[n:][left[n:] >= len(following) - len(self.tail)].tolist()))
+        return paths
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A product as chunks: whatever the texts of the others, the tokens of a chunk are those of its own text.
+
+    ground: as `encode_choices` would have it for all texts of the product. paths: for each chunk, the tokens of each of its
+    texts; those of the first begin after the context, those of the last end with the tail of the following text.
+    """
+
+    ground: Ground
+    paths: tuple[tuple[tuple[int, ...], ...], ...]
+
+
+def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part], following: bytes) -> Cut | None:
+    """Cut the product of parts into chunks; None where it cannot be cut finely enough.
+
+    Chunks meet where no token of the vocabulary spans the place and where tokenizers that split text into words first split it
+    whatever stands further off: before a space or line end after another character, and after a line end. Each text of each
+    chunk is encoded with the first texts of all others around it; chunks whose tokens this shows to depend on one another
+    are joined.
+    """
+    chunks = _proposed(vocabulary, parts)
+    for _ in range(MOST_ROUNDS):
+        if any(_n_texts(chunk) > MOST_IN_CHUNK and _n_slots(chunk) > 1 for chunk in chunks):
+            return None
+        texts = [_texts(chunk) for chunk in chunks]
+        encoded = encode_choices(vocabulary, prompt, _one_varied(texts), following)
+        ground = _ground(vocabulary, prompt, encoded, b"".join(of_chunk[0] for of_chunk in texts), following)
+        if ground is None:
+            return None
+        found = _chunk_paths(vocabulary, ground, encoded, texts)
+        if not isinstance(found, tuple):
+            return None if found is None else Cut(ground, tuple(found))
+        first, last = found
+        chunks = [*chunks[:first], _joined(chunks[first : last + 1]), *chunks[last + 1 :]]
+    return None
+
+
+def _n_texts(chunk: list[Part]) -> int:
+    return prod(len(part) for part in chunk if isinstance(part, tuple))
+
+
+def _n_slots(chunk: list[Part]) -> int:
+    return sum(isinstance(part, tuple) for part in chunk)
+
+
+def one_varied(parts: Sequence[Part]) -> list[bytes]:
+    """The texts of a product with at most one part that is not the first of its alternatives."""
+    return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
+
+
+def spellings(parts: Sequence[Part], text: bytes, most: int) -> list[tuple[int, ...]]:
+    """Which alternatives spell a text, one index for each part that has any; in the order of the indices, `most` of them at most."""
+    rests = [{len(text)}]  # from where the parts that come after can spell what is left, the last part's first
+    for part in reversed(parts):
+        spelled = [part] if isinstance(part, bytes) else part
+        rests.append({end - len(one) for end in rests[-1] for one in spelled if text.endswith(one, 0, end)})
+    rests.reverse()
+    found: list[tuple[int, ...]] = []
+    waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())] if 0 in rests[0] else []
+    while waiting and len(found) < most:
+        n, at, picked = waiting.pop()
+        if n == len(parts):
+            found.append(picked)
+            continue
+        part = parts[n]
+        if isinstance(part, bytes):
+            waiting.append((n + 1, at + len(part), picked))
+            continue
+        for index in range(len(part) - 1, -1, -1):
+            end = at + len(part[index])
+            if end in rests[n + 1] and text.startswith(part[index], at):
+                waiting.append((n + 1, end, (*picked, index)))
+    return found
+
+
+def neighbours(parts: Sequence[Part], text: bytes) -> list[bytes]:
+    """Texts of a product that differ from this one, read in the first way, in one alternative."""
+    [picked] = spellings(parts, text, 1)
+    which = iter(picked)
+    now = [part if isinstance(part, bytes) else part[next(which)] for part in parts]
+    others = (
+        b"".join([*now[:place], one, *now[place + 1 :]])
+        for place, part in enumerate(parts)
+        if isinstance(part, tuple)
+        for one in part
+    )
+    return [other for other in dict.fromkeys(others) if other != text]
+
+
+def _texts(chunk: list[Part]) -> list[bytes]:
+    """All texts of a chunk, each once."""
+    choices = ([part] if isinstance(part, bytes) else part for part in chunk)
+    return list(dict.fromkeys(b"".join(picked) for picked in product(*choices)))
+
+
+def _joined(chunks: Iterable[list[Part]]) -> list[Part]:
+    return [part for chunk in chunks for part in chunk]
+
+
+def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
+    """Every text of every chunk among the first texts of the others; chunk by chunk, so the firsts come again and again."""
+    firsts = [of_chunk[0] for of_chunk in texts]
+    return [
+        b"".join([*firsts[:place], text, *firsts[place + 1 :]])
+        for place, of_chunk in enumerate(texts)
+        for text in of_chunk
+    ]
+
+
+def _ground(
+    vocabulary: Vocabulary, prompt: PromptText, encoded: EncodedChoices, text: bytes, following: bytes
+) -> Ground | None:
+    """The ground of encoded texts, of which this is the first; None where its tokens do not spell it."""
+    tail = following[: encoded.following_bytes]
+    spelled = vocabulary.decode(encoded.tokens[: encoded.offsets[1]])
+    lead = spelled[: len(spelled) - len(text + tail)]
+    if not spelled.endswith(text + tail) or not lead.startswith(encoded.healed):
+        return None
+    put = lead[len(encoded.healed) :]
+    return Ground(
+        prompt=prompt,
+        following=following,
+        context=encoded.context,
+        healed=encoded.healed,
+        put=put,
+        tail=tail,
+        boundary=encoded.boundary,
+        prompt_tokens=encoded.prompt_tokens,
+    )
+
+
+def _chunk_paths(
+    vocabulary: Vocabulary, ground: Ground, encoded: EncodedChoices, texts: list[list[bytes]]
+) -> list[tuple[tuple[int, ...], ...]] | tuple[int, int] | None:
+    """The chunks' tokens; or the first and the last of chunks that are not apart; None where tokens spell other bytes."""
+    paths = np.split(encoded.tokens, encoded.offsets[1:-1])
+    firsts = [of_chunk[0] for of_chunk in texts]
+    base: list[tuple[int, ...]] | None = None
+    result: list[tuple[tuple[int, ...], ...]] = []
+    which = iter(paths)
+    for place, of_chunk in enumerate(texts):
+        own = []
+        for text in of_chunk:
+            path, varied = next(which), [*firsts[:place], text, *firsts[place + 1 :]]
+            if vocabulary.decode(path) != ground.healed + ground.put + b"".join(varied) + ground.tail:
+                return None
+            pieces = _pieces(vocabulary, path, [*map(len, varied[:-1]), len(varied[-1]) + len(ground.tail)])
+            if isinstance(pieces, int):
+                return pieces - 1, pieces
+            base = pieces if base is None else base
+            other = next((i for i, piece in enumerate(pieces) if i != place and piece != base[i]), None)
+            if other is not None:
+                return min(place, other), max(place, other)
+            own.append(pieces[place])
+        result.append(tuple(own))
+    return result
+
+
+def open_ground(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part], following: bytes) -> Ground | None:
+    """The ground of a product that cannot be cut: the context ends before the prompt's last word, the tail at the following
+    text's first word end, so that no text can change the one or reach beyond the other. None where tokens spell other bytes."""
+    firsts = b"".join(part if isinstance(part, bytes) else part[0] for part in parts)
+    tail = following[: _first_place(vocabulary, following)]
+    encoded = encode_choices(vocabulary, prompt, [firsts + tail])
+    own = encode_prompt(vocabulary, prompt)
+    n = len(encoded.context)
+    while n > max(1, len(prompt.prefix)) and not _begins_word(vocabulary, own, n):
+        n -= 1
+    moved = vocabulary.decode(encoded.context[n:])
+    spelled = moved + vocabulary.decode(encoded.tokens)
+    lead = spelled[: len(spelled) - len(firsts + tail)]
+    healed = vocabulary.decode(own[n:])
+    if not spelled.endswith(firsts + tail) or not lead.startswith(healed):
+        return None
+    return Ground(
+        prompt=prompt,
+        following=following,
+        context=encoded.context[:n],
+        healed=healed,
+        put=lead[len(healed) :],
+        tail=tail,
+        boundary=encoded.boundary,
+        prompt_tokens=own,
+    )
+
+
+def _first_place(vocabulary: Vocabulary, following: bytes) -> int:
+    """The first place in the following text that no encoding looks across; its end where there is none."""
+    text = following.decode()
+    for place in range(1, len(text)):
+        if _is_apart(vocabulary, frozenset(text[place - 1]), frozenset(text[place])):
+            return len(text[:place].encode())
+    return len(following)
+
+
+def _begins_word(vocabulary: Vocabulary, tokens: IntArray, n: int) -> bool:
+    """Does token n begin with a space, after a token that ends with another character?"""
+    if n >= len(tokens):
+        return False
+    left, right = vocabulary.pieces[tokens[n - 1]][-1:], vocabulary.pieces[tokens[n]][:1]
+    return right == b" " and bool(left) and not left.isspace() and not vocabulary.joins(left[0], right[0])
+
+
+def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tuple[int, ...]] | int:
+    """The tokens of each chunk, from its size in bytes, counted from the end; or the number of the chunk that begins within a token."""
+    ends = np.cumsum(vocabulary.lengths[path], dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    stops = total - (sum(sizes) - np.cumsum(sizes))
+    cuts = [0]
+    for place, stop in enumerate(stops[:-1].tolist(), start=1):
+        cut = int(np.searchsorted(ends, stop)) + 1 if stop else 0
+        if stop and (cut > len(ends) or ends[cut - 1] != stop):
+            return place
+        cuts.append(max(cut, cuts[-1]))
+    cuts.append(len(path))
+    tokens = path.tolist()
+    return [tuple(tokens[start:stop]) for start, stop in pairwise(cuts)]
+
+
+def _proposed(vocabulary: Vocabulary, parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts in chunks that meet where `_is_apart` says so."""
+    chunks: list[list[Part]] = [[]]
+    before: frozenset[str] = frozenset()
+    for part in parts:
+        if isinstance(part, tuple):
+            options = tuple(dict.fromkeys(part))
+            if chunks[-1] and all(options) and _is_apart(vocabulary, before, _firsts(options)):
+                chunks.append([])
+            chunks[-1].append(options)
+            lasts = frozenset(option.decode()[-1] for option in options if option)
+            before = lasts if all(options) else lasts | before
+            continue
+        text = part.decode()
+        at = 0
+        for place in range(len(text)):
+            left = frozenset(text[place - 1]) if place else before
+            if (place or chunks[-1]) and _is_apart(vocabulary, left, frozenset(text[place])):
+                if place > at:
+                    chunks[-1].append(text[at:place].encode())
+                chunks.append([])
+                at = place
+        if text:
+            chunks[-1].append(text[at:].encode())
+            before = frozenset(text[-1])
+    return _with_slots(chunks)
+
+
+def _with_slots(chunks: list[list[Part]]) -> list[list[Part]]:
+    """Without chunks that are literals alone: they go with the one before them, the first with the one after."""
+    result: list[list[Part]] = []
+    for chunk in chunks:
+        has_slot = any(isinstance(part, tuple) for part in chunk)
+        if result and (not has_slot or not any(isinstance(part, tuple) for part in result[-1])):
+            result[-1] = result[-1] + chunk
+        else:
+            result.append(chunk)
+    return result
+
+
+def _firsts(options: tuple[bytes, ...]) -> frozenset[str]:
+    return frozenset(option.decode()[0] for option in options)
+
+
+def _is_apart(vocabulary: Vocabulary, left: frozenset[str], right: frozenset[str]) -> bool:
+    """Is a place between these characters, whichever of them stand there, one that tokenizers never look across?"""
+    if not left:
+        return False
+    for before in left:
+        for after in right:
+            word_ends = not before.isspace() and after in " \n"
+            line_ends = before == "\n" and not after.isspace()
+            if not (word_ends or line_ends) or vocabulary.joins(before.encode()[-1], after.encode()[0]):
+                return False
+    return True

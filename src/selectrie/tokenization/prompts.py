@@ -1,0 +1,284 @@
+"""What a caller may give as a prompt - text, token ids, chat messages - to fixed tokens and a last stretch of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
+from selectrie.errors import OptionError, PromptError
+from selectrie.options import Prompting
+from selectrie.tokenization.encoding import encode_after, encode_prompt
+from selectrie.tokenization.records import PromptText
+
+ROLE = re.compile(r"\w[\w .-]*")
+"""What a role may be spelled with: templates write it between control tokens, so it must not be able to spell one."""
+
+Message = Mapping[str, object]
+Prompt = str | Sequence[int] | Sequence[Message] | PromptText
+
+
+def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
+    """Fixed tokens and the plain text after them.
+
+    str: BOS where the model adds one, then the text (control tokens are recognised in
+    it with `parse_special`). Token ids: checked; BOS is put before them where the model
+    adds one and they do not begin with it. The end of them that the tokenizer makes of
+    their bytes becomes text, so that the boundary can be healed. `PromptText`: as it
+    is, where it has a token or text. Chat messages (`{"role": ..., "content": ...}`),
+    or a str with `prompting.system`: rendered by the model's template, with
+    `assistant_prefix` after it. Control tokens are recognised in what the template
+    wrote, never in what messages or `template_args` say.
+
+    Raises `PromptError` for a prompt without any token, a chat without a template,
+    malformed messages (with their index) or a template that changes what messages say;
+    `TextError` for a lone surrogate; `TokenRangeError`; `OptionError` for chat options
+    with a prompt that is no chat.
+    """
+    if isinstance(prompt, PromptText):
+        _refuse_chat_options(prompting)
+        read = prompt
+    elif isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
+        raise PromptError(f"a prompt is text, token ids, or messages, not {type(prompt).__name__}")
+    elif isinstance(prompt, str) and prompting.system is None:
+        _refuse_chat_options(prompting)
+        read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)
+    elif isinstance(prompt, str):
+        read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting)
+    elif len(prompt) and isinstance(prompt[0], Mapping):
+        read = _read_chat(vocabulary, prompt, prompting)
+    else:
+        _refuse_chat_options(prompting)
+        read = _read_ids(vocabulary, prompt)
+    if not len(read.prefix) and not read.text:
+        raise PromptError(
+            "the prompt is empty and this model puts no BOS token before text, so nothing predicts the first token; "
+            f"give a prompt, or one token id as its prompt{_suggested_id(vocabulary)}"
+        )
+    return read
+
+
+def truncate_left(vocabulary: Vocabulary, prompt: PromptText, most_tokens: int) -> PromptText:
+    """The prompt without its oldest tokens, so that it has at most `most_tokens` (at least 1) of them.
+
+    BOS is kept and counted: what goes are the tokens after it. The cut is between two tokens and what is left keeps
+    its tokens; a few more go where the text left would otherwise be encoded differently.
+    """
+    if most_tokens < 1:
+        raise OptionError("most_tokens", most_tokens, "at least 1")
+    tokens = encode_prompt(vocabulary, prompt)
+    if len(tokens) <= most_tokens:
+        return prompt
+    n_kept = int(vocabulary.bos is not None and tokens[0] == vocabulary.bos)
+    kept = tokens[:n_kept]
+    first = len(tokens) - most_tokens + n_kept
+    if first < len(prompt.prefix):
+        return PromptText(np.concatenate([kept, prompt.prefix[first:]]), prompt.text)
+    if first == len(tokens):
+        return PromptText(kept, b"")
+    return with_text(vocabulary, kept, tokens[first:])
+
+
+def _read_text(vocabulary: Vocabulary, text: bytes, *, parse_special: bool) -> PromptText:
+    tokens, rest = vocabulary.encode_spans([(text, parse_special)])
+    return PromptText(_with_bos(vocabulary, tokens), rest)
+
+
+def _with_bos(vocabulary: Vocabulary, tokens: IntArray) -> IntArray:
+    """The tokens after BOS where the model adds one; never twice."""
+    if vocabulary.bos is None or (len(tokens) and tokens[0] == vocabulary.bos):
+        return tokens
+    return np.concatenate([np.array([vocabulary.bos], dtype=np.int32), tokens])
+
+
+def _suggested_id(vocabulary: Vocabulary) -> str:
+    if vocabulary.eos is None:
+        return ""
+    return f", such as [{vocabulary.eos}] ({vocabulary.texts[vocabulary.eos]})"
+
+
+def _refuse_chat_options(prompting: Prompting) -> None:
+    for name, value in (
+        ("system", prompting.system),
+        ("assistant_prefix", prompting.assistant_prefix),
+        ("template_args", dict(prompting.template_args)),
+    ):
+        if value:
+            raise OptionError(name, value, "nothing unless the prompt is chat messages (or text with system=)")
+
+
+def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
+    for i, value in enumerate(ids):
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise PromptError(f"prompt[{i}] is {value!r}: a prompt is text, token ids, or messages, not a mixture")
+    tokens = _with_bos(vocabulary, vocabulary.check_tokens(ids))
+    controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
+    start = int(controls[-1]) + 1 if len(controls) else 0
+    return with_text(vocabulary, tokens[:start], tokens[start:])
+
+
+def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
+    """The same tokens, the end of `tokens` that the tokenizer makes of their bytes turned into text."""
+    everything = np.concatenate([prefix, tokens])
+    n_fixed = len(prefix)
+    while n_fixed < len(everything):
+        spelled = vocabulary.decode(everything[n_fixed:])
+        if spelled and spelled[0] & 0xC0 == 0x80:  # inside a character, which no text begins with
+            n_fixed += 1
+            continue
+        fixed = everything[:n_fixed]
+        texts = (spelled[1:], spelled) if vocabulary.space_prefix and spelled[:1] == b" " else (spelled,)
+        common = 0
+        for text in texts:
+            encoded = np.asarray(encode_after(vocabulary, fixed, text), dtype=np.int32)
+            if np.array_equal(encoded, everything[n_fixed:]):
+                return PromptText(fixed, text)
+            common = max(common, _common_end(encoded, everything[n_fixed:]))
+        n_fixed = max(n_fixed + 1, len(everything) - common)
+    return PromptText(everything, b"")
+
+
+def _common_end(a: IntArray, b: IntArray) -> int:
+    """Last tokens that two sequences share."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(a[len(a) - n :] != b[len(b) - n :])
+    return n - int(differs[-1]) - 1 if len(differs) else n
+
+
+def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Prompting) -> PromptText:
+    if vocabulary.chat_template is None:
+        raise PromptError(
+            "this model has no chat template, so it cannot read messages; give the prompt as text, formatted as the model expects"
+        )
+    checked = [_check_message(i, message) for i, message in enumerate(messages)]
+    if prompting.system is not None:
+        checked.insert(0, {"role": "system", "content": prompting.system})
+    rendered = _rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
+    spans = template_spans(vocabulary, rendered)
+    spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
+    tokens, text = vocabulary.encode_spans(spans)
+    return PromptText(_with_bos(vocabulary, tokens), text)
+
+
+def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of a chat template whose texts are told from the template's own.
+
+    Raises `OptionError` for a value of another kind than JSON has, `TextError` for a
+    lone surrogate.
+    """
+    args = {name: tracked(value, f"template_args[{name!r}]") for name, value in template_args.items()}
+    for name, value in args.items():
+        for text in texts_in(value):
+            to_bytes(text, f"template_args[{name!r}]")
+    return args
+
+
+def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[bytes, bool]]:
+    """Return the pieces of a rendering, and whether control tokens are recognised in each.
+
+    Raises `PromptError` where mixed text would spell a control token, or a part of one of which the template wrote the rest.
+    """
+    spans = []
+    for is_given, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):
+        run = [(to_bytes(text, "chat messages"), origin == TEMPLATE) for text, origin in pieces]
+        if not is_given and not all(is_template for _, is_template in run):
+            whole = b"".join([data for data, _ in run])
+            (as_read, _), (as_one, _) = map(vocabulary.encode_spans, (run, [(whole, True)]))
+            if not np.array_equal(as_read, as_one):
+                mixed = b"".join([data for data, is_template in run if not is_template]).decode()
+                raise PromptError(
+                    f"the model's chat template computes {shortened(mixed)} from its own text and that of messages together, "
+                    "so its control tokens cannot be told from theirs; render the chat yourself and give it as text with "
+                    "parse_special, or as token ids"
+                )
+        spans += run
+    return spans
+
+
+def shortened(text: str) -> str:
+    """As an error message shows it."""
+    text = text.strip()
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def _check_message(index: int, message: object) -> dict[str, str]:
+    where = f"messages[{index}]"
+    if not isinstance(message, Mapping):
+        raise PromptError(f"{where} is {message!r}: expected an object with 'role' and 'content'")
+    for key in ("role", "content"):
+        if key not in message:
+            raise PromptError(f"{where} has no {key!r}: expected an object with 'role' and 'content'")
+    for key, value in message.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise PromptError(f"{where}[{key!r}] is {value!r}: expected text")
+        to_bytes(value, f"{where}[{key!r}]")
+    if not ROLE.fullmatch(str(message["role"])):
+        raise PromptError(
+            f"{where} has role {message['role']!r}: expected a word such as 'user', 'assistant' or 'system'"
+        )
+    return dict(message)
+
+
+def _rendered_chat(
+    template: ChatTemplate, messages: list[dict[str, str]], template_args: Mapping[str, Any]
+) -> TrackedText:
+    """Return the rendered chat, in which each character has its origin.
+
+    The template is rendered on `TrackedText`, which shows whose each character is, and
+    the result must be the rendering of the plain values. Roles count as the template's:
+    they are words.
+    """
+    args = tracked_args(template_args)
+    values: list[Mapping[str, object]] = [
+        {TrackedText(key): TrackedText(text, TEMPLATE if key == "role" else VALUE) for key, text in message.items()}
+        for message in messages
+    ]
+    cause = None
+    for _ in range(2):  # the second time only where the template writes the time, which went on in between
+        plain = template(messages, **template_args)
+        try:
+            rendered: str | None = template(values, **args)
+        except PromptError as error:
+            rendered, cause = None, error
+        if rendered is not None and not isinstance(rendered, TrackedText):
+            rendered = _tracked_by_marks(messages, plain, partial(template, **template_args))
+        if isinstance(rendered, TrackedText) and rendered == plain:
+            return rendered
+    raise PromptError(
+        "the model's chat template changes what messages say, so its own control tokens cannot be told from theirs; "
+        "render the chat yourself and give it as text with parse_special, or as token ids"
+    ) from cause
+
+
+def _tracked_by_marks(
+    messages: list[dict[str, str]], plain: str, render: Callable[[list[dict[str, str]]], str]
+) -> TrackedText | None:
+    """Return the rendering of a template that does not track text itself; None where it
+    does more than to trim messages.
+
+    What messages say is found by rendering once more with a mark in place of each
+    value.
+    """
+    key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    values: list[str] = []
+    marked: list[dict[str, str]] = []
+    for message in messages:
+        marks = {}
+        for name, value in message.items():
+            # Blank values keep their place: templates ask whether there is any content.
+            if name == "role" or not value.strip():
+                marks[name] = value
+            else:
+                marks[name] = f"m{key}n{len(values)}m"
+                values.append(value)
+        marked.append(marks)
+    parts = re.split(f"m{key}n([0-9]+)m", render(marked))
+    return trimmed_to(plain, parts[::2], [values[int(place)] for place in parts[1::2]])

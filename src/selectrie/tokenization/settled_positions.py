@@ -1,0 +1,106 @@
+"""Where a text is settled: the places whose two sides are encoded apart, whatever text
+follows.
+
+At a settled place no token lies on both sides, in this text or in one that goes on
+after it, and the words that a tokenizer cuts before it looks up any token are the same
+on the left however the text goes on, and on the right without what stands before.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from selectrie.core.vocabulary import TokenizerKind, Vocabulary
+from selectrie.tokenization.encoding import is_spanned, separator_of
+
+_SPACE = " "
+_LINE_END = "\n"
+MOST_HEALED = 1024
+"""Bytes behind a place, at most: how far back one is looked for."""
+_BLANKS = " \t"
+_WORD_SIGNS = "'’_"
+"""Punctuation that may be part of a word: of contractions, and what patterns count
+among the letters."""
+_WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
+"""Kinds that look for tokens in the whole text."""
+
+
+def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -> Iterator[int]:
+    """Settled places of a text after its beginning, nearest the end first. text: as its
+    tokens spell it, with a space put before.
+    least_behind: bytes that stay behind a place.
+
+    SentencePiece merges anywhere in a text, and the longest match asks for no words:
+    there every place between characters that no token spans is settled. Others cut the
+    text into words first, with patterns that look to both sides. What all of
+    llama.cpp's patterns agree on is how words are cut at these places, whatever comes
+    behind the text: before a space that follows no white space; between a letter or a
+    digit and a punctuation mark that is no apostrophe; after a line end, before blanks
+    and then an ASCII letter or digit of this text. Where words are runs of letters that
+    merges alone encode, the place between two letters of a script without case is
+    settled too.
+    """
+    size = len(text)
+    first = max(0, size - MOST_HEALED)
+    while first < size and text[first] & 0xC0 == 0x80:
+        first += 1
+    characters = text[first:].decode("utf-8", "surrogateescape")
+    begun = _begun(vocabulary, text)
+    place = size
+    for i in range(len(characters) - 1, 0, -1):
+        place -= len(characters[i].encode("utf-8", "surrogateescape"))
+        if size - place < least_behind or not _ends_word(vocabulary.kind, characters, i, begun - place):
+            continue
+        if not is_spanned(vocabulary, text, place) and _begins_apart(vocabulary, text[place:]):
+            yield place
+
+
+def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> bool:
+    """Is it certain how words are cut here? n_certain: bytes from here on that belong
+    to no token which is looked up before any words are."""
+    left, right = characters[i - 1], characters[i]
+    if _is_broken(left) or _is_broken(right):
+        return False
+    if kind in _WORDLESS:
+        return True
+    if left == _LINE_END:
+        behind = characters[i:].lstrip(_BLANKS)
+        n_blanks = len(characters) - i - len(behind)
+        return n_certain > n_blanks and behind[:1].isascii() and behind[:1].isalnum()
+    if right == _SPACE:
+        return not left.isspace()
+    if not left.isalpha() and not (left.isascii() and left.isdigit()):
+        return False
+    is_inside = kind is TokenizerKind.MERGES and n_certain > 0 and _is_caseless(left) and _is_caseless(right)
+    return is_inside or (unicodedata.category(right)[0] == "P" and right not in _WORD_SIGNS)
+
+
+def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
+    """Does no token span the byte that `encode_after` puts before what stands behind the
+    place, and its beginning?"""
+    return not vocabulary.space_prefix or not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
+
+
+def _begun(vocabulary: Vocabulary, text: bytes) -> int:
+    """The first place from which the rest of the text may be the beginning of a token
+    that is looked up before any words are."""
+    beginnings = vocabulary.derived(_beginnings)
+    longest = max(map(len, beginnings), default=0)
+    places = (place for place in range(max(0, len(text) - longest), len(text)) if text[place:] in beginnings)
+    return next(places, len(text))
+
+
+def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
+    """What begins a user-defined token and is none."""
+    pieces = [vocabulary.pieces[token] for token in vocabulary.user_defined.tolist()]
+    return frozenset(piece[:n] for piece in pieces for n in range(1, len(piece)))
+
+
+def _is_broken(character: str) -> bool:
+    """Is this a byte of a character that is not whole?"""
+    return "\udc80" <= character <= "\udcff"
+
+
+def _is_caseless(character: str) -> bool:
+    return unicodedata.category(character) == "Lo"

@@ -1,0 +1,586 @@
+"""`selectrie eval`: data files in, figures, folders and pages out, mistakes told before a model is loaded, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import selectrie
+from selectrie import Engine
+from selectrie.cli import app, requests
+from selectrie.cli import evaluation as command
+from selectrie.errors import OptionError
+from selectrie.evaluation import Evaluation, Item, evaluate
+from selectrie.evaluation.evaluator import Progress
+from selectrie.evaluation.metrics import METRICS, named
+from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY
+from selectrie.evaluation.runner import read_run
+
+QUESTIONS = [
+    ("Q: What is the capital of France? A:", ["Paris", "a car", "Berlin"], 0),
+    ("Q: What is the capital of Italy? A:", ["Tokyo", "Rome", "green"], 1),
+    ("Q: What colour is grass? A:", ["green", "blue", "a dog"], 0),
+    ("Q: How many legs does a dog have? A:", ["three", "four", "Rome"], 1),
+]
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[Engine]:
+    """The model that comes with selectrie."""
+    with selectrie.load(n_threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture
+def opened(llm: Engine, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What commands ask to be opened; they get `llm`, which stays open."""
+    groups: list[object] = []
+
+    @contextmanager
+    def open_engine(group: object) -> Iterator[Engine]:
+        groups.append(group)
+        yield llm
+
+    monkeypatch.setattr(requests, "open_engine", open_engine)
+    return groups
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with data files."""
+    monkeypatch.chdir(tmp_path)
+    write("questions.jsonl", QUESTIONS)
+    write("two.jsonl", QUESTIONS[:2])
+    write("uneven.jsonl", [QUESTIONS[0], ("Q: What colour is snow? A:", ["white", "black"], 0)])
+    write("single.jsonl", [("Grass is", ["green"], 0)])
+    return tmp_path
+
+
+def write(name: str, questions: list[tuple[str, list[str], int]]) -> None:
+    """A data file of the generic format."""
+    lines = [
+        json.dumps({"context": c, "choices": o, "gold": g, "id": f"q{i}"}) for i, (c, o, g) in enumerate(questions)
+    ]
+    Path(name).write_text("\n".join(lines) + "\n")
+
+
+def run(*args: str, code: int = 0) -> Result:
+    """The result of the command, which ends with this exit code."""
+    result = CliRunner().invoke(app, ["eval", *args], prog_name="selectrie")
+    assert result.exit_code == code, result.output
+    return result
+
+
+def refused(*args: str) -> str:
+    """What is said on standard error of a command that ends with exit code 2 and prints nothing."""
+    result = run(*args, code=2)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_data_files_are_scored(opened, llm):
+    """Figures of every metric asked for, in a table; nothing on standard error where nobody watches."""
+    result = run("questions.jsonl", "--metric", "acc,acc_norm", "--metric", "brier")
+    assert "questions" in result.stdout or "generic" in result.stdout
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:5]] == ["acc", "acc_norm", "brier"]
+    assert "rows evaluated" in result.stdout
+    assert result.stderr == ""
+    assert len(opened) == 1
+
+
+def test_json_is_one_object(opened, llm):
+    """With every figure, equal to those of the library."""
+    shown = json.loads(run("run", "questions.jsonl", "--json", "--limit", "3").stdout)
+    assert shown["kind"] == "evaluation"
+    (task,) = shown["tasks"]
+    assert (task["n"], list(task["metrics"])) == (3, ["acc", "acc_norm"])
+    items = [
+        Item(context, tuple(choices), (gold,), f"q{i}") for i, (context, choices, gold) in enumerate(QUESTIONS[:3])
+    ]
+    mine = evaluate(llm, items)
+    assert task["metrics"] == mine.to_dict()["tasks"][0]["metrics"]
+
+
+def test_a_folder_holds_the_run(opened):
+    """Configuration, log, records and figures; `report` shows them again, and the same command measures nothing anew."""
+    first = run("questions.jsonl", "--out", "runs/a", "--json").stdout
+    folder = Path("runs/a")
+    assert {path.name for path in folder.iterdir()} == {RUN, LOG, ITEMS, SUMMARY}
+    assert run("report", "runs/a", "--json").stdout == first
+    before = (folder / LOG).stat().st_mtime_ns
+    assert run("questions.jsonl", "--out", "runs/a", "--json").stdout == first
+    assert (folder / LOG).stat().st_mtime_ns == before
+
+
+def test_a_run_is_shown_by_other_metrics(opened):
+    """Of the same folder by the same command, and by `report`: nothing is measured, no file changes."""
+    run("questions.jsonl", "--metric", "acc,acc_mutual_info", "--out", "a")
+    before = {path.name: path.read_bytes() for path in Path("a").iterdir()}
+    again = json.loads(run("questions.jsonl", "--out", "a", "--json").stdout)
+    shown = json.loads(run("report", "a", "--metric", "brier", "--metric", "acc,mc2", "--json").stdout)
+    assert list(again["tasks"][0]["metrics"]) == ["acc", "acc_norm"]
+    assert list(shown["tasks"][0]["metrics"]) == ["brier", "acc", "mc2"]
+    assert before == {path.name: path.read_bytes() for path in Path("a").iterdir()}
+
+
+def test_a_run_goes_on_where_it_was(opened, monkeypatch):
+    """Ctrl-C says how; the run taken up again has the bytes of one that was never interrupted."""
+    tasks = [f"{name}=two.jsonl" for name in ("generic",)]
+    whole, cut = [*tasks, "questions.jsonl", "--out", "whole"], [*tasks, "questions.jsonl", "--out", "cut"]
+    run(*whole)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.units == 1:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def told() -> Iterator[object]:
+        yield interrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "_told", told)
+        stopped = run(*cut, code=130)
+    assert "go on with: selectrie eval --resume cut" in stopped.stderr
+    assert stopped.stdout == ""
+    assert len(Path("cut", LOG).read_text().splitlines()) == 1
+    assert "not finished: selectrie eval --resume cut" in refused("report", "cut")
+    run("--resume", "cut")
+    assert opened[-1] == opened[0]
+    for name in (LOG, ITEMS, SUMMARY):
+        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def test_shots_come_before_each_question(opened):
+    """From the data or from a file; the number is part of the result."""
+    own = json.loads(run("questions.jsonl", "--shots", "2", "--json").stdout)
+    other = json.loads(run("questions.jsonl", "--shots", "2", "--shots-file", "two.jsonl", "--json").stdout)
+    assert [one["tasks"][0]["shots"] for one in (own, other)] == [2, 2]
+    assert own["rows_naive"] > json.loads(run("questions.jsonl", "--json").stdout)["rows_naive"]
+    assert other["rows_evaluated"] < other["rows_naive"]
+
+
+def test_two_runs_are_compared(opened):
+    """As a table, as JSON, as a page; items that one run alone has right are listed."""
+    run("questions.jsonl", "--out", "a")
+    run("questions.jsonl", "--out", "b", "--shots", "1")
+    shown = run("compare", "a", "b", "--html", "c.html").stdout
+    assert "4 items in both" in shown
+    fields = json.loads(run("compare", "a", "b", "--json").stdout)
+    assert (fields["kind"], fields["tasks"][0]["n"]) == ("comparison", 4)
+    assert "Two runs of the same items" in Path("c.html").read_text()
+    flips = fields["tasks"][0]["gained"] + fields["tasks"][0]["lost"]
+    assert all(flip["id"] in shown for flip in flips)
+    assert all(flip["id"] not in run("compare", "a", "b", "--flips", "0").stdout for flip in flips)
+
+
+def test_a_page_is_written(opened):
+    """Of a run, and of a finished one; what was there is replaced as a whole."""
+    Path("p.html").write_text("old")
+    run("questions.jsonl", "--out", "a", "--html", "p.html")
+    page = Path("p.html").read_text()
+    assert page.startswith("<!doctype html>")
+    run("report", "a", "--html", "q.html")
+    assert Path("q.html").read_text() == page
+    assert not list(Path().glob("*.tmp"))
+
+
+def test_a_page_goes_where_it_is_sent(opened):
+    """A link stays one and its file is replaced; what stands in a FIFO's place is written into; a user's `.tmp` is kept."""
+    run("questions.jsonl", "--out", "a", "--html", "p.html")
+    page = Path("p.html").read_text()
+    Path("q.html.tmp").write_text("mine")
+    Path("link.html").symlink_to("q.html")
+    for _ in range(2):
+        run("report", "a", "--html", "link.html")
+        assert (Path("link.html").is_symlink(), Path("q.html").read_text()) == (True, page)
+    os.mkfifo("pipe.html")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(Path("pipe.html").read_text()), daemon=True)
+    reader.start()
+    run("report", "a", "--html", "pipe.html")
+    reader.join(60)
+    assert read == [page]
+    assert Path("pipe.html").is_fifo()
+    assert Path("q.html.tmp").read_text() == "mine"
+
+
+MISTAKES = {
+    "no data": (("run",), "at least one data file"),
+    "no file": (("missing.jsonl",), "missing.jsonl"),
+    "no kind of file": (("comapre", "a", "b"), "comapre"),
+    "no metric": (("questions.jsonl", "--metric", "accc"), "did you mean 'acc'"),
+    "no task": (("questions.jsonl", "--task", "nonsense"), "generic, hellaswag"),
+    "resume with data": (("--resume", "a", "questions.jsonl"), "alone"),
+    "resume of nothing": (("--resume", "nothing"), "no run"),
+    "resume of something else": (("--resume", "."), "no run"),
+    "a folder of something else": (("questions.jsonl", "--out", "."), "a new folder"),
+    "a file as folder": (("questions.jsonl", "--out", "two.jsonl"), "a new folder"),
+    "another run": (("questions.jsonl", "--out", "done", "--limit", "1"), "configuration.limit was null, now 1"),
+    "more than a run measured": (
+        ("questions.jsonl", "--out", "done", "--metric", "acc_mutual_info"),
+        "not the log-probability without a context; begin a run with this metric in a new folder",
+    ),
+    "a report of more": (("report", "done", "--metric", "acc_mutual_info"), "begin a run with this metric"),
+    "a report of no metric": (("report", "done", "--metric", "accc"), "did you mean 'acc'"),
+    "a page nowhere": (("questions.jsonl", "--html", "no/where.html"), "a folder that exists"),
+    "a page in a circle": (("questions.jsonl", "--html", "circle.html"), "a file in a folder that exists"),
+    "a page behind a link to nowhere": (("questions.jsonl", "--html", "astray.html"), "a file in a folder that exists"),
+    "a page with a NUL": (("questions.jsonl", "--html", "a\0b.html"), "a file in a folder that exists"),
+    "a page of a long name": (("questions.jsonl", "--html", "a" * 300), "a file in a folder that exists"),
+    "actors without ray": (("questions.jsonl", "--actors", "2"), "--ray"),
+    "no items": (("questions.jsonl", "--limit", "0"), "--limit 0"),
+    "too many shots": (("two.jsonl", "--shots", "5"), "at most 1"),
+    "shots from nowhere": (("two.jsonl", "--shots-file", "questions.jsonl"), "--shots"),
+    "one file twice": (("two.jsonl", "two.jsonl"), "each file once"),
+    "no premise": (("questions.jsonl", "--metric", "pmi_dc"), "'generic' can have: it has no `premise`"),
+    "no content-free": (("questions.jsonl", "--metric", "calibrated"), "'generic' can have: it has no `content_free`"),
+    "uneven": (("uneven.jsonl", "--metric", "batch_calibrated"), "'generic' can have: its items have 2 and 3 choices"),
+    "one choice": (("single.jsonl", "--metric", "mc2"), "'generic' can have: its item 0 has one choice"),
+    "whole texts": (("text=text.jsonl", "--metric", "acc"), "'text' can have: it has whole texts"),
+    "report of nothing": (("report", "nothing"), "no run"),
+    "compare with nothing": (("compare", "done", "nothing"), "no run"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_told_before_the_model_is_loaded(mistake, monkeypatch, llm, opened):
+    """One line, exit code 2, no folder begun, no model read."""
+    arguments, said = MISTAKES[mistake]
+    Path("text.jsonl").write_text('{"text": "Grass is green."}\n')
+    Path("circle.html").symlink_to("circle.html")
+    Path("astray.html").symlink_to("no/where.html")
+    if "done" in arguments:
+        run("questions.jsonl", "--out", "done")
+    opened.clear()
+    before = sorted(Path().rglob("*"))
+    assert said in refused(*arguments)
+    assert opened == []
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_runs_of_other_items_are_not_compared(opened):
+    """Neither of other tasks nor of other questions under the same number."""
+    run("questions.jsonl", "--out", "a")
+    write("other.jsonl", QUESTIONS[::-1])
+    run("other.jsonl", "--out", "b")
+    Path("text.jsonl").write_text('{"text": "Grass is green."}\n')
+    run("text=text.jsonl", "--out", "c")
+    assert "the same items in both" in refused("compare", "a", "b")
+    assert "a task in common" in refused("compare", "a", "c")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", '{"context": "a", "choices": [], "gold": 0}', '{"context": "a", "choices": ["b", "c"], "gold": 5}', "[]"],
+)
+def test_a_bad_record_is_told_with_its_line(line, opened):
+    """File and line, before a model is read, and no folder is begun."""
+    with Path("questions.jsonl").open("a") as file:
+        file.write(line + "\n")
+    assert "questions.jsonl:5" in refused("generic=questions.jsonl", "--out", "a")
+    assert opened == []
+    assert not Path("a").exists()
+
+
+def test_ids_are_only_texts(opened):
+    """Line separators, markup of terminals and of pages pass through a run unharmed; what is no text is refused."""
+    ids = ["\u2028\x85", "[/bold]", "<b>", "\x1b[2J"]
+    lines = [
+        json.dumps({"context": c, "choices": o, "gold": g, "id": i})
+        for i, (c, o, g) in zip(ids, QUESTIONS, strict=True)
+    ]
+    Path("generic.jsonl").write_text("\n".join(lines))
+    run("generic.jsonl", "--out", "a")
+    run("generic.jsonl", "--out", "b", "--shots", "2")
+    assert [record.id for record in read_run(Path("a")).tasks[0].records] == ids
+    shown = run("compare", "a", "b", "--html", "c.html").stdout
+    assert "\x1b" not in shown
+    Path("lone.jsonl").write_text(lines[0].replace("\\u2028", "\\ud800"))
+    assert "lone.jsonl" in refused("generic=lone.jsonl")
+
+
+def test_a_damaged_folder_is_told(opened):
+    """A record, the figures or the beginning that cannot be read: which file, and its line."""
+    run("questions.jsonl", "--out", "a")
+    for name, said in ((SUMMARY, "a/summary.json"), (ITEMS, "a/items.jsonl:2"), (RUN, "a/run.json")):
+        path = Path("a", name)
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b'"logp"', b'"lopg"') if name == ITEMS else b"{")
+        if name == ITEMS:
+            path.write_bytes(whole.splitlines(keepends=True)[0] + b"{}\n")
+        assert said in refused("report", "a")
+        path.write_bytes(whole)
+    run("report", "a")
+
+
+def test_tasks_are_listed():
+    """Each with its metrics and the fields that it reads."""
+    from selectrie.evaluation.tasks import load_task, shipped
+
+    shown = run("tasks").stdout
+    lines = {line.split()[0]: line for line in shown.splitlines() if not line.startswith(" ")}
+    assert set(lines) == {"task", *shipped()}
+    assert load_task("hellaswag").metrics[0] in lines["hellaswag"]
+
+
+def test_a_cluster_is_asked_where_one_is_named(opened, llm, monkeypatch):
+    """`--ray local` is a cluster of this machine, any other name an address; the model goes as a path that holds elsewhere."""
+    from selectrie.evaluation import ray_cluster
+    from selectrie.evaluation.evaluator import measured
+
+    asked = []
+
+    def measure_on(of: ray_cluster.Cluster, signature: object) -> object:
+        asked.append(of)
+        return lambda units: measured(llm, units)
+
+    monkeypatch.setattr(ray_cluster, "measure_on", measure_on)
+    Path("model.gguf").write_bytes(b"")
+    plain = run("two.jsonl", "--json").stdout
+    assert run("two.jsonl", "--json", "--ray", "local", "--actors", "2").stdout == plain
+    run("two.jsonl", "--ray", "10.0.0.1:6379", "-m", "model.gguf", "--n-ctx", "128")
+    assert [(one.address, one.n_actors) for one in asked] == [(None, 2), ("10.0.0.1:6379", None)]
+    assert asked[0].source is None
+    assert asked[1].source == str(Path("model.gguf").resolve())
+    assert asked[1].options["n_ctx"] == 128
+
+
+class Tty(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Always."""
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch):
+    """Items, their pace, and rows saved; what a log had does not count for the pace."""
+    with command._told() as silent:
+        assert silent is None
+    terminal = Tty()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(command.time, "monotonic", iter([10.0, 12.0]).__next__)
+    monkeypatch.setenv("COLUMNS", "100")
+    with command._told() as tell:
+        tell(Progress(items=30, n_items=40, units=3, n_units=4, rows_evaluated=25, rows_naive=100, items_logged=10))
+    assert "10 a second, 75% of rows saved" in terminal.getvalue()
+    assert "30/40" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("words", [("eval", "--help"), ("eval", "run", "--help"), ("eval", "compare", "--help")])
+def test_help_imports_nothing_heavy(words):
+    """Neither numpy nor rich nor lark, so that help comes at once."""
+    code = f"import sys; from selectrie.cli import app; app({list(words)!r}, standalone_mode=False)"
+    code += (
+        "\nassert not {'numpy', 'lark', 'rich', 'llama_cpp', 'ray', 'lm_eval'} & set(sys.modules), sorted(sys.modules)"
+    )
+    source = Path(selectrie.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(source)}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "selectrie eval" in done.stdout
+
+
+def test_help_shows_lines_to_copy():
+    """Unbroken, at 80 columns, and `eval` alone shows the help of the group."""
+    for words, line in [
+        (("--help",), "selectrie eval --resume runs/q8"),
+        (("run", "--help"), "selectrie eval piqa.jsonl -m model.gguf --metric acc,acc_bytes,brier --json"),
+        (("compare", "--help"), "selectrie eval compare runs/q8 runs/q4 --flips 20"),
+    ]:
+        shown = run(*words).stdout
+        assert f"  {line}\n" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+    assert "Usage: selectrie eval" in CliRunner().invoke(app, ["eval"], prog_name="selectrie").output
+
+
+def test_a_real_interrupt_ends_with_130(tmp_path):
+    """SIGINT in the middle of a run: exit code 130, nothing on standard output, and the folder can be taken up again."""
+    import signal
+
+    write("many.jsonl", [(f"{i} {c}", o, g) for i in range(120) for c, o, g in QUESTIONS])
+    task = Path("small.toml")
+    task.write_text(
+        'name = "small"\nversion = 1\nkind = "multiple_choice"\nsource = "here"\nmetrics = ["acc"]\nunit_rows = 64\n'
+        '[[format]]\nneeds = ["context"]\ncontext = "<<context>>"\n'
+    )
+    words = ["eval", "many.jsonl", "--task", "small.toml", "--threads", "1", "--out", "out"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(selectrie.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, "-m", "selectrie.cli", *words],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        log = Path("out", LOG)
+        while process.poll() is None and not (log.exists() and log.stat().st_size):
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate()
+    assert process.returncode == 130, error
+    assert out == ""
+    assert "go on with: selectrie eval --resume out" in error
+    assert not Path("out", SUMMARY).exists()
+
+
+def lines_of(report: object, columns: int) -> list[str]:
+    """What a terminal of this width shows."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(report)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
+    """Long names are shortened, numbers never; what looks like markup or steers a terminal is shown as text."""
+    from rich.cells import cell_len
+
+    from selectrie.cli.report.evaluation import comparison_report, evaluation_report
+    from selectrie.evaluation.compare import compare, comparison_dict
+    from selectrie.evaluation.items import ItemRecord, Measured
+    from selectrie.evaluation.results import TaskResult
+
+    def task(logps: tuple[float, float]) -> Evaluation:
+        choices = tuple(Measured(logp, 1, 1, 1, is_greedy=False) for logp in logps)
+        long = "[/red]\x1b" + "a_long_name_" * 9
+        records = [ItemRecord("t[/b]", i, f"{long}{i}", f"{long}{i % 2}", (0,), choices, 0) for i in range(4)]
+        records.append(ItemRecord("t[/b]", 4, "\x1b[2J", "", (0,), (), 0, "too long"))
+        return Evaluation((TaskResult.of("t[/b]", records, named(["acc", "brier"])),), 1, 2, {"model": "[/i]\x1b"})
+
+    first, second = task((-1.0, -2.0)), task((-2.0, -1.0))
+    fields = comparison_dict(compare(first, second))
+    for report in (evaluation_report(first.to_dict()), comparison_report(fields, "[/a]", "b", flips=3)):
+        lines = lines_of(report, columns)
+        assert max(map(cell_len, lines)) <= columns
+        assert "\x1b" not in "".join(lines)
+        assert any("t[/b]" in line for line in lines)
+    shown = lines_of(comparison_report(fields, "[/a]", "b", flips=3), 80)
+    assert [line[0] for line in shown[-5:]] == [" ", "-", "-", "-", "…"]
+    assert all(line.endswith("1.0000 1.0000") for line in shown[-4:-1])
+    assert shown[-1] == "… and 1 more (--flips N)"
+
+
+def test_flips_of_both_kinds_are_shown_where_there_are_many():
+    """Half of the lines each; what one kind does not need is the other's."""
+    from selectrie.cli.report.evaluation import comparison_report
+
+    def flips(n: int) -> list[dict[str, object]]:
+        one = {"id": "x", "index": 0, "subset": "", "gold": [0], "first": 0, "second": 1}
+        return [{**one, "margin_first": 1.0, "margin_second": None} for _ in range(n)]
+
+    for gained, lost, most, expected in [
+        (9, 9, 4, "++--"),
+        (1, 9, 4, "+---"),
+        (9, 1, 4, "+++-"),
+        (2, 1, 9, "++-"),
+        (9, 9, 3, "++-"),
+    ]:
+        task = {"task": "t", "n": 20, "n_left_out": 0, "differences": [], "gained": flips(gained), "lost": flips(lost)}
+        lines = lines_of(comparison_report({"tasks": [task]}, "a", "b", flips=most), 80)
+        assert "".join(line[0] for line in lines if line[:1] in ("+", "-")) == expected
+
+
+def test_items_without_an_answer_are_refused(llm):
+    """Before anything is measured: nothing could be right. A single text needs none."""
+    with pytest.raises(OptionError, match=r"items\[1\].gold"):
+        evaluate(llm, [Item("a", ("b", "c"), (0,)), Item("a", ("b", "c"))])
+    assert evaluate(llm, [Item("Grass is", ("green",))], ["log_likelihood"])["items"].figures.n == 1
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+
+
+def test_every_metric_is_documented():
+    """The page has a row for each, in the order of the list."""
+    table = PAGE.split("| metric | what | source |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \| .{10,} \| .{5,} \|$", table, re.MULTILINE) == list(METRICS)
+
+
+def test_every_key_and_step_of_tasks_is_documented():
+    """Those of a task, of its formats, and what `prepare` can do."""
+    from dataclasses import fields
+
+    from selectrie.evaluation.field_steps import STEPS
+    from selectrie.evaluation.tasks import GOLDS, KINDS, Format, Task
+
+    keys = {one.name for kind in (Task, Format) for one in fields(kind)} - {"formats", "digest", "text"}
+    assert sorted(key for key in {*keys, *STEPS, *GOLDS, *KINDS} if f"`{key}`" not in PAGE) == []
+
+
+def test_the_task_of_the_page_is_that_of_the_file():
+    """A reader can copy either."""
+    shown = re.search(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[1] == (ROOT / "examples" / "data" / "shop.toml").read_text(encoding="utf-8")
+
+
+def test_every_field_of_an_evaluation_is_documented():
+    """The page on Python has those of the records a user fills in or reads."""
+    from dataclasses import fields
+
+    from selectrie.evaluation import Evaluation, Item, ItemRecord, Measured, TaskResult
+
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").split("## Benchmarks")[1].split("\n## ")[0]
+    names = {one.name for kind in (Item, ItemRecord, Measured, Evaluation, TaskResult) for one in fields(kind)}
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
+
+
+def test_every_subcommand_is_documented():
+    """The page on benchmarks shows each command below `eval` at work."""
+    from typer.main import get_command
+
+    names = get_command(app).commands["eval"].commands
+    assert sorted(name for name in set(names) - {"run"} if f"selectrie eval {name}" not in PAGE) == []
+    options = {flag for one in names.values() for option in one.params for flag in option.opts if flag.startswith("--")}
+    text = PAGE + (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert sorted(option for option in options if not re.search(rf"{option}\b", text)) == []
+
+
+ANOTHER_KIND = ([], {"a": 1}, 1.5, True)
+
+
+def test_a_beginning_of_other_kinds_is_refused(opened):
+    """Each field of `run.json` that decides how a run goes on, with values of another kind, and one that a newer version
+    might write: exit 2 and one sentence."""
+    run("questions.jsonl", "--shots", "1", "--metric", "acc", "--out", "a")
+    begun = json.loads(Path("a", RUN).read_text())
+    n_tried = 0
+    for part in (begun["model"], begun["configuration"], begun["configuration"]["data"][0]):
+        for name, was in [*part.items(), ("newer_option", 1)]:
+            for value in ANOTHER_KIND:
+                if type(value) is type(was) or (name, value) == ("untrusted", True):
+                    continue
+                part[name] = value
+                Path("a", RUN).write_text(json.dumps(begun))
+                assert refused("--resume", "a").startswith(("error[input_file]: a: ", "error[option]: ")), (name, value)
+                n_tried += 1
+            part[name] = was
+        part.pop("newer_option")
+    assert n_tried > 60
+    Path("a", RUN).write_text(json.dumps(begun))
+    run("--resume", "a")
+
+
+@pytest.mark.parametrize("flag", ["--untrusted", "--trusted"])
+def test_a_run_goes_on_with_what_it_was_begun_with(opened, flag: str):
+    """An option that is true, false or not given is none of another kind where it is given."""
+    run("two.jsonl", "--metric", "acc", "--out", "a", flag)
+    run("--resume", "a")
+    assert [group.untrusted for group in opened] == [flag == "--untrusted"] * 2

@@ -1,0 +1,280 @@
+"""Reports: what a person sees at 80 columns, and what a program reads."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import unicodedata
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import RenderableType
+
+from selectrie.cli.report import formats, terminal
+from selectrie.cli.report.layout import Units
+from selectrie.core import plain_text
+from selectrie.results import TokenScore
+from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, Scored, answer, armour, plan, text_score
+
+
+def shown(report: RenderableType, width: int = 80) -> str:
+    """A report as it is written to a file."""
+    file = io.StringIO()
+    terminal.show(report, file, width=width)
+    return file.getvalue()
+
+
+class Tty(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_selection_at_eighty_columns():
+    """Facts first, then the ranking with bars: 24 cells are one."""
+    assert (
+        shown(terminal.selection_report(armour()))
+        == """\
+winner     ' leather' p 0.4706, ahead by 0.470 nats
+coverage   0.8500 of the model's belief is in the set
+greedy     agrees: masked greedy decoding picks the same
+proof      every choice scored, 3 inner nodes
+cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
+scored by  joint · none · exact (± 0.001 nats a row by 80 rows)
+
+#  choice                                       p    logp  margin
+1  ' leather'    ███████████▎              0.4706  -0.916
+2  ' chain'      ███████                   0.2941  -1.386  -0.470
+3  ' chainmail'  ██▉                       0.1176  -2.303  -1.386
+4  ' plate'      ██▉                       0.1176  -2.303  -1.386
+"""
+    )
+
+
+def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
+    """Shared nodes once, log-probabilities on edges, hidden choices counted."""
+    selection = answer(*ARMOUR, (" z|zz", 0.01, None), (" q", 0.001), greedy_index=1)
+    report = shown(terminal.selection_report(selection, explain=True, limit=8))
+    assert (
+        report[report.index("* joint") :]
+        == """\
+* joint winner   ~ masked greedy   × pruned   numbers: log-probabilities
+*~ (prompt)
+*  ├─ ' le' -0.693
+*  │  └─ 'ather' -0.223  = ' leather'  p 0.4700
+ ~ ├─ ' chain' -1.386  = ' chain'  p 0.2938
+ ~ │  └─ 'mail' -0.916  = ' chainmail'  p 0.1175
+   ├─ ' plate' -2.303  = ' plate'  p 0.1175
+×  ├─ ' z' -4.605  … 1 more choice
+   └─ ' q' -6.908  = ' q'  p 0.0012
+"""
+    )
+
+
+def test_a_set_the_model_does_not_expect_is_said_plainly():
+    """Low coverage shows what the model wanted instead, control tokens by name, and the usual causes."""
+    wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
+    report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, wanted=wanted))).split())
+    assert "! coverage the model expects something else than these choices." in report
+    assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
+    assert "leading space" in report
+    assert "--chat" in report
+    assert "thinks before it answers" in report
+    assert "! coverage" not in shown(terminal.selection_report(armour(coverage=0.02)))
+
+
+def test_a_missing_leading_space_is_named_as_the_cause():
+    """Where the model goes on with a space and no choice begins with one, that is what is said."""
+    wanted = (TokenScore(5, b" mail", math.log(0.6)), TokenScore(6, b",", math.log(0.3)))
+    bare, spaced = answer(("le|ather", 0.01, 0.1), coverage=0.001, wanted=wanted), armour(coverage=0.001, wanted=wanted)
+    named = "begin without the space that the model puts there"
+    assert named in " ".join(shown(terminal.selection_report(bare)).split())
+    assert named not in " ".join(shown(terminal.selection_report(spaced)).split())
+
+
+def test_a_lonely_winner_says_why():
+    """One choice has nothing behind it; one finished choice of many says nothing about the others."""
+    assert "p 1.0000, no other choice\n" in shown(terminal.selection_report(answer((" a", 0.5))))
+    open_search = answer((" a", 0.5), (" b|c", 0.25, None))
+    assert "p 1.0000, no other choice was scored\n" in shown(terminal.selection_report(open_search))
+
+
+def test_quoted_texts_are_not_broken_over_lines():
+    """A line breaks before a quoted text that holds a space, and inside one only where it is wider than the line."""
+    report = shown(Units.of("It expects ' a b' 0.5, ' c d' 0.25."), width=14)
+    assert report.splitlines() == ["It expects", "' a b' 0.5,", "' c d' 0.25."]
+    assert shown(Units.of("'0123456789'"), width=6).splitlines() == ["'01234", "56789'"]
+    assert shown(Units.of("the model's own 'x y'"), width=12).splitlines() == ["the model's", "own 'x y'"]
+
+
+def test_low_coverage_of_an_open_search_is_no_warning():
+    """Where a search left mass open the coverage is a lower bound and says nothing yet."""
+    open_search = replace(PROVED, method="best_first", open_mass=0.5, bound_gap=0.75)
+    report = shown(terminal.selection_report(armour(coverage=0.003, certificate=open_search)))
+    assert "! coverage" not in report
+    assert "at least 0.0030" in report
+    assert "proved with 3 of 3 inner nodes, the rest at least 0.750 nats behind" in " ".join(report.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"is_tie": True}, "! tie the first place is shared exactly; the lowest index was taken"),
+        ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 0.1176)"),
+        ({"certificate": replace(PROVED, proved=False, bound_gap=-0.3)}, "may be ahead by 0.300 nats"),
+        ({"certificate": replace(PROVED, n_settled=2)}, "2 near ties settled"),
+        (
+            {"certificate": replace(PROVED, settled=False)},
+            "near ties not settled (it would take more rows than the request)",
+        ),
+        (
+            {"certificate": replace(PROVED, settled=False), "signature": replace(SIGNATURE, precision="fast")},
+            "near ties not settled (in fast precision)",
+        ),
+        ({"signature": replace(SIGNATURE, tolerance=None)}, "exact (tolerance not measured)"),
+        ({"healed": b" \xf0", "log_heal": -0.25, "heal_gap": 0.01}, r"' \xf0' of the prompt is encoded again"),
+        ({"healed": b" ", "log_heal": -0.25, "heal_gap": 0.01}, "(logp -0.250, taken off every choice, within 0.01)"),
+        ({"cost": replace(COST, rows=0, model_calls=0)}, "no row: everything was held already"),
+        ({"cost": replace(COST, rows_repeated=3)}, "12 rows in 2 calls, 3 repeated, 4 padded"),
+        ({"cost": replace(COST, rows=12345, model_calls=1)}, "12 345 rows in 1 call"),
+    ],
+    ids=str,
+)
+def test_what_an_answer_says_about_itself(changes: dict[str, object], expected: str):
+    """Each flag of a result is one sentence of the report."""
+    assert expected in " ".join(shown(terminal.selection_report(armour(**changes))).split())
+
+
+def test_duplicates_are_one_row_and_pruned_choices_show_their_bound():
+    """Equal texts are listed once with their other indices; a rule other than joint has a score column."""
+    selection = answer((" a", 0.5), (" z|zz", 0.01, None), (" a", 0.5), (" b", 0.25), rule="pmi")
+    report = shown(terminal.selection_report(selection, top=3))
+    assert (
+        report[report.index("#") :]
+        == """\
+#  choice                                        p      logp   score  margin
+1  ' a' (also 2)  ████████████████          0.6667    -0.693  -0.693
+2  ' b'           ████████                  0.3333    -1.386  -1.386  -0.693
+3  ' zzz'                                   pruned  ≤ -4.605
+"""
+    )
+    assert "… 2 more choices" in shown(terminal.selection_report(selection, top=1))
+
+
+def test_open_mass_shows_an_interval():
+    """Where other choices may still take some of it, a probability is shown with both ends."""
+    selection = armour()
+    choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
+    report = shown(terminal.selection_report(armour(choices=choices)))
+    assert "winner     ' leather' p 0.3706–0.4706, ahead" in report
+    assert "  0.0176–0.1176  -2.303" in report
+
+
+@given(
+    texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=6, unique=True), width=st.integers(40, 120)
+)
+@settings(max_examples=60)
+def test_no_text_can_break_a_report(texts: list[str], width: int):
+    """Whatever the choices hold, no control character gets out and no line is wider than the terminal."""
+    scored: list[Scored] = [(text.replace("|", "/").encode("utf-8", "replace").decode(), 0.5) for text in texts]
+    report = shown(terminal.selection_report(answer(*scored), explain=True), width)
+    for line in report.splitlines():
+        assert cell_len(line) <= width
+    assert not [c for c in report if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+
+
+def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch):
+    """A file gets none, a terminal does, and NO_COLOR is respected."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    report = terminal.selection_report(armour(), explain=True)
+    file, tty, plain = io.StringIO(), Tty(), Tty()
+    terminal.show(report, file)
+    terminal.show(report, tty)
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal.show(report, plain)
+    assert "\x1b" not in file.getvalue()
+    assert "\x1b[1;32m" in tty.getvalue()
+    assert "32m" not in plain.getvalue()
+
+
+def test_a_scored_text_with_its_tokens():
+    """The sum, the mean, and a row per token."""
+    assert (
+        shown(terminal.text_score_report(text_score(), per_token=True))
+        == """\
+text       ' blue'
+logp       -2.0794 nats over 2 tokens (-1.0397 a token)
+greedy     greedy decoding would write something else
+cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
+precision  exact (± 0.001 nats a row by 80 rows)
+
+token  piece     logp
+    3  ' bl'  -0.6931
+    4  'ue'   -1.3863
+"""
+    )
+
+
+def test_the_plan_of_a_request():
+    """Prompt, paths and trie with token ids, without any number of the model's."""
+    choices = [choice.replace("|", "") for choice, *_ in ARMOUR]
+    assert (
+        shown(terminal.token_plan_report(plan(), choices, top=3))
+        == """\
+BOS         token 1, put first
+boundary    heal
+terminator  unless-continued
+trie        6 nodes for 4 choices
+rows        6: 3 for the context, 3 for the trie; one by one 19
+
+prompt
+'<s>':1 'He':10 ' wears':11
+
+choice        tokens after the context  shift
+' leather'    ' le':1 'ather':2
+' chainmail'  ' chain':3 'mail':4
+' plate'      ' plate':5
+… 1 more choice
+
+   (context)
+   ├─ ' le'
+   │  └─ 'ather'  = ' leather'
+   ├─ ' chain'  = ' chain'
+   │  └─ 'mail'  = ' chainmail'
+   └─ ' plate'  = ' plate'
+"""
+    )
+
+
+def test_tsv_escapes_what_would_break_a_row():
+    """Tab, CR, LF and backslash are written out; a pruned choice has a bound and empty cells."""
+    text = formats.to_tsv(answer(("a\tb\r\nc\\", 0.5), ("z|zz", 0.25, None)).ranked)
+    head, first, second = (line.split("\t") for line in text.split("\n"))
+    assert tuple(head) == formats.TSV_COLUMNS
+    assert first == ["1", "0", "a\\tb\\r\\nc\\\\", "1.0", repr(math.log(0.5)), repr(math.log(0.5)), repr(math.log(0.5))]
+    assert second[2:] == ["zzz", "", "", "", repr(math.log(0.25))]
+
+
+def test_json_is_one_strict_line():
+    """Text stays readable, and what JSON cannot hold is an error instead of a dialect."""
+    line = formats.to_json(armour().to_dict())
+    assert "\n" not in line
+    assert json.loads(line)["winner"] == 0
+    assert formats.to_json({"text": "é"}) == '{"text": "é"}'
+    with pytest.raises(ValueError, match="JSON"):
+        formats.to_json({"x": math.inf})
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(1.0, "1.0000"), (0.25, "0.2500"), (0.00005, "0.0001"), (0.0000499, "5e-05"), (1e-30, "1e-30"), (0.0, "0.0000")],
+)
+def test_small_probabilities_are_not_rounded_to_nothing(p: float, text: str):
+    """Zero is written only for zero."""
+    assert plain_text.probability(p) == text

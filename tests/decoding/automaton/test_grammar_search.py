@@ -1,0 +1,484 @@
+"""Best first on an automaton: the best texts are those of an enumeration, whatever the widths, rooms and budgets."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from math import exp, inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie.core.model import Rows
+from selectrie.core.types import Room
+from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
+from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
+from selectrie.decoding.automaton.open_list import BestChildren, RowChildren
+from selectrie.decoding.automaton.records import own_paths
+from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.grammar import Grammar
+from selectrie.options import Search
+from selectrie.testing import HashModel, TableModel, spell
+from selectrie.testing.driver import run
+from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
+from tests.support.task_driver import Driver
+
+CLOSE = 1e-5
+"""Nats: rows are float32, paths add up a few of them."""
+
+
+@st.composite
+def automata(draw):
+    """Up to four states over a few tokens; they may loop, and some lead nowhere."""
+    n = draw(st.integers(1, 4))
+    edges = [draw(st.dictionaries(st.integers(2, 7), st.integers(0, n - 1), max_size=3)) for _ in range(n)]
+    ends = draw(st.sets(st.integers(0, n - 1), min_size=1))
+    return TableAutomaton(edges, ends, flags=draw(st.booleans()))
+
+
+def spec_of(*, most=3, **options):
+    names = {"k", "stop", "mass", "budget_nodes", "width"}
+    search = Search(**{name: value for name, value in options.items() if name in names})
+    rest = {name: value for name, value in options.items() if name not in names}
+    return AutomatonSpec(TINY, max_tokens=most, search=search, **{"merge_equal_text": False, **rest})
+
+
+def found_by(outcome):
+    return {tuple(path.tokens.tolist()): path.logp for path in outcome.found}
+
+
+def best_of(model, automaton, k, *, most=3, accepts=lambda path: True, rule="joint"):
+    """The k best accepted paths by enumeration: (score, path)."""
+    paths = [path for path in accepted(automaton, most) if accepts(path)]
+    scored = [(joint(model, path) / (1 if rule == "joint" else max(1, len(path))), path) for path in paths]
+    return sorted(scored, key=lambda entry: -entry[0])[:k]
+
+
+def assert_same(outcome, expected, k):
+    """The same scores in the same places; equal ones may stand in either order."""
+    scores = [path.score for path in outcome.found[:k]]
+    assert len(scores) == len(expected)
+    assert scores == pytest.approx([score for score, _ in expected], abs=CLOSE)
+
+
+@settings(max_examples=20)
+@given(
+    automata(),
+    st.integers(0, 99),
+    st.integers(1, 6),
+    st.sampled_from([1, 3, 16]),
+    st.sampled_from(["joint", "token_mean"]),
+)
+def test_the_best_are_those_of_an_enumeration(automaton, seed, k, width, rule):
+    """Finite or not, any width, for sums and means: the k best of all texts of at most three tokens, proved."""
+    model = HashModel(seed, sharpness=2.0)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=k, width=width, rule=rule)), model)
+    assert_same(outcome, best_of(model, automaton, k, rule=rule), k)
+    assert outcome.proved
+    everything = {path: joint(model, path) for path in accepted(automaton, 3)}
+    assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
+
+
+def random_automaton(rng: random.Random) -> TableAutomaton:
+    """As `automata`, drawn without a record of how."""
+    n = rng.randrange(1, 5)
+    edges = [{rng.randrange(2, 8): rng.randrange(n) for _ in range(rng.randrange(4))} for _ in range(n)]
+    return TableAutomaton(edges, set(rng.sample(range(n), rng.randrange(1, n + 1))), flags=rng.random() < 0.5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20))
+def test_exact_search_is_enumeration(part, record_property):
+    """100 000 automata in parts: the k best, proved, and every path that a tokenizer refuses left out."""
+    rng, n = random.Random(part), 5_000
+    for _ in range(n):
+        automaton, model = random_automaton(rng), HashModel(rng.randrange(10**6), sharpness=rng.choice((0.5, 2.0)))
+        k, modulus = rng.randrange(1, 6), rng.randrange(1, 4)
+
+        def is_own(path, modulus=modulus):
+            return modulus == 1 or sum(path) % modulus != 0
+
+        rule, width = rng.choice(("joint", "token_mean")), rng.choice((1, 3, 16))
+        spec = spec_of(k=k, width=width, rule=rule, canonical=is_own)
+        outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+        assert_same(outcome, best_of(model, automaton, k, rule=rule, accepts=is_own), k)
+        assert outcome.proved
+    record_property("searches", n)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.integers(1, 12))
+def test_a_budget_leaves_true_bounds(automaton, seed, budget):
+    """Stopped early: nothing that was not found scores more than the best bound, or weighs more than what is open."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, budget_nodes=budget)), model)
+    assert outcome.n_evaluated <= budget
+    missing = [joint(model, path) for path in accepted(automaton, 3) if path not in found_by(outcome)]
+    assert (
+        max(missing, default=-inf)
+        <= max(outcome.best_open, outcome.found[1].score if len(outcome.found) > 1 else -inf) + CLOSE
+    )
+    assert mass(missing) <= outcome.open_mass + 1e-7
+    if len(outcome.found) < 2:
+        assert outcome.proved == (outcome.best_open == -inf)
+    if outcome.proved:
+        assert_same(outcome, best_of(model, automaton, 2), 2)
+
+
+@settings(max_examples=30)
+@given(automata(), st.integers(0, 99), st.integers(1, 3), st.sampled_from(["joint", "token_mean"]))
+def test_nothing_left_out_scores_more_than_the_open_bound(automaton, seed, k, rule):
+    """Texts that ended below the k-th best and were refused too: what is given is ahead of all others by `bound_gap`."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=k, rule=rule)), model)
+    given_paths = found_by(outcome)
+    missing = [
+        score for score, path in best_of(model, automaton, None, rule=rule) if path not in given_paths and score > -inf
+    ]
+    assert max(missing, default=-inf) <= outcome.best_open + CLOSE
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.sampled_from([0.5, 0.9, 1.0]))
+def test_the_open_mass_holds_what_was_not_found(automaton, seed, share):
+    """With `stop="mass"` all that was finished is given, the rest weighs no more than `open_mass`, and the share is reached."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(stop="mass", mass=share)), model)
+    everything = {path: joint(model, path) for path in accepted(automaton, 3)}
+    missing = mass(logp for path, logp in everything.items() if path not in found_by(outcome))
+    assert missing <= outcome.open_mass + 1e-7
+    assert mass(found_by(outcome).values()) >= share * mass(everything.values()) - 1e-7
+
+
+@settings(max_examples=20)
+@given(
+    automata(),
+    st.integers(0, 99),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(4, 9), st.integers(1, 4)), min_size=1, max_size=3),
+)
+def test_small_rooms_change_nothing(automaton, seed, rooms):
+    """Whatever room there is, every ask fits and the answer is the same."""
+    model = HashModel(seed)
+    outcome = Driver(model, [Room(*room) for room in rooms]).run(
+        AutomatonSearch(PROMPT, automaton, spec_of(k=2, width=4))
+    )
+    assert_same(outcome, best_of(model, automaton, 2), 2)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.integers(2, 5))
+def test_only_own_paths_count(automaton, seed, modulus):
+    """With a test of finished paths, the best of those that pass; neighbours that never pass may be left out early."""
+    model = HashModel(seed)
+
+    def accepts(path):
+        return all((left + right) % modulus for left, right in pairwise(path))
+
+    expected = best_of(model, automaton, 3, accepts=accepts)
+    plain = run(AutomatonSearch(PROMPT, automaton, spec_of(k=3, canonical=accepts)), model)
+    early = run(
+        AutomatonSearch(
+            PROMPT,
+            automaton,
+            spec_of(k=3, canonical=accepts, viable=lambda left, right: bool((left + right) % modulus)),
+        ),
+        model,
+    )
+    assert plain.strings
+    for outcome in (plain, early):
+        assert_same(outcome, expected, 3)
+        assert outcome.proved
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 20))
+def test_rows_that_were_cut_are_read_again(automaton, seed):
+    """With one child kept a row, the others come from reading it again, and the answer is the same."""
+    model = HashModel(seed, sharpness=0.2)
+    task = AutomatonSearch(PROMPT, automaton, spec_of(k=5))
+    task._open = BestChildren(most_kept=1)
+    assert_same(run(task, model), best_of(model, automaton, 5), 5)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99))
+def test_the_greedy_path_is_followed(automaton, seed):
+    """Where it was followed to its end, it is what masked greedy decoding writes."""
+    model = HashModel(seed, sharpness=2.0)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(stop="all")), model)
+    path, state = (), 0
+    while True:
+        p = row_of(model, path)
+        end = sum(p[int(e)] for e in TINY.eog) if automaton.can_end(state) else -1.0
+        ids = sorted(automaton.edges[state])
+        best = max(ids, key=lambda token: (p[token], -token), default=None)
+        if len(path) == 3 or best is None or end >= p[best]:
+            break
+        path, state = (*path, best), automaton.advance(state, best)
+    assert tuple(outcome.greedy.tolist()) == path
+    if outcome.greedy_ended:
+        assert automaton.can_end(state)
+
+
+def test_what_came_too_late_counts_as_open():
+    """Of `""`, `b` and `bb` only the first is given; that `b` ends as a text is part of what the others may hold."""
+    loop = TableAutomaton([{4: 0}], {0})
+    outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=2)), HashModel(1, sharpness=0.0))
+    assert [len(path.tokens) for path in outcome.found] == [0]
+    n = TINY.n_tokens
+    assert outcome.open_mass >= n**-2 + n**-3 - 1e-9
+
+
+@pytest.mark.parametrize("budget", [7, 9])
+def test_a_budget_finds_the_greedy_text_first(budget):
+    """Every path has six tokens of ten and the frontier never gets so deep: what a path still needs is kept for greedy."""
+    wide = TableAutomaton([dict.fromkeys(range(2, 12), depth + 1) for depth in range(6)] + [{}], {6})
+    outcome = run(AutomatonSearch(PROMPT, wide, spec_of(most=6, budget_nodes=budget)), HashModel(2, sharpness=0.1))
+    assert [path.tokens.tolist() for path in outcome.found] == [outcome.greedy.tolist()]
+    assert (outcome.greedy_ended, outcome.proved, outcome.n_evaluated) == (True, False, budget)
+
+
+def test_the_own_tokens_of_the_greedy_text_come_next():
+    """Greedy writes `c`+`at`, which does not count; `cat`, the same text in tokens that do, is found within the budget."""
+    model = TableModel({(): {"c": 0.6, "cat": 0.1, "bat": 0.3}, ("c",): {"at": 0.9}}, prompt=("<bos>", "a"))
+    cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
+    automaton = TableAutomaton([{cat: 2, c: 1, bat: 3}, {at: 2}, {}, {bat: 2}], {2})
+    spec = spec_of(
+        canonical=lambda path: path == [cat], own=lambda path: [cat] if path == [c, at] else [], budget_nodes=5
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert [path.data for path in outcome.found] == [b"cat"]
+    assert outcome.greedy.tolist() == [c, at]
+
+
+def test_a_table_by_hand():
+    """`cat` .5 x .2, `c`+`at` .3 x .9, `bat` .2 x .4: the best path is `c`+`at`; with equal texts added up `cat` has .37."""
+    model = TableModel(
+        {
+            (): {"cat": 0.5, "c": 0.3, "bat": 0.2},
+            ("cat",): {"<eos>": 0.2, "a": 0.8},
+            ("c",): {"at": 1.0},
+            ("c", "at"): {"<eos>": 0.9, "a": 0.1},
+            ("bat",): {"<eos>": 0.4, "a": 0.6},
+        },
+        prompt=("<bos>", "a"),
+    )
+    cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
+    automaton = TableAutomaton([{cat: 2, c: 1, bat: 2}, {at: 2}, {}], {2})
+    paths = run(AutomatonSearch(PROMPT, automaton, spec_of(k=3)), model).found
+    assert [(path.data, round(exp(path.logp), 4)) for path in paths] == [(b"cat", 0.27), (b"cat", 0.1), (b"bat", 0.08)]
+    texts = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, merge_equal_text=True)), model).found
+    assert [(text.data, round(exp(text.logp), 4), text.n_paths) for text in texts] == [
+        (b"cat", 0.37, 2),
+        (b"bat", 0.08, 1),
+    ]
+    none = run(AutomatonSearch(PROMPT, automaton, spec_of(terminator="none")), model)
+    assert [round(exp(path.logp), 4) for path in none.found] == [0.5]
+    assert (none.n_evaluated, none.proved) == (1, True)
+
+
+def test_longer_texts_are_told():
+    """Texts of more than `max_tokens` tokens are not looked at; `cut_bound` says what they could have scored."""
+    model = HashModel(3, sharpness=0.0)
+    loop = TableAutomaton([{3: 1}, {3: 1}], {1})
+    outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=3, stop="all")), model)
+    assert [len(path.tokens) for path in outcome.found] == [1, 2, 3]
+    assert outcome.cut_bound == pytest.approx(3 * -np.log(TINY.n_tokens), abs=CLOSE)
+    assert outcome.cut_bound < outcome.found[0].score
+
+
+@pytest.mark.parametrize("healed", [b" c", b"ca", b" ca", b"a"])
+def test_scores_are_conditional_on_the_healed_bytes(healed):
+    """Every log-probability is that of the path less that of all token paths that spell the healed bytes."""
+    model = HashModel(5)
+    grammar = Grammar.from_gbnf('root ::= "t" | "r" | "at" "s"*')
+    spec = spec_of(k=3, healed=healed, most=5)
+    outcome = run(AutomatonSearch(PROMPT, grammar.automaton(TINY, prefix=healed), spec), model)
+    spelt, level = 0.0, [((), healed, 1.0)]
+    while level:
+        path, left, p_path = level.pop()
+        p = row_of(model, path)
+        for token, piece in enumerate(TINY.pieces):
+            if piece and piece.startswith(left):
+                spelt += p_path * p[token]
+            elif piece and left.startswith(piece):
+                level.append(((*path, token), left[len(piece) :], p_path * p[token]))
+    assert outcome.log_heal == pytest.approx(np.log(spelt), abs=CLOSE)
+    assert outcome.heal_gap <= 1e-6
+    for path in outcome.found:
+        assert path.logp == pytest.approx(joint(model, path.tokens.tolist()) - np.log(spelt), abs=CLOSE)
+        assert grammar.accepts(path.data)
+    expected = sorted(
+        (joint(model, path) for path in accepted(grammar.automaton(TINY, prefix=healed), 5)), reverse=True
+    )
+    assert [path.logp + np.log(spelt) for path in outcome.found[:3]] == pytest.approx(expected[:3], abs=CLOSE)
+
+
+def test_incumbents_are_told_as_they_improve():
+    """Each text that `on_found` hears of is better than the one before, and the last is the winner."""
+    told = []
+    automaton = TableAutomaton([dict.fromkeys(range(2, 20), 0)], {0})
+    task = AutomatonSearch(PROMPT, automaton, spec_of(width=1), on_found=told.append)
+    outcome = run(task, HashModel(8, sharpness=2.0))
+    scores = [path.score for path in told]
+    assert scores == sorted(scores)
+    assert told[-1] is outcome.found[0]
+
+
+def test_a_mistake_is_refused():
+    """Wrong prompts, specs, and asks out of turn are named before anything changes."""
+    automaton = TableAutomaton([{3: 0}], {0})
+    with pytest.raises(ProtocolError, match="at least one token"):
+        AutomatonSearch(PROMPT[:0], automaton, spec_of())
+    with pytest.raises(TokenRangeError):
+        AutomatonSearch(np.array([99], dtype=np.int32), automaton, spec_of())
+    with pytest.raises(OptionError, match="empty text"):
+        AutomatonSearch(PROMPT, automaton, spec_of(terminator="none"))
+    with pytest.raises(OptionError, match="end-of-generation"):
+        AutomatonSpec(replace(TINY, eog=np.empty(0, dtype=np.int32)))
+    task = AutomatonSearch(PROMPT, automaton, spec_of())
+    with pytest.raises(ProtocolError, match="asked again"):
+        task.ask(Room(8, 8, 8))
+    with pytest.raises(ProtocolError, match="told 0 rows"):
+        task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
+    with pytest.raises(ProtocolError, match="no result"):
+        task.result()
+
+
+def test_nothing_to_find_is_told():
+    """An automaton that ends nowhere within the limit: nothing found, nothing open."""
+    outcome = run(AutomatonSearch(PROMPT, TableAutomaton([{3: 1}, {}], set()), spec_of()), HashModel(0))
+    assert (outcome.found, outcome.proved, outcome.n_dead_ends) == ((), True, 1)
+
+
+@given(st.lists(st.floats(-9, -0.1), min_size=1, max_size=12), st.integers(1, 3), st.floats(-6, -0.1))
+def test_children_come_out_best_first(logp, most_kept, at_least):
+    """All that reach the limit, by probability, the cut ones as one rest; what was dropped is counted."""
+    queue = BestChildren(most_kept)
+    values = np.array(logp)
+    ids = np.arange(len(values), dtype=np.int32)
+    queue.add(RowChildren(1, 0.0, ids, values, values), at_least)
+    out = []
+    while queue.best() > -inf:
+        found = queue.pop()
+        if found.rest is None:
+            out.append(found.logp)
+        else:
+            queue.add(RowChildren(1, 0.0, ids, values, values, found.rest), at_least)
+    assert out == sorted((value for value in logp if value >= at_least), reverse=True)
+    dropped = [value for value in logp if value < at_least]
+    assert queue.open_mass() == pytest.approx(mass(dropped))
+    assert queue.dropped_best == max(dropped, default=-inf)
+
+
+def test_the_kth_counts_texts():
+    """Two paths of one text are one where they are merged, and two where not."""
+
+    def path(data, score):
+        return FoundPath(data, np.array([int(-score)], dtype=np.int32), np.array([score]), 0.0, score, score)
+
+    for merges, kth in ((True, -3.0), (False, -2.0)):
+        found = FoundPaths(2, merges=merges)
+        assert [found.add(path(b"x", -2.0)), found.add(path(b"x", -1.0)), found.add(path(b"y", -3.0))] == [
+            True,
+            True,
+            False,
+        ]
+        assert found.kth() == kth
+
+
+WORD_LISTS = st.builds(
+    lambda words, endless: [*words, endless],
+    st.lists(
+        st.lists(st.sampled_from(["cat", "bat"]), min_size=2, max_size=3).map("".join),
+        min_size=1,
+        max_size=4,
+        unique=True,
+    ),
+    st.sampled_from("su").map(lambda letter: letter * 9),
+)
+"""Words that can be spelled in many ways, their own paths of at most three tokens, and one that has more than six in any."""
+
+
+def own_path(path):
+    """What the tokenizer writes for the text of a path."""
+    return TINY.tokenize(TINY.decode(path))
+
+
+@settings(max_examples=120)
+@given(WORD_LISTS, st.integers(0, 9999), st.integers(4, 16), st.sampled_from(["eog", "none"]), st.integers(1, 3))
+def test_a_budget_never_ends_with_nothing_where_texts_were_met(words, seed, budget, terminator, k):
+    """A text met in other tokens than its own counts with its own, within `max_tokens` rows more, by the joint of its own path;
+    every bound stays true."""
+    model, automaton = HashModel(seed, sharpness=4.0), Grammar.from_choices(words).automaton(TINY)
+    spec = spec_of(
+        most=6,
+        k=k,
+        budget_nodes=budget,
+        width=1,
+        terminator=terminator,
+        canonical=lambda path: list(path) == own_path(path),
+        own=own_path,
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert outcome.n_evaluated <= budget + 6
+    assert outcome.found or not outcome.n_other
+    joints = {word: joint(model, TINY.tokenize(word.encode()), eog=terminator == "eog") for word in words}
+    for path in outcome.found:
+        assert path.tokens.tolist() == TINY.tokenize(path.data)
+        assert path.logp == pytest.approx(joints[path.data.decode()], abs=CLOSE)
+    given_texts = {path.data.decode() for path in outcome.found}
+    missing = [joints[word] for word in words[:-1] if word not in given_texts]
+    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -inf
+    assert max(missing, default=-inf) <= max(outcome.best_open, kth) + CLOSE
+    assert terminator == "none" or mass(missing) <= outcome.open_mass + 1e-7
+    assert outcome.found or outcome.n_evaluated <= budget
+
+
+@pytest.mark.parametrize(("terminator", "n_more"), [("none", 0), ("eog", 1)])
+def test_the_own_path_of_the_most_probable_text_is_evaluated_behind_the_budget(terminator, n_more):
+    """Greedy decoding was broken off in `ssss…`, and `c`+`at` has ended in tokens that do not count, as `b`+`at` may have: `cat` is
+    given with the probability of its own token. Where an end is part of it, that takes a row behind the budget."""
+    model = TableModel(
+        {
+            (): {"s": 0.4, "c": 0.3, "b": 0.2, "cat": 0.0005, "bat": 0.001},
+            ("c",): {"at": 0.9},
+            ("b",): {"at": 0.9},
+            **{("s",) * n: {"s": 0.9} for n in range(1, 8)},
+        },
+        prompt=("<bos>", "a"),
+    )
+    automaton = Grammar.from_choices(["cat", "bat", "s" * 9]).automaton(TINY)
+    spec = spec_of(
+        most=8,
+        budget_nodes=11,
+        width=1,
+        terminator=terminator,
+        canonical=lambda path: list(path) == own_path(path),
+        own=own_path,
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert [path.data for path in outcome.found] == [b"cat"]
+    assert exp(float(outcome.found[0].token_logp.sum())) == pytest.approx(0.0005)
+    assert outcome.n_evaluated == 11 + n_more
+    assert not outcome.proved
+
+
+def test_only_paths_that_count_are_followed_behind_the_budget():
+    """Own paths that are empty, too long, not of the automaton, known already, or not the tokenizer's after all are left out."""
+    cat, c, at, bat, space = spell(TINY, ("cat", "c", "at", "bat", " "))
+    automaton = TableAutomaton([{cat: 1, c: 2}, {}, {at: 1}], {1})
+    own = {(1,): [], (2,): [cat] * 4, (3,): [bat], (4,): [c], (5,): [c, at], (6,): [cat], (7,): [cat], (8,): [space]}
+    spec = spec_of(canonical=lambda path: path == [cat], own=lambda path: own[tuple(path)])
+    assert list(own_paths(spec, automaton, [list(path) for path in own])) == [[cat]]
+    assert not list(own_paths(spec_of(), automaton, [[c, at]]))
+    behind = TableAutomaton(
+        [{c: 1}, {cat: 2}, {cat: 3}, {cat: 4}, {}], {4}
+    )  # what spells healed bytes alone is not counted
+    longest = [c, cat, cat, cat]
+    for healed, expected in ((b"c", [longest]), (b"", [])):
+        spec = spec_of(canonical=lambda _: True, own=lambda path: path, healed=healed)
+        assert list(own_paths(spec, behind, [longest])) == expected

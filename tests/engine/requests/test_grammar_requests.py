@@ -1,0 +1,322 @@
+"""Selecting and sampling among the texts of a grammar, from the engine's methods to what they give."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Literal
+
+import pytest
+
+import selectrie
+from selectrie.core.types import Cost
+from selectrie.engine.engine import Engine
+from selectrie.engine.load import load
+from selectrie.engine.requests import select_grammar
+from selectrie.engine.requests.generate import Generating
+from selectrie.errors import NothingFoundError, OptionError
+from selectrie.grammar import Grammar
+from selectrie.options import Beam, Prompting, Search, Stopping
+from selectrie.testing import HashModel
+from tests.support.word_lists import made_words
+
+MOVES = Grammar.from_gbnf('root ::= " " ("cat" | "bat" | "car" | "cats")')
+MANY = Grammar.from_gbnf('root ::= " cat" ("s" | " bat")*')
+SPLIT = Prompting(boundary="split")
+
+
+@pytest.fixture
+def engine():
+    with Engine(HashModel(4, sharpness=2.0)) as made:
+        yield made
+
+
+def costless(selection):
+    """Without what it took, which the cache decides."""
+    return replace(selection, cost=Cost())
+
+
+def test_a_finite_grammar_is_its_list(engine):
+    """The texts of a finite grammar are the choices: the very selection that listing them gives."""
+    texts = list(MOVES.expand())
+    assert costless(engine.select("a", grammar=MOVES)) == costless(engine.select("a", texts))
+
+
+SMALL = sorted({f" {a}{b}{c}" for a in "bcrt" for b in ("a", "u") for c in ("b", "t", "ts", "bat")})
+
+
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        (["cats", "bat", "cat"], {}),
+        (SMALL[::-1], {}),
+        (SMALL, {"terminator": "text", "following": " "}),
+        (SMALL, {"rule": "char_mean", "prior": [1.0 + i for i in range(32)]}),
+        (["b", "a"], {"search": Search(method="exhaustive", k=2)}),
+    ],
+    ids=["few", "many", "following", "prior", "exhaustive"],
+)
+def test_a_grammar_of_a_list_is_that_list(engine, texts, options):
+    """In the order given, to the last bit, whatever is asked: the very selection of the list."""
+    assert costless(engine.select("a", grammar=Grammar.from_choices(texts), **options)) == costless(
+        engine.select("a", texts, **options)
+    )
+
+
+def test_a_long_list_is_decided_as_a_list(embedded):
+    """20 000 texts and 40 000 pairs, more than rules can hold: the same winner, terminator, proof and bits; all of the list at hand."""
+    with load(embedded, n_threads=1) as llm:
+        for texts in (made_words(20_000), made_words(40_000, n_each=2)):
+            listed = llm.select("Once upon a time there was", texts)
+            found = llm.select("Once upon a time there was", grammar=Grammar.from_choices(texts))
+            assert (found.text, found.terminator, found.grammar) == (listed.text, listed.terminator, None)
+            assert found.logp.hex() == listed.logp.hex()
+            assert found.certificate == listed.certificate
+            assert found.certificate.proved
+            assert len(found.choices) == len(texts)
+
+
+def test_what_reads_tokens_reads_long_lists(embedded):
+    """Beams, draws and generation on 40 000 pairs of words, which no compiled grammar could hold."""
+    grammar = Grammar.from_choices(made_words(40_000, n_each=2))
+    with load(embedded, n_threads=1) as llm:
+        texts = [
+            llm.beam_search("Once", grammar, beam=Beam(width=3, max_tokens=20)).text,
+            llm.generate("Once", options=Generating(grammar=grammar), stopping=Stopping(max_tokens=20))[0].text,
+            *(draw.text for draw in llm.sample("Once", grammar, n=2, seed=1, exact=False)),
+        ]
+        assert all(map(grammar.accepts, texts))
+
+
+@dataclass
+class Ticket:
+    team: Literal["delivery", "returns", "account"]
+    urgent: bool
+
+
+def test_a_type_of_six_values_is_its_list():
+    """Its texts are those of `json.dumps`; the embedded model decides among them as among a list of them, with proof."""
+    texts = [
+        json.dumps({"team": team, "urgent": urgent})
+        for team in ("delivery", "returns", "account")
+        for urgent in (True, False)
+    ]
+    prompt = "Message: I forgot my password, please help.\nJSON: "
+    with selectrie.load(n_threads=1) as llm:
+        found = llm.select(prompt, grammar=Grammar.from_type(Ticket))
+        listed = llm.select(prompt, texts)
+    assert found.text == listed.text
+    assert {one.text: one.logp.hex() for one in found.ranked} == {one.text: one.logp.hex() for one in listed.ranked}
+    assert found.certificate == listed.certificate
+    assert found.certificate.proved
+    assert found.certificate.nodes_evaluated < 100
+
+
+def test_a_search_finds_what_the_list_has(engine, monkeypatch):
+    """Searched instead of listed: the same ranking and log-probabilities, every one proved."""
+    listed = engine.select("a", list(MOVES.expand()), terminator="eog", prompting=SPLIT)
+    monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
+    found = engine.select("a", grammar=MOVES, terminator="eog", prompting=SPLIT, search=Search(k=4))
+    assert [one.text for one in found.ranked] == [one.text for one in listed.ranked]
+    assert [one.logp for one in found.ranked] == pytest.approx([one.logp for one in listed.ranked], abs=1e-5)
+    assert found.certificate.proved
+    assert found.certificate.open_mass < 1e-6
+    assert found.coverage == pytest.approx(listed.coverage, abs=1e-6)
+    assert found.agrees_with_greedy == listed.agrees_with_greedy
+    assert (found.grammar.about, found.grammar.digest) == ("strings", MOVES.digest)
+
+
+def test_the_best_of_infinitely_many(engine):
+    """A winner with its proof; told as it is found; ready for JSON."""
+    told = []
+    search = Search(k=2, max_tokens=5, on_found=lambda text, logp: told.append((text, logp)))
+    selection = engine.select("a", grammar=MANY, search=search)
+    assert MANY.accepts(selection.text)
+    assert selection.certificate.proved
+    assert selection.certificate.nodes_inner is None
+    assert told[-1] == (selection.text, pytest.approx(selection.logp))
+    fields = selection.to_dict()
+    assert fields["grammar"]["max_tokens"] == 5
+    assert fields["text"] == selection.text
+    assert selection.trie().parent
+
+
+@pytest.mark.parametrize("rule", ["joint", "token_mean"])
+def test_with_any_path_a_text_has_the_log_probability_of_its_best_one(engine, monkeypatch, rule):
+    """Order, proof and log-probability are about one path a text; the coverage is about all that were found."""
+    monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
+    search = Search(k=4, canonical_only=False, max_tokens=6, stop="all")
+    found = engine.select("a", grammar=MOVES, rule=rule, terminator="eog", prompting=SPLIT, search=search)
+    for one in found.choices:
+        assert one.logp == pytest.approx(sum(token.logp for token in one.tokens) + one.logp_terminator)
+        assert one.score == pytest.approx(one.logp / (len(one.tokens) if rule == "token_mean" else 1))
+    if rule == "joint":
+        assert found.coverage > sum(exp(one.logp) for one in found.choices) * (1 + 1e-6)
+
+
+def test_what_on_found_raises_is_raised_here(engine):
+    """An error of the caller's own ends the search, and the engine goes on working."""
+
+    def fail(_text, _logp):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        engine.select("a", grammar=MANY, search=Search(max_tokens=4, on_found=fail))
+    assert engine.select("a", grammar=MANY, search=Search(max_tokens=4)).text
+
+
+def test_fewer_than_asked_for_prove_no_length(engine):
+    """There are not fifty texts of so few tokens, so the fiftieth is longer: nothing is proved for any length."""
+    few = engine.select("a", grammar=MANY, search=Search(k=50, max_tokens=3))
+    assert len(few.choices.texts) < 50
+    assert few.certificate.proved
+    assert not few.grammar.any_length
+
+
+def test_draws_of_a_grammar(engine):
+    """Every text is one, the same seed gives the same, and drawn one by one they are as exact as side by side."""
+    search = Search(max_tokens=4)
+    draws = engine.sample("a", MANY, n=3, seed=7, search=search)
+    assert draws == engine.sample("a", MANY, n=3, seed=7, search=search)
+    assert all(MANY.accepts(one.text) for one in draws)
+    assert all(one.logp <= 1e-6 for one in draws)
+    assert 0 < draws.mass_low <= draws.mass <= draws.mass_high
+    assert draws.mass_low >= max(exp(one.logp) for one in draws) - 1e-9
+    assert draws.to_dict()["kind"] == "draws"
+    local = engine.sample("a", MANY, n=3, seed=7, exact=False, search=search)
+    assert (local.exact, local.mass) == (False, None)
+    assert all(MANY.accepts(one.text).verdict in ("yes", "unfinished") for one in local)
+
+
+@pytest.mark.parametrize(("texts", "exact"), [(("aab", "b"), True), (("aa", "aab"), False)])
+def test_draws_without_an_end_are_exact_where_no_text_goes_on_after_another(engine, texts, exact):
+    """The longer text is never drawn, so the certain mass is not that of the grammar."""
+    draws = engine.sample("a", Grammar.from_choices(texts), n=2, seed=7, terminator="none")
+    assert (draws.exact, "goes on after another" in draws.reason) == (exact, not exact)
+    assert (draws.mass_low is None) == (not exact)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_text_is_the_one_that_its_seed_draws_alone(engine, exact):
+    """Text i of n is the only text of seed + i, tokens, log-probabilities and close draws."""
+    grammar, search = Grammar.from_regex("(at|cat|b|s|a|c){1,3}"), Search(max_tokens=5)
+    together = engine.sample("a", grammar, n=8, seed=11, exact=exact, search=search)
+    alone = [engine.sample("a", grammar, seed=11 + i, exact=exact, search=search) for i in range(8)]
+    assert together.texts == tuple(one[0] for one in alone)
+    assert together.close_steps == tuple(one.close_steps[0] for one in alone)
+    assert len(set(together)) > 2
+
+
+def test_close_draws_of_the_embedded_model_are_reported():
+    """Drawn together, alone and beside other work: texts differ only where a draw is reported as close."""
+    dates = Grammar.from_regex(" [0-9]{2}-[0-9]{2}")
+    prompt = "On the day of Australia:"
+    with selectrie.load(n_threads=1, n_ctx=512) as llm:
+        together = llm.sample(prompt, dates, n=24, seed=3)
+        assert together.signature.tolerance > 0
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(llm.select, "Once upon a time", [" there", " in", " a"])
+            beside = pool.submit(llm.sample, prompt, dates, n=2, seed=3).result()
+        alone = [llm.sample(prompt, dates, seed=3 + i) for i in range(12)]
+    for one, other, close in zip(together, [draw[0] for draw in alone], together.close_steps, strict=False):
+        assert one.text == other.text or close
+    for one, other, close in zip(together, beside, together.close_steps, strict=False):
+        assert one.text == other.text or close
+
+
+def test_few_draws_are_close_where_the_grammar_holds_most_of_the_mass(embedded):
+    """Texts that take one walk each are mostly those that their seeds give alone, whatever the layout."""
+    capitals = Grammar.from_regex(" (Paris|London|Rome|Berlin)[.,]")
+    with load(embedded, n_threads=1) as llm:
+        draws = llm.sample("The capital of France is", capitals, n=24, seed=3)
+    assert draws.mass_low > 0.5
+    assert draws.n_attempts < 48
+    assert sum(map(bool, draws.close_steps)) < 12
+
+
+def test_they_can_be_awaited(engine):
+    """`aselect` and `asample` give what the others do."""
+
+    async def both():
+        return await engine.aselect("a", grammar=MOVES), await engine.asample(
+            "a", MANY, seed=1, search=Search(max_tokens=4)
+        )
+
+    selection, draws = asyncio.run(both())
+    assert costless(selection) == costless(engine.select("a", grammar=MOVES))
+    assert draws == engine.sample("a", MANY, seed=1, search=Search(max_tokens=4))
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"choices": [" cat"]}, "grammar"),
+        ({"rule": "pmi"}, "rule"),
+        ({"prior": {" cat": 1.0}}, "prior"),
+        ({"following": " "}, "following"),
+        ({"terminator": "unless-continued"}, "terminator"),
+        ({"search": Search(method="exhaustive")}, "method"),
+        ({"prompting": Prompting(boundary="harness")}, "boundary"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(engine, given, named):
+    """What needs a list of texts is refused by name where there is none."""
+    with pytest.raises(OptionError) as error:
+        engine.select("a", grammar=MANY, **given)
+    assert named in str(error.value)
+
+
+def test_neither_or_no_grammar_is_refused(engine):
+    """Choices or a grammar, and a grammar that is one."""
+    with pytest.raises(OptionError, match="choices"):
+        engine.select("a")
+    with pytest.raises(OptionError, match="Grammar"):
+        engine.select("a", grammar="root")
+
+
+def test_nothing_found_says_why_and_what_helps(engine):
+    """Each way to end without a text has its reason and its remedy, and none blames an option that was not given."""
+    long = Grammar.from_regex(" catcatcat+", name="long")
+    rats = Grammar.from_regex("(xyz)+", name="rats")
+    for ask, told in (
+        (
+            lambda: engine.select("a", grammar=long, search=Search(max_tokens=2)),
+            "none has at most 2 tokens; raise max_tokens",
+        ),
+        (lambda: engine.select("a", grammar=rats), "no path of tokens leads to one"),
+        (
+            lambda: engine.select("a", grammar=long, search=Search(budget_nodes=1), prompting=SPLIT),
+            "the budget ended after 1 rows; raise budget_nodes or search with a beam or let the grammar",
+        ),
+        (lambda: engine.sample("a", long, search=Search(max_tokens=2), seed=1), "none of at most 2 tokens is possible"),
+        (
+            lambda: engine.sample("a", long, n=3, search=Search(budget_nodes=2), seed=1),
+            r"the budget ended after 2 rows and \d+ walks, when 0 of 3 texts were drawn",
+        ),
+    ):
+        with pytest.raises(NothingFoundError, match=told) as error:
+            ask()
+        assert str(error.value).startswith(f"no text of {error.value.grammar} was found: {error.value.reason}; ")
+        assert error.value.grammar in {"long", "rats"}
+        assert error.value.code == "nothing_found"
+
+
+NUMBER = Grammar.from_regex(r'\{"a": -?(0|[1-9][0-9]*)\}')
+
+
+def test_a_budget_that_ended_gives_the_best_so_far(embedded):
+    """Every text that the search of an object with a number came to was in tokens that do not count: the most probable one is
+    scored in its own, not proved, and as the list of it alone scores it."""
+    with load(embedded, n_threads=1) as llm:
+        found = llm.select("x: ", grammar=NUMBER)
+        assert NUMBER.accepts(found.text)
+        assert found.grammar.n_refused > 0
+        assert not found.certificate.proved
+        assert found.certificate.nodes_evaluated <= 2_000 + found.grammar.max_tokens
+        beam = llm.beam_search("x: ", NUMBER, beam=Beam(exact=True, budget_nodes=800))
+        assert (beam.text, beam.stopped, beam.certificate.proved) == (found.text, "budget", False)
+        alone = llm.select("x: ", [found.text], terminator=found.terminator)
+        assert found.logp == pytest.approx(alone.logp, abs=2 * llm.tolerance * len(found.choices[0].tokens))

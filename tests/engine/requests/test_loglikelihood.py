@@ -1,0 +1,265 @@
+"""Log-likelihoods of many sequences: equal to one at a time, whatever stands beside them or was measured before."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selectrie.core.numerics import logsumexp
+from selectrie.core.types import ModelKind, SelfCheck
+from selectrie.engine.engine import Engine
+from selectrie.engine.load import load
+from selectrie.engine.requests.loglikelihood import Sequences, _Pace, measure
+from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE, hashed_logits
+
+SIZE = len(HashModel(0).vocabulary.pieces)
+one_sequence = st.lists(st.integers(0, 3), min_size=1, max_size=7).flatmap(
+    lambda tokens: st.tuples(st.just(tokens), st.integers(1, len(tokens)))
+)
+many = st.lists(one_sequence, min_size=1, max_size=9)
+narrow = replace(WIDE, nodes=8, branches=2, rows_per_call=3)
+forking = replace(narrow, kind=ModelKind.RECURRENT, branches=4)
+
+
+def pairs_of(given_sequences):
+    """Sequences as pairs of context and what counts."""
+    return [(tokens[:first], tokens[first:]) for tokens, first in given_sequences]
+
+
+def alone(seed, tokens, first):
+    """Sum and greediness of one sequence, a row at a time."""
+    total, greedy = 0.0, True
+    for i in range(len(tokens) - 1, first - 1, -1):
+        logits = hashed_logits(seed, tuple(tokens[:i]), SIZE, 1.0)
+        total += min(0.0, float(logits[tokens[i]]) - logsumexp(logits.astype(np.float64)))
+        greedy &= int(np.argmax(logits)) == tokens[i]
+    return total, greedy
+
+
+@pytest.mark.parametrize("limits", [WIDE, narrow, forking], ids=["wide", "narrow", "forking"])
+@given(given_sequences=many, seed=st.integers(0, 9))
+def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
+    """Each sequence as if it stood alone, in any room; and nothing is held afterwards."""
+    model = HashModel(seed, limits=limits)
+    found = measure(model, Sequences.of(pairs_of(given_sequences)))
+    expected = [alone(seed, tokens, first) for tokens, first in given_sequences]
+    assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-5)
+    assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
+    assert model.room().nodes == limits.nodes
+
+
+@given(given_sequences=many)
+def test_every_distinct_prefix_is_evaluated_once(given_sequences):
+    """Those that something counted hangs from, and no other."""
+    found = measure(HashModel(1), Sequences.of(pairs_of(given_sequences)))
+    needed = {tuple(t[:i]) for t, first in given_sequences if first < len(t) for i in range(1, len(t))}
+    assert found.rows_evaluated == len(needed)
+    assert found.rows_naive == sum(len(tokens) - 1 for tokens, _ in given_sequences)
+
+
+@pytest.mark.parametrize(
+    ("granule", "idle_rows", "carried", "after", "rows"),
+    [
+        (8, 400, 0, [], 256),  # up to the end of the first block
+        (8, 400, 190, [], 64),  # the granule's multiple below it
+        (8, 400, 240, [], 16),
+        (8, 400, 250, [251, 252, 253, 252], 256),  # no room in it for 16: the second one is begun,
+        (8, 400, 250, [251, 252, 240, 241], 3),  # and left where the next row stands on 240 cells or fewer
+        (1, 400, 190, [191] * 66, 66),  # where calls are not padded, 64 rows at least
+        (1, 400, 200, [10] * 100, 64),
+        (8, 9000, 200, [10] * 100, 64),  # and where rows are dear
+    ],
+)
+def test_calls_fill_memory_up_to_a_block(granule, idle_rows, carried, after, rows):
+    """By what stands above the call's first node and the nodes after it."""
+    limits = replace(WIDE, idle_rows=idle_rows)
+    depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
+    assert _Pace(limits, granule, depth).room(1).rows == rows
+    assert _Pace(replace(limits, kind=ModelKind.RECURRENT), granule, depth).room(1).rows == limits.rows_per_call
+
+
+@pytest.mark.parametrize("granule", [1, 8])
+def test_blocks_change_no_log_likelihood(granule):
+    """Sequences longer than a block, short ones between them: each as if it stood alone."""
+    rng = np.random.default_rng(2)
+    shared = rng.integers(0, 4, 230).tolist()
+    pairs = [(shared[: 230 - 60 * (i % 3)], rng.integers(0, 4, 1 + 23 * i % 70).tolist()) for i in range(9)]
+    model = HashModel(5)
+    model.granule = granule
+    found = measure(model, Sequences.of(pairs))
+    expected = [alone(5, [*context, *rest], len(context)) for context, rest in pairs]
+    assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-4)
+    assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
+
+
+def test_the_twin_can_fail():
+    """Another seed gives another sum."""
+    found = measure(HashModel(1), Sequences.of([([0], [1, 2])]))
+    assert abs(found.logp[0] - alone(2, [0, 1, 2], 1)[0]) > 1e-3
+
+
+def test_what_cannot_be_measured_is_refused():
+    """A first token that counts, a token that does not exist, a sequence without room; before any call."""
+    with pytest.raises(OptionError, match=r"first_scored\[1\]"):
+        Sequences.of([([0], [1]), ([], [1])])
+    with pytest.raises(TokenRangeError):
+        measure(HashModel(0), Sequences.of([([0], [SIZE])]))
+    model = HashModel(0, limits=narrow)
+    with pytest.raises(CapacityError):
+        measure(model, Sequences.of([([0], [1] * 9)]))
+    assert model.room().nodes == narrow.nodes
+
+
+def test_a_measurer_is_closed_once_and_for_all():
+    """Closing twice is fine; measuring after it is not."""
+    with Engine(HashModel(3)) as llm:
+        with llm.measurer(9) as measurer:
+            assert measurer.measure(Sequences.of([([0], [1])])).n_scored.tolist() == [1]
+        measurer.close()
+        with pytest.raises(ClosedError):
+            measurer.measure(Sequences.of([([0], [1])]))
+
+
+@pytest.mark.parametrize("name", ["stories260K", "tiny-rwkv-7v0-834K", "random-hybrid-qwen35", "random-swa-gemma3"])
+def test_real_weights_agree_with_one_at_a_time(name, weights):
+    """In every architecture; and the same bits after something else was measured."""
+    rng = np.random.default_rng(5)
+    with load(weights(f"{name}.gguf"), n_threads=1, n_ctx=256) as llm:
+        size = min(200, len(llm.vocabulary.pieces))
+        shared = rng.integers(3, size, 12).tolist()
+        pairs = [
+            (shared + rng.integers(3, size, i % 3).tolist(), rng.integers(3, size, 1 + i % 5).tolist())
+            for i in range(24)
+        ]
+        other = [(rng.integers(3, size, 9).tolist(), rng.integers(3, size, 4).tolist()) for _ in range(9)]
+        with llm.measurer(64) as measurer:
+            found = measurer.measure(Sequences.of(pairs))
+            single = [measurer.measure(Sequences.of([pair])) for pair in pairs]
+            measurer.measure(Sequences.of(other))
+            again = measurer.measure(Sequences.of(pairs))
+        with llm.measurer(64) as fresh:
+            anew = fresh.measure(Sequences.of(pairs))
+        tolerance = llm.tolerance
+    moved = np.abs(found.logp - [one.logp[0] for one in single])
+    assert (moved <= 2 * tolerance * found.n_scored + 1e-6).all()
+    assert found.is_greedy.tolist() == [bool(one.is_greedy[0]) for one in single]
+    assert np.array_equal(found.logp, again.logp)
+    assert np.array_equal(found.logp, anew.logp)
+
+
+def test_a_long_path_needs_one_state_in_a_forking_model():
+    """Of 40 calls one below the other, with room for four states: only the end of the path is kept."""
+    rng = np.random.default_rng(2)
+    tokens = rng.integers(0, 4, 40).tolist()
+    pairs = [(tokens, [1]), (tokens[:20], [2, 3]), (tokens, [3, 2])]
+    limits = replace(forking, nodes=60, rows_per_call=1, branches=4)
+    model = HashModel(1, limits=limits)
+    assert np.array_equal(measure(model, Sequences.of(pairs)).logp, measure(HashModel(1), Sequences.of(pairs)).logp)
+    assert model.room().nodes == limits.nodes
+
+
+def unit(n=30, length=40, seed=3):
+    """So many long sequences of a fake's vocabulary."""
+    rng = np.random.default_rng(seed)
+    return Sequences.of([(rng.integers(0, 4, length).tolist(), [1, 2]) for _ in range(n)])
+
+
+class Told(HashModel):
+    """A fake whose solo models tell before each decode."""
+
+    def __init__(self, *given, tell=lambda: None, **how):
+        super().__init__(*given, **how)
+        self.tell, self.solos = tell, []
+
+    def solo(self, nodes, branches=8, rows=None):
+        made = super().solo(nodes, branches, rows)
+        made.on_decode = lambda: self.tell()  # noqa: PLW0108 - whatever it is by then
+        self.solos.append(made)
+        return made
+
+
+def test_others_have_their_turn_within_a_unit(monkeypatch):
+    """Between two calls of a unit a question of somebody else is answered, and the unit has the same bits."""
+    model, turns, thread = Told(3, limits=replace(WIDE, rows_per_call=16)), [], []
+    queued = threading.Event()
+    with Engine(model, check=SelfCheck(1, 0.0, 0.0)) as llm, llm.measurer(64) as measurer:
+        queue = llm._owner.queue
+        monkeypatch.setattr(llm._owner, "queue", lambda job: (queue(job), queued.set()))
+        alone = measurer.measure(unit())
+        n_calls = model.solos[0].calls
+
+        def ask():
+            turns.append(None)
+            if len(turns) == 2:
+                thread.append(threading.Thread(target=lambda: turns.append(llm.select("a", ["b", "c"]))))
+                thread[0].start()
+                assert queued.wait(20)  # the unit goes on once the question is there
+
+        model.tell = ask
+        again = measurer.measure(unit())
+        thread[0].join()
+    answered = next(i for i, turn in enumerate(turns) if turn is not None)
+    assert answered < n_calls
+    assert np.array_equal(alone.logp, again.logp)
+
+
+def test_threads_measure_side_by_side():
+    """Each in a memory of its own: the bits of one after the other."""
+    with Engine(HashModel(3, limits=replace(WIDE, rows_per_call=16))) as llm, llm.measurer(64) as measurer:
+        expected = [measurer.measure(unit(seed=seed)).logp for seed in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda seed: measurer.measure(unit(seed=seed)).logp, range(4)))
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+
+
+def test_an_interrupted_unit_leaves_nothing_behind():
+    """Ctrl-C in the middle of a decode is raised, its memory is freed, and the next unit has the bits of an undisturbed one."""
+    model = Told(3, limits=replace(WIDE, rows_per_call=16))
+    with Engine(model) as llm, llm.measurer(64) as measurer:
+        alone = measurer.measure(unit())
+        freed = weakref.ref(model.solos.pop())
+        left = [3]
+
+        def interrupt():
+            left[0] -= 1
+            if not left[0]:
+                signal.raise_signal(signal.SIGINT)
+
+        model.tell = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            measurer.measure(unit())
+        assert freed() is None
+        assert np.array_equal(measurer.measure(unit()).logp, alone.logp)
+
+
+def test_an_engine_may_be_closed_first():
+    """Closing the measurer after it is fine; measuring is told."""
+    llm = Engine(HashModel(3))
+    with llm.measurer(64) as measurer:
+        measurer.measure(unit())
+        llm.close()
+        with pytest.raises(ClosedError, match="engine"):
+            measurer.measure(unit())
+
+
+def test_a_measurer_that_is_forgotten_frees_its_memory():
+    """Without any close."""
+    model = Told(3)
+    with Engine(model) as llm:
+        measurer = llm.measurer(64)
+        measurer.measure(unit())
+        freed = weakref.ref(model.solos.pop())
+        del measurer
+        gc.collect()
+        assert freed() is None

@@ -1,0 +1,254 @@
+"""Turns, places and states: nobody is left out, nothing that was reserved is lost."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from selectrie.core.model import Rows
+from selectrie.core.types import IntArray, ModelKind, Room
+from selectrie.decoding.sampling.task import SampleSpec, SampleTask
+from selectrie.decoding.task import Ask
+from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
+from selectrie.engine.scheduler.task_group import Errand
+from selectrie.errors import DecodeInterrupted, ProtocolError, QueueFullError
+from selectrie.options import Stopping
+from selectrie.testing import HashModel, make_vocabulary
+from selectrie.testing.driver import run
+from selectrie.testing.fakes import WIDE
+
+VOCABULARY = make_vocabulary()
+LONG_S = 20
+"""Seconds after which something that never happens is given up."""
+
+
+def as_ids(values: list[int]) -> IntArray:
+    return np.array(values, dtype=np.int32)
+
+
+def sequence(prompt: list[int], seed: int, n: int) -> SampleTask:
+    """A sequence of exactly n tokens."""
+    return SampleTask(
+        SampleSpec(
+            prompt=as_ids(prompt),
+            pieces=VOCABULARY.pieces,
+            eog=VOCABULARY.eog,
+            seed=seed,
+            stopping=Stopping(max_tokens=n, ignore_eog=True),
+        )
+    )
+
+
+class Wide:
+    """A task that asks once, for as many rows below its prompt as it may; its result is their most probable tokens."""
+
+    def __init__(self, prompt: list[int], n: int = 20, failing: BaseException | None = None) -> None:
+        self.prompt, self.floor = as_ids(prompt), Room(1, n, n)
+        self._n, self._failing, self.best = n, failing, None
+
+    def ask(self, room: Room) -> Ask | None:
+        if self.best is not None:
+            return None
+        n = min(self._n, room.rows)
+        every = np.ones(n, dtype=np.bool_)
+        return Ask(np.zeros(n, dtype=np.int32), np.arange(n, dtype=np.int32), every, every)
+
+    def tell(self, rows: Rows) -> None:
+        if self._failing is not None:
+            raise self._failing
+        self.best = [int(rows.top(i, 1)[0][0]) for i in range(len(rows))] if len(rows) > 1 else self.best
+
+    def result(self) -> list[int] | None:
+        return self.best
+
+
+# States of a model that forks
+
+
+def calls_for(states: int | None, *, frugal: bool = True) -> tuple[int, list[str]]:
+    """Calls that four sequences of 40 tokens after two prompts take, and their texts. states: None = no forks."""
+    kind = ModelKind.ATTENTION if states is None else ModelKind.HYBRID
+    limits = replace(WIDE, nodes=400, branches=states or 64, rows_per_call=64, kind=kind)
+    model = HashModel(3, limits=limits)
+    scheduler = Scheduler(model)
+    jobs = [Job(sequence([1, 2, 3, 4 + i % 2], i, 40)) for i in range(4)]
+    for job in jobs:
+        if not frugal:
+            job._states = None
+        scheduler.submit(job)
+    for _ in range(1000):
+        if scheduler.idle:
+            break
+        scheduler.step()
+    texts = [job.future.result(0).text for job in jobs]
+    model.trim(0)
+    assert model.room() == Room(64, 400, limits.branches)
+    return model.calls, texts
+
+
+def test_sequences_share_calls_on_a_model_of_few_states() -> None:
+    """A sequence holds two states however long it is, so four run side by side in twenty: one call a token."""
+    _, texts = calls_for(None)
+    assert calls_for(20) == (40, texts)
+    assert calls_for(3) == (160, texts)
+    n_before, same = calls_for(20, frugal=False)
+    assert n_before > 150
+    assert same == texts
+
+
+@pytest.mark.parametrize("states", range(3, 14))
+def test_however_few_the_states_the_texts_are_the_same(states: int) -> None:
+    """Fewer states, more calls, nothing else."""
+    _, texts = calls_for(None)
+    n_calls, found = calls_for(states)
+    assert found == texts
+    assert 40 <= n_calls <= 160
+
+
+# Turns
+
+
+def test_a_large_ask_of_low_priority_goes_bit_by_bit_into_what_others_leave() -> None:
+    """Three sequences that always go first leave five of eight rows; an ask of eight, whose call was stopped, gets on."""
+    model = HashModel(1, limits=replace(WIDE, rows_per_call=8))
+    scheduler = Scheduler(model)
+    for i in range(3):  # their prompts are known, so nothing holds them back later
+        scheduler.submit(Job(sequence([i, 2], i, 2)))
+    while not scheduler.idle:
+        scheduler.step()
+    low = Job(Wide([9, 8], 8), priority=0)
+    scheduler.submit(low)
+    scheduler.step()
+    model.fail_next(DecodeInterrupted("by somebody"))
+    scheduler.step()
+    assert low.part is not None
+    assert len(low.part) == 8
+    high = [Job(sequence([i, 2], i, 60), priority=1) for i in range(3)]
+    for job in high:
+        scheduler.submit(job)
+    for _ in range(5):
+        scheduler.step()
+    assert low.future.result(0) == run(Wide([9, 8], 8), HashModel(1))
+    assert not any(job.future.done() for job in high)
+
+
+# Load
+
+
+def test_load_is_told_after_the_last_task_failed() -> None:
+    """Nobody comes by again, so the last step has to say that nothing is left."""
+    owner = Owner(HashModel(1))
+    try:
+        with pytest.raises(ZeroDivisionError):
+            owner.submit(Wide([1, 2], failing=ZeroDivisionError())).result()
+        owner.call(lambda: None)
+        assert owner.load() == Load(0, 0, WIDE.nodes, WIDE.branches)
+    finally:
+        owner.close()
+
+
+def test_a_task_without_a_prompt_fails_at_once() -> None:
+    """It has no row to begin with; the model's thread does not look for one for ever."""
+    scheduler = Scheduler(HashModel(1))
+    job = Job(Wide([]))
+    scheduler.submit(job)
+    assert scheduler.idle
+    with pytest.raises(ProtocolError, match="at least one token"):
+        job.future.result(0)
+
+
+# Places
+
+
+class Press:
+    """Ctrl-C before the n-th line of some functions of a file."""
+
+    def __init__(self, file: str, names: set[str], at: int) -> None:
+        self._file, self._names, self._at = file, names, at
+        self.n = 0
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        code = frame.f_code
+        return self._line if code.co_filename.endswith(self._file) and code.co_name in self._names else None
+
+    def _line(self, _frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line":
+            self.n += 1
+            if self.n == self._at:
+                raise KeyboardInterrupt
+        return self._line
+
+
+def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
+    """Wherever it comes while a task is queued, as many may wait afterwards as before."""
+    owner = Owner(HashModel(1), max_waiting=2)
+    traced = sys.gettrace()
+    n_pressed = 0
+    try:
+        for at in range(1, 200):
+            press = Press("owner.py", {"submit", "queue", "_take_place", "_put"}, at)
+            sys.settrace(press)
+            try:
+                owner.submit(sequence([1, 2], 1, 3)).result()
+            except KeyboardInterrupt:
+                n_pressed += 1
+            finally:
+                sys.settrace(traced)
+            for _ in range(10):  # the steps in which it notices what was cancelled
+                owner.call(lambda: None)
+            assert len(owner._places) == 2, f"line {at}"
+            if press.n < at:
+                break
+        assert n_pressed >= 10
+    finally:
+        sys.settrace(traced)
+        owner.close()
+
+
+def test_places_come_back_however_a_task_ends() -> None:
+    """Answered, failed, refused, too large, closed under it: a place is taken for as long as it waits."""
+    owner = Owner(HashModel(1, limits=replace(WIDE, nodes=30)), max_waiting=1)
+    ends = {
+        "answered": Wide([1, 2], 5),
+        "failed": Wide([1, 2], 5, failing=SystemExit(1)),
+        "too large": Wide([1, 2], 5000),
+        "no prompt": Wide([], 5),
+    }
+    outcomes: dict[str, str] = {}
+    for name, task in ends.items():
+        try:
+            owner.submit(task).result()
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            outcomes[name] = type(error).__name__
+        assert len(owner._places) == 1, name
+    assert outcomes == {"failed": "SystemExit", "too large": "CapacityError", "no prompt": "ProtocolError"}
+    owner._places.clear()
+    with pytest.raises(QueueFullError):
+        owner.submit(Wide([1, 2], 5))
+    assert not owner._places
+    owner.close()
+
+
+# Deadlines
+
+
+def test_a_deadline_counts_from_the_request_and_not_from_its_last_task() -> None:
+    """What is measured first, a self-check say, takes of the time there is."""
+    now = [100.0]
+    owner = Owner(HashModel(1), clock=lambda: now[0])
+    try:
+        errand = Errand(owner, deadline_s=5)
+        now[0] = 103.0
+        assert errand.begin(sequence([1, 2], 1, 2))._job.deadline == 105.0
+        now[0] = 109.0
+        late = errand.begin(sequence([1, 2], 1, 2))
+        now[0] = 110.0
+        assert late.result().finish == "deadline"
+    finally:
+        owner.close()

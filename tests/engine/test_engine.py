@@ -1,0 +1,229 @@
+"""The engine on fakes and small weights: settling, the self-check, requests that share calls."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from selectrie.cli.report.summaries import selection_facts
+from selectrie.engine import load
+from selectrie.engine.engine import Engine
+from selectrie.engine.precision_check import GRANULES, MARGIN, SelfCheck, self_check
+from selectrie.engine.requests.selection import SPLIT_NOTE
+from selectrie.errors import CapacityError, OptionError
+from selectrie.options import Prompting, Search
+from selectrie.testing import HashModel, make_vocabulary
+from selectrie.testing.fakes import FakeModel
+
+EVERYTHING_IS_CLOSE = SelfCheck(8, 1.0, 4.0)
+NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
+CHOICES = ["at", " cat", "s", "a", "art", " bat s"]
+
+
+class Switching(FakeModel):
+    """A model whose kernels change for calls of `threshold` rows and more: half of the logits move by 0.01."""
+
+    def __init__(self, threshold: int) -> None:
+        plain = HashModel(1)
+        super().__init__(plain.row, vocabulary=plain.vocabulary, limits=plain.limits, name="switching")
+        self.threshold = threshold
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = super().extend(parents, tokens, wanted, keep)
+        padded = -(-len(tokens) // self.granule) * self.granule
+        if padded >= self.threshold:
+            for i in range(len(extension.rows)):
+                extension.rows.logits(i)[::2] += 0.01
+        return extension
+
+    def solo(self, nodes, *args):
+        other = Switching(self.threshold)
+        other.granule = self.granule
+        return other
+
+
+@pytest.mark.parametrize("threshold", [9, 16, 17, 25, 32, 33, 64, 90])
+def test_the_self_check_notices_kernels_that_change_with_the_number_of_rows(threshold):
+    """A granule is taken only where calls of it give the rows of a large call; else the move is in the tolerance."""
+    check = self_check(Switching(threshold))
+    assert check.granule >= min(threshold, GRANULES[-1]) or check.moved > 0.004
+    steady = self_check(Switching(10**6))
+    assert steady == SelfCheck(8, 0.0, 2e-6, steady.n_rows)
+
+
+@pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
+@pytest.mark.parametrize("terminator", ["none", "eog", "unless-continued", "text"])
+@pytest.mark.parametrize("seed", range(4))
+def test_settling_moves_no_score_of_an_exact_model(boundary, terminator, seed):
+    """Where layout moves nothing, what is scored again alone has the score it had: every boundary, terminator and rule."""
+    how = {
+        "terminator": terminator,
+        "following": "." if terminator == "text" else "",
+        "prompting": Prompting(boundary=boundary),
+        "search": Search(method="exhaustive", stop="all"),
+    }
+    for prompt, rule in (("a bat", "joint"), ("a ", "pmi"), ("a c", "char_mean"), ("ca", "byte_mean")):
+        with Engine(HashModel(seed), check=NOTHING_IS_CLOSE) as engine:
+            plain = engine.select(prompt, CHOICES, rule=rule, **how)
+        with Engine(HashModel(seed), check=EVERYTHING_IS_CLOSE) as engine:
+            settled = engine.select(prompt, CHOICES, rule=rule, **how)
+        assert plain.certificate.n_settled == 0
+        assert settled.certificate.n_settled == len(CHOICES)
+        np.testing.assert_allclose(settled.choices.score, plain.choices.score, rtol=0, atol=1e-6)
+        assert settled.index == plain.index
+
+
+def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
+    """A second context that cannot be made leaves the answer as it was, and says that it is not settled."""
+
+    def no_room(self, nodes):
+        raise CapacityError("nodes", needed=nodes, available=0)
+
+    with Engine(HashModel(1), check=EVERYTHING_IS_CLOSE) as engine:
+        monkeypatch.setattr(HashModel, "solo", no_room)
+        result = engine.select("a bat", CHOICES)
+    assert not result.certificate.settled
+    assert result.certificate.n_settled == 0
+
+
+def test_the_self_check_is_made_once(monkeypatch):
+    """Threads that ask a fresh engine at the same time share one check."""
+    made = []
+    with Engine(HashModel(1), on_check=made.append) as engine:
+        start = threading.Barrier(6)
+
+        def ask(_):
+            start.wait()
+            return engine.select("a bat", CHOICES).index
+
+        with ThreadPoolExecutor(6) as pool:
+            assert len(set(pool.map(ask, range(6)))) == 1
+    assert len(made) == 1
+
+
+def test_a_batch_of_different_choices_is_refused_before_any_call():
+    """The request is named, and the model was not asked."""
+    model = HashModel(1)
+    with Engine(model, check=NOTHING_IS_CLOSE) as engine, pytest.raises(OptionError) as caught:
+        engine.select_many([("a bat", CHOICES), ("a cat", CHOICES[1:])], rule="batch")
+    assert caught.value.request == 1
+    assert model.calls == 0
+
+
+@pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
+@pytest.mark.parametrize("terminator", ["none", "eog", "unless-continued"])
+def test_a_batch_subtracts_the_mean_of_the_log_probabilities_it_reports(boundary, terminator):
+    """The score is logp less the mean logp of the choice over the batch, also where bytes of the prompts were healed."""
+    prompts = ["a bat", "a ", "a c", "ca", "cat s"]
+    with Engine(HashModel(2), check=NOTHING_IS_CLOSE) as engine:
+        many = engine.select_many(
+            [(prompt, CHOICES) for prompt in prompts],
+            rule="batch",
+            terminator=terminator,
+            prompting=Prompting(boundary=boundary),
+        )
+    assert (boundary == "heal") == any(one.log_heal < -0.1 for one in many)
+    logp = np.array([one.choices.logp for one in many])
+    np.testing.assert_allclose([one.choices.score for one in many], logp - logp.mean(axis=0), rtol=0, atol=1e-9)
+
+
+def test_an_answer_says_where_healing_became_splitting():
+    """A tokenizer that lowers case cannot heal where a choice joins the prompt: a note says so, and only there."""
+    plain = make_vocabulary()
+    lowering = replace(plain, tokenize=lambda text: plain.tokenize(text.lower()))
+    with Engine(HashModel(1, vocabulary=lowering), check=NOTHING_IS_CLOSE) as engine:
+        joined, apart = engine.select("A c", ["AT", "."]), engine.select("a", ["b", "."])
+        asked_for = engine.select("A c", ["AT", "."], prompting=Prompting(boundary="split"))
+        score = engine.score("A c", "AT")
+    assert joined.signature.boundary == score.signature.boundary == "split"
+    assert joined.notes == score.notes == (SPLIT_NOTE,)
+    assert joined.to_dict()["notes"] == score.to_dict()["notes"] == [SPLIT_NOTE]
+    assert ("! note", SPLIT_NOTE) in selection_facts(joined)
+    assert apart.notes == asked_for.notes == ()
+    assert "notes" not in apart.to_dict()
+
+
+def test_requests_at_once_share_calls_and_prefixes():
+    """Eight requests behind one prompt take no more calls than one of them, and its rows once."""
+    requests = [("a bat", [choice, "b", " c"]) for choice in (*CHOICES, "u", "r")]
+    alone, together = HashModel(1), HashModel(1)
+    with Engine(alone, check=NOTHING_IS_CLOSE) as engine:
+        singles = [engine.select(prompt, choices) for prompt, choices in requests]
+        engine.trim()
+    with Engine(together, check=NOTHING_IS_CLOSE) as engine:
+        many = engine.select_many(requests)
+    assert [m.index for m in many] == [s.index for s in singles]
+    for m, s in zip(many, singles, strict=True):
+        np.testing.assert_array_equal(m.choices.score, s.choices.score)
+    assert together.calls <= 3
+    assert together.rows <= alone.rows
+
+
+def test_scores_of_a_text_leave_out_what_does_not_count():
+    """With lm-eval's boundary only tokens behind the cut are listed, summed and compared with the greedy ones."""
+    with Engine(HashModel(3), check=NOTHING_IS_CLOSE) as engine:
+        score = engine.score("a c", "at", prompting=Prompting(boundary="harness"))
+    assert score.logp == pytest.approx(sum(token.logp for token in score.tokens), abs=1e-9)
+
+
+def test_checks_are_kept_by_model_offload_rows_and_version(tmp_path):
+    """A check is found again under its own key alone; a broken file counts as empty."""
+    kept = load.SelfCheckFile(tmp_path / "selectrie" / "selfcheck.json")
+    one, other = (SelfCheck(GRANULES[0], moved, MARGIN * moved, n_rows=8) for moved in (0.5, 0.25))
+    limits = HashModel(1).limits
+    assert kept.get("a", limits) is None
+    kept.put("a", one)
+    kept.put("b", other)
+    assert kept.get("a", limits) == one
+    assert kept.get("b", limits) == other
+    (tmp_path / "selectrie" / "selfcheck.json").write_text("{")
+    assert kept.get("a", limits) is None
+
+
+def test_healed_bytes_of_no_probability_leave_none_to_any_choice():
+    """Where the model excludes the prompt's own last bytes, every logp is -inf, and the first choice wins a tie."""
+    n = len(HashModel(1).vocabulary.pieces)
+    only_bos = np.full(n, -np.inf, dtype=np.float32)
+    only_bos[0] = 0.0
+    with Engine(HashModel(1), check=NOTHING_IS_CLOSE) as engine:
+        context = [token for token, _ in engine.tokens("a c", ["at", "a"]).context]
+    with Engine(HashModel(1, planted={tuple(context): only_bos}), check=NOTHING_IS_CLOSE) as engine:
+        result = engine.select("a c", ["at", "a"])
+    assert result.healed == b" c"
+    assert [choice.logp for choice in result.choices] == [-np.inf, -np.inf]
+    assert (result.index, result.is_tie) == (0, True)
+
+
+LETTERS = make_vocabulary([bytes([code]) for code in range(32, 127)])
+"""Each character is a token."""
+
+
+@pytest.mark.parametrize(
+    ("stem", "n", "n_settled"),
+    [("", 16, 16), ("", 17, 17), ("", 80, 80), ("stem", 16, 16), ("stem", 17, 0), ("stem", 80, 0)],
+)
+def test_near_ties_are_settled_where_that_takes_no_more_rows_than_the_request(stem, n, n_settled):
+    """Apart, each takes the row by itself that it takes in the request; behind a stem of 4 tokens it takes 5 of them."""
+    choices = [stem + chr(33 + i) for i in range(n)]
+    with Engine(HashModel(1, vocabulary=LETTERS), check=EVERYTHING_IS_CLOSE) as engine:
+        first = engine.select("p" * 64, choices, terminator="eog")
+        again = engine.select("p" * 64, choices, terminator="eog")
+    request = len(first.choices.trie.token) - 1 + 65
+    for selection in (first, again):
+        assert (selection.certificate.settled, selection.certificate.n_settled) == (n_settled > 0, n_settled)
+    assert n <= 16 or first.cost.rows <= 2 * request
+
+
+def test_a_signature_states_what_the_tolerance_rests_on():
+    """The rows that the self-check compared, their largest move, and the share of all rows that so many support."""
+    with Engine(HashModel(1)) as engine:
+        signature, check = engine.select("a", ["b", "c"]).signature, engine.self_check
+        told = engine.score("a", "b").to_dict()["signature"]
+    assert (signature.tolerance, signature.largest_move) == (check.tolerance, check.moved)
+    assert (signature.rows_compared, signature.support) == (check.n_rows, 0.05 ** (1 / check.n_rows))
+    assert check.n_rows >= 800
+    assert [told[name] for name in ("largest_move", "rows_compared", "support")] == [0.0, check.n_rows, check.support]

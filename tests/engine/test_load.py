@@ -1,0 +1,190 @@
+"""From a source to an engine: files, the hub, open models, and self-checks that are kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import selectrie
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.core.types import SelfCheck
+from selectrie.engine import load
+from selectrie.engine.precision_check import LEAST_MOVE, MARGIN, is_plausible
+from selectrie.errors import MissingExtraError, ModelFileError, OptionError
+from selectrie.testing import HashModel
+
+
+class HubError(OSError):
+    """The hub answered, and said no."""
+
+
+def hub(monkeypatch, download, answer=None):
+    """A huggingface_hub that downloads so; answer: raised where the hub is asked about a file."""
+
+    def metadata(url, timeout):
+        assert (url, timeout <= 10) == ("owner/repo/dir/file.gguf", True)
+        if answer is not None:
+            raise answer
+
+    stand_in = SimpleNamespace(
+        hf_hub_download=download,
+        hf_hub_url=lambda repository, name: f"{repository}/{name}",
+        get_hf_file_metadata=metadata,
+        errors=SimpleNamespace(HfHubHTTPError=HubError, FileMetadataError=HubError),
+    )
+    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in)
+
+
+def test_a_hub_file_is_asked_for_by_repository_and_name(monkeypatch, tmp_path):
+    """`hf:owner/repo/dir/file.gguf` is the file `dir/file.gguf` of `owner/repo`."""
+    asked = []
+
+    def download(repository, name):
+        asked.append((repository, name))
+        return str(tmp_path / name)
+
+    hub(monkeypatch, download)
+    assert load.download("hf:owner/repo/dir/file.gguf") == tmp_path / "dir" / "file.gguf"
+    assert asked == [("owner/repo", "dir/file.gguf")]
+
+
+@pytest.mark.parametrize("source", ["hf:", "hf:owner", "hf:owner/repo", "hf:owner//file.gguf"])
+def test_a_hub_name_without_a_file_is_refused(source):
+    """The form is named; nothing is downloaded."""
+    with pytest.raises(OptionError, match=r"hf:owner/repo/file\.gguf"):
+        load.download(source)
+
+
+def test_being_offline_is_one_clear_error(monkeypatch):
+    """The hub is asked once; the first line of the reason is kept, with what to do."""
+    asked = []
+
+    def offline(_repository, _name, **how):
+        asked.append(how)
+        raise OSError("not in the cache")
+
+    hub(monkeypatch, offline, RuntimeError("Connection refused\nlong story"))
+    with pytest.raises(ModelFileError) as caught:
+        load.download("hf:owner/repo/dir/file.gguf")
+    assert asked == [{"local_files_only": True}]
+    assert "Connection refused" in str(caught.value)
+    assert "long story" not in str(caught.value)
+    assert "local file" in str(caught.value)
+
+
+def test_what_is_in_the_cache_is_taken_without_a_network(monkeypatch, tmp_path):
+    """Offline the cached file is the model's."""
+    hub(monkeypatch, lambda _repository, name, local_files_only: tmp_path / name, ConnectionError("offline"))
+    assert load.download("hf:owner/repo/dir/file.gguf") == tmp_path / "dir" / "file.gguf"
+
+
+def test_a_hub_that_says_no_is_asked_to_the_end(monkeypatch):
+    """A file that is not there, or gated, is the hub's own error."""
+
+    def gated(_repository, _name):
+        raise HubError("403: this model is gated")
+
+    hub(monkeypatch, gated, HubError("403"))
+    with pytest.raises(ModelFileError, match="this model is gated"):
+        load.download("hf:owner/repo/dir/file.gguf")
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch):
+    """Without huggingface_hub the error says what to install."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r"selectrie\[hf\]"):
+        load.download("hf:owner/repo/file.gguf")
+
+
+def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):
+    """The second engine on the same file takes the check that the first one kept; another batch size has its own."""
+    path = tiny_model("f32", seed=7)
+    with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
+        tolerance = engine.tolerance
+    kept = Path.home() / ".cache" / "selectrie" / "selfcheck.json"
+    entries = json.loads(kept.read_text())
+    with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
+        assert engine._check is not None
+        assert engine.tolerance == tolerance
+    with selectrie.load(path, n_threads=1, n_ctx=256, n_batch=64) as engine:
+        assert engine._check is None
+    assert json.loads(kept.read_text()) == entries
+
+
+GOOD = {"granule": 8, "moved": 1e-5, "tolerance": 4e-5, "n_rows": 514}
+LIMITS = HashModel(1).limits
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"granule": value} for value in (0, -8, 1, 7, 128, 2**70, 8.0, True, "8", None, float("inf"))),
+        *({"tolerance": value} for value in (float("nan"), -1.0, 0.0, 1e9, 1e-5, float("inf"), "x", 1, [4e-5])),
+        *({"moved": value} for value in (float("nan"), -1e-5, 1e9, float("inf"), 0, None)),
+        {"moved": 1e9, "tolerance": 4e9},
+        *({"n_rows": value} for value in (0, -1, 1.5, 1e400, None)),
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_kept_check_that_none_could_have_made_counts_for_nothing(tmp_path, change):
+    """Wrong types, numbers out of range, a tolerance that does not follow from the move: the check is made anew."""
+    file = tmp_path / "selfcheck.json"
+    file.write_text(json.dumps({"good": GOOD, "bad": GOOD | change, "short": {"granule": 8}, "no": 3}))
+    kept = load.SelfCheckFile(file)
+    assert kept.get("good", LIMITS) == SelfCheck(**GOOD)
+    assert [kept.get(key, LIMITS) for key in ("bad", "short", "no", "missing")] == [None] * 4
+
+
+def test_what_a_self_check_says_is_plausible(tiny_model):
+    """Also one of a model that nothing moves, and of a forking one, whose granule is 1."""
+    for shape in ("tiny", "recurrent"):
+        path = tiny_model("f32", shape=shape, seed=8)
+        with open_model(path, LlamaOptions(n_ctx=64, n_batch=16, n_threads=1)) as model:
+            granule = model.granule
+            still = SelfCheck(granule, 0.0, MARGIN * LEAST_MOVE, 80)
+            assert is_plausible(still, model.limits)
+            assert not is_plausible(replace(still, granule=9 - granule), model.limits)
+            assert is_plausible(replace(still, granule=32), model.limits) is False
+
+
+def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch):
+    """A granule of 0 and a tolerance that settles nothing: both are measured again, and kept."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("selectrie.engine.precision_check.MOST_ROWS_FLOAT", 80)
+    kept = tmp_path / ".cache" / "selectrie" / "selfcheck.json"
+    found = []
+    for change in ({}, {"granule": 0}, {"tolerance": 1e9}):
+        if change:
+            kept.write_text(json.dumps({key: value | change for key, value in json.loads(kept.read_text()).items()}))
+        with selectrie.load(tiny_model("f32"), n_threads=1, n_ctx=256) as engine:
+            _ = engine.tolerance
+        found.append(json.loads(kept.read_text()))
+    assert found[0] == found[1] == found[2]
+
+
+def test_an_engine_that_cannot_be_made_closes_its_model(tiny_model, monkeypatch):
+    """Whatever fails after opening, the weights are freed."""
+    from selectrie.backends.llama_cpp import LlamaModel
+
+    closed = []
+    close = LlamaModel.close
+    monkeypatch.setattr(LlamaModel, "close", lambda self: (closed.append(True), close(self)))
+    monkeypatch.setattr(load.SelfCheckFile, "get", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        selectrie.load(tiny_model("f32"), n_threads=1)
+    assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    "options", [{"precision": "sloppy"}, {"n_ctx": 0}, {"n_ctx": 2**32 + 8}, {"n_threads": 0}, {"n_batch": -1}]
+)
+def test_options_are_checked_before_the_file_is_opened(options):
+    """A wrong option is the caller's mistake whether or not the file exists."""
+    with pytest.raises(OptionError):
+        selectrie.load("nowhere.gguf", **options)

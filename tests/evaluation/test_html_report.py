@@ -1,0 +1,258 @@
+"""Pages of evaluations: one file, nothing fetched, nothing run, everything said in words, and every text only a text."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie.evaluation.compare import compare, comparison_dict
+from selectrie.evaluation.items import ItemRecord, Measured
+from selectrie.evaluation.metrics import METRICS, named
+from selectrie.evaluation.report import svg
+from selectrie.evaluation.report.html import MOST_PROBLEMS, comparison_page, evaluation_page
+from selectrie.evaluation.report.svg import Axis, Row, Words
+from selectrie.evaluation.results import Evaluation, TaskResult
+
+EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202e\ud800"
+VOID = {"meta", "line", "circle", "rect"}
+
+
+class Reader(HTMLParser):
+    """The elements of a page, their attributes, and its words; fails where tags do not match."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.words += data
+
+
+def record(index, logps, *, gold=(0,), name="", subset="", problem=None):
+    """A record of choices with these log-probabilities."""
+    choices = tuple(Measured(logp, 2, 4, 4, is_greedy=False, n_words=1) for logp in logps)
+    return ItemRecord("task", index, name, subset, gold, () if problem else choices, 0, problem)
+
+
+def evaluation(records, metrics=("acc", "brier"), task="task"):
+    """A run of one task."""
+    return Evaluation(
+        (TaskResult.of(task, records, named(metrics)),),
+        30,
+        90,
+        {"model": "fake.gguf", "build": "b <1>", "tolerance": 0.5},
+    )
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Twelve items of two subsets, one of which could not be measured."""
+    rng = np.random.default_rng(1)
+    records = [record(i, rng.normal(-4, 2, 3), subset="ab"[i % 2], name=f"q{i}") for i in range(11)]
+    return evaluation([*records, record(11, (), subset="a", name="q11", problem="too long: 9 tokens, room for 8")])
+
+
+def pages_of(run, other):
+    """Both kinds of page."""
+    return [evaluation_page(run), comparison_page(comparison_dict(compare(run, other)), (run, other), ("x", "y"))]
+
+
+def mirrored(run):
+    """A run whose choices are the other way round."""
+    records = [replace(one, choices=one.choices[::-1]) for one in run.tasks[0].records]
+    return evaluation(records, task=run.tasks[0].task)
+
+
+def test_nothing_is_fetched_and_nothing_is_run(run):
+    """No script, no style sheet, no picture, no font, no address of anything."""
+    for page in pages_of(run, mirrored(run)):
+        elements = Reader(page).elements
+        assert not {name for name, _ in elements} & {
+            "script",
+            "link",
+            "img",
+            "iframe",
+            "object",
+            "base",
+            "a",
+            "use",
+            "image",
+        }
+        attributes = {name for _, own in elements for name in own}
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "xlink:href")}
+        assert not re.search(r"https?:|url\(|@import|javascript:", page)
+
+
+def test_every_picture_says_what_it_shows(run):
+    """A title and a description for each, the numbers of the reliability diagram as a table, and a language and a title for the page."""
+    for page in pages_of(run, mirrored(run)):
+        pictures = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+        assert pictures
+        for picture in pictures:
+            assert re.search(r'role="img" aria-label="[^"]{20,}"', picture)
+            assert re.search(r"<title>[^<]+</title><desc>[^<]{20,}</desc>", picture)
+            ET.fromstring(picture)  # noqa: S314 - our own page
+        assert '<html lang="en">' in page
+        assert len(re.findall(r"<title>", page.split("<style>")[0])) == 1
+    assert "<caption>Bins</caption>" in pages_of(run, mirrored(run))[0]
+
+
+def test_tables_have_heads_for_rows_and_columns(run):
+    """Every row begins with a cell that names it, every column has one above."""
+    for page in pages_of(run, mirrored(run)):
+        for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+            assert table.count("<caption>") == 1
+            head, body = table.split("<tbody>")
+            columns = head.count('<th scope="col"')
+            for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL):
+                assert row.startswith('<tr><th scope="row">')
+                assert row.count("<t") - 1 == columns
+
+
+def test_colours_follow_the_reader():
+    """Light and dark have a value for each colour that is used."""
+    from selectrie.evaluation.report.style import STYLE
+
+    light, dark = re.findall(r":root\{(.*?)\}", STYLE)
+    names = [set(re.findall(r"--\w+", one)) for one in (light, dark)]
+    assert names[0] == names[1] == set(re.findall(r"var\((--\w+)\)", STYLE))
+
+
+def test_the_figures_are_those_of_the_run(run):
+    """What the page says in words is what the run has."""
+    words = Reader(evaluation_page(run)).words
+    task = run.tasks[0]
+    for figure in task.figures.metrics.values():
+        assert f"{figure.value:.4f}" in words
+        assert f"{figure.low:.4f} – {figure.high:.4f}" in words
+    assert "11 items, 1 could not be measured" in words
+    assert "too long: 9 tokens, room for 8" in words
+    assert "fake.gguf" in words
+    assert "66.7% saved, 3.00 × fewer" in words
+    assert f"error {task.ece:.3f}" in words
+
+
+def test_the_histogram_holds_every_item(run):
+    """Right and wrong of all columns are the items measured, the right ones those of the accuracy."""
+    page = evaluation_page(run)
+    piles = re.findall(r"<title>[\d.e+-]+ to [\d.e+-]+: (\d+) right, (\d+) wrong</title>", page)
+    right, wrong = (sum(int(pile[i]) for pile in piles) for i in (0, 1))
+    assert right + wrong == run.tasks[0].figures.n
+    assert right == round(run.tasks[0].figures.metrics["acc"].value * (right + wrong))
+
+
+def test_the_reliability_diagram_has_a_dot_for_each_bin(run):
+    """At its mean confidence and accuracy, in the units of the picture."""
+    picture = re.search(r'aria-label="Reliability.*?</svg>', evaluation_page(run), re.DOTALL)[0]
+    dots = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', picture)
+    bins = [one for one in run.tasks[0].calibration if one.n]
+    assert len(dots) == len(bins)
+    for (x, y), one in zip(dots, bins, strict=True):
+        assert float(x) == pytest.approx(52 + 280 * one.confidence, abs=0.1)
+        assert float(y) == pytest.approx(304 - 280 * one.accuracy, abs=0.1)
+
+
+def test_flips_are_listed_with_what_each_run_chose(run):
+    """Every item that changed sides, by its name."""
+    other = mirrored(run)
+    (found,) = compare(run, other)
+    words = Reader(comparison_page(comparison_dict([found]), (run, other), ("one", "two"))).words
+    assert found.gained or found.lost
+    for flip in (*found.gained, *found.lost):
+        assert flip.id in words
+    assert f"{len(found.lost)} in the first alone" in words
+
+
+def test_texts_stay_texts():
+    """Names of tasks, items, subsets, runs and models cannot become elements, attributes or controls of a terminal."""
+    records = [record(i, logps, name=f"{i}{EVIL}", subset=f"{EVIL}{i}") for i, logps in enumerate([(-1, -2), (-2, -1)])]
+    records.append(record(2, (), name=EVIL, subset=EVIL, problem=EVIL))
+    run = replace(evaluation(records, task=EVIL), signature={EVIL: EVIL, "model": EVIL})
+    other = replace(mirrored(run), signature={})
+    found = comparison_dict(compare(run, other))
+    for page in (evaluation_page(run), comparison_page(found, (run, other), (EVIL, EVIL))):
+        reader = Reader(page)
+        assert "script" not in {name for name, _ in reader.elements}
+        assert "<script>alert(1)</script>" in reader.words
+        assert "\\x1b[2J\\u202e\\ud800" in reader.words
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202e\ud800]", page)
+        page.encode()
+
+
+@settings(max_examples=50)
+@given(st.text(st.characters(categories=None)))
+def test_every_text_can_be_shown(text):
+    """The page can be written as UTF-8, and read again the text is what it was but for what does not print."""
+    written = svg.shown(text)
+    written.encode()
+    assert not set('<>"') & set(written)
+    from html import unescape
+
+    if text.isprintable():
+        assert unescape(written) == text
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_has_a_page(metric):
+    """Also figures that are not finite, and items with one choice."""
+    measured = Measured(-math.inf, 2, 4, 4, False, 1, -1.0, -1.0, (-1.0,))
+    sure = replace(measured, logp=-0.5)
+    for choices in ((measured, sure), (measured,)):
+        if len(choices) == 1 and metric in ("calibrated", "batch_calibrated", "mc2", "brier"):
+            continue
+        run = evaluation([ItemRecord("task", i, "", "", (0,), choices, 0) for i in range(2)], (metric,))
+        assert metric in Reader(evaluation_page(run)).words
+
+
+def test_a_run_without_a_measured_item_has_a_page():
+    """It says why."""
+    words = Reader(evaluation_page(evaluation([record(0, (), problem="too long")]))).words
+    assert "1 could not be measured" in words
+    many = evaluation([record(i, (), problem="too long") for i in range(MOST_PROBLEMS + 5)])
+    assert "(and 5 more)" in Reader(evaluation_page(many)).words
+
+
+def test_a_dot_is_hollow_where_guessing_lies_in_the_interval():
+    """And full where it does not, or where there is nothing to guess."""
+    rows = [Row("in", 0.5, 0.4, 0.6, 0.45), Row("out", 0.9, 0.8, 0.95, 0.5), Row("none", 0.5, 0.4, 0.6)]
+    picture = svg.intervals(rows, Words("title", "alternative"))
+    assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == ["dot hollow", "dot", "dot"]
+
+
+def test_values_beyond_an_axis_lie_on_its_edge():
+    """A picture never leaves its frame."""
+    axis = Axis(0, 1, 100, 200, (), str)
+    assert [axis(value) for value in (-1, 0, 0.25, 1, 9)] == [100, 100, 125, 200, 200]
+
+
+@given(st.floats(1e-6, 1e6))
+def test_axes_end_on_a_round_number(value):
+    """Not below the value, and less than twice as large."""
+    found = svg.round_up(value)
+    assert value * (1 - 1e-6) <= found <= 2 * value * (1 + 1e-6)
+    assert f"{found:.6e}".split("e")[0].rstrip("0").rstrip(".") in {"1", "2", "3", "4", "5", "6", "8"}

@@ -1,0 +1,277 @@
+"""Documentation is run: snippets execute, commands work, and everything a user can name is described."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+VARYING = re.compile(r"[\d.]+ s\b|\d+ padded|± \S+ nats|[█▏▎▍▌▋▊▉]+")
+"""What a machine decides: seconds, rows of padding, the tolerance; and bars, whose width is the terminal's."""
+
+WORDS = ["park", "store", "moon", "sword", "shower", "park to play"]
+
+
+def snippets(text: str, *languages: str) -> Iterator[tuple[int, str]]:
+    """The fenced blocks of these languages, each with the line it begins on."""
+    for block in FENCE.finditer(text):
+        if block[1] in languages:
+            yield text.count("\n", 0, block.start()) + 2, block[2]
+
+
+def printed(text: str) -> dict[int, str]:
+    """By the line a block begins on, the output shown for it: a `text` block directly below."""
+    outputs = {}
+    for block in FENCE.finditer(text):
+        if (shown := OUTPUT.match(text, block.end() + 1)) and block[1] != "text":
+            outputs[text.count("\n", 0, block.start()) + 2] = shown[1]
+    return outputs
+
+
+def alike(shown: str, got: str) -> bool:
+    """The same words and the same numbers to the digits that processors agree on; white space aside."""
+    texts = [" ".join(VARYING.sub(" ", text).split()) for text in (shown, got)]
+    skeletons = [NUMBER.sub("#", text) for text in texts]
+    numbers = [[float(x) for x in NUMBER.findall(text)] for text in texts]
+    return skeletons[0] == skeletons[1] and all(
+        math.isclose(x, y, rel_tol=0.01, abs_tol=0.002) for x, y in zip(*numbers, strict=True)
+    )
+
+
+def commands(text: str) -> Iterator[tuple[str, str | None]]:
+    """The command lines of a page's shell blocks that call selectrie, continued lines joined, and the output shown for
+    a block of one command."""
+    outputs = printed(text)
+    for start, block in snippets(text, "sh", "console", "bash"):
+        lines = block.replace("\\\n", " ").splitlines()
+        for line in lines:
+            command = line.removeprefix("$ ")
+            if re.search(r"(^|\| *)selectrie ", command):
+                yield command, outputs.get(start) if len(lines) == 1 else None
+
+
+def pages_with(*languages: str) -> list[Path]:
+    """Pages that have a block of these languages."""
+    return [page for page in PAGES if page.exists() and any(snippets(page.read_text(), *languages))]
+
+
+def label(value: object) -> str:
+    """A short name of a page or a command for pytest."""
+    return value.stem if isinstance(value, Path) else str(value)[:40]
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch, embedded):
+    """A folder with the files that the documentation names: a model and some texts."""
+    (tmp_path / "model.gguf").symlink_to(embedded)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "p.txt").write_text("Once upon a time there was a little girl. She went to the\n")
+    for name in ("labels.txt", "choices.txt", "100k.txt"):
+        (tmp_path / name).write_text("".join(f" {word}\n" for word in WORDS))
+    (tmp_path / "prompts.jsonl").write_text('"Once upon a time"\n{"prompt": "The sky is"}\n')
+    (tmp_path / "choices.json").write_text(json.dumps([f" {word}" for word in WORDS]))
+    (tmp_path / "messages.json").write_text(json.dumps([{"role": "user", "content": "Where to?"}]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=label)
+def test_python_snippets_run(page, workplace):
+    """The Python blocks of a page run from top to bottom, in one namespace, as a reader would paste them, and print
+    what the page shows."""
+    namespace: dict[str, object] = {"__name__": "snippet"}
+    outputs = printed(page.read_text())
+    for line, block in snippets(page.read_text(), "python"):
+        source = "\n" * (line - 1) + block
+        got = io.StringIO()
+        with redirect_stdout(got):
+            exec(compile(source, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102
+        if line in outputs:
+            assert alike(outputs[line], got.getvalue()), f"{page.name}:{line} prints\n{got.getvalue()}"
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "shown"),
+    [(page, *command) for page in PAGES if page.exists() for command in commands(page.read_text())],
+    ids=label,
+)
+def test_commands_run(page, command, shown, workplace):
+    """The command lines of a page work as printed, and print what the page shows."""
+    shell = f'selectrie() {{ {sys.executable} -m selectrie.cli "$@"; }}\nset -o pipefail\n{command}'
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80"}
+    run = subprocess.run(["/bin/bash", "-c", shell], capture_output=True, text=True, check=False, env=environment)
+    refused = "grammar accepts" in command and not run.stdout.startswith("yes")
+    assert run.returncode == (1 if refused else 0), run.stderr
+    assert run.stdout
+    if shown is not None:
+        assert alike(shown, run.stdout), run.stdout
+
+
+def documentation() -> str:
+    """All pages as one text."""
+    return "\n".join(page.read_text() for page in PAGES if page.exists())
+
+
+def test_every_command_and_option_is_documented():
+    """What `--help` lists stands in the documentation."""
+    from typer.main import get_command
+
+    from selectrie.cli import app
+
+    text = documentation()
+    group = get_command(app)
+    missing = [name for name in group.commands if f"selectrie {name}" not in text]
+    for name, command in group.commands.items():
+        spelled = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        missing += [f"{name} {option}" for option in sorted(spelled) if not re.search(rf"{option}\b", text)]
+    assert missing == []
+
+
+def test_every_tag_and_argument_is_documented():
+    """The page on templates has a row for each argument of each tag, and for each tag without one."""
+    from selectrie.template.syntax.tags import TAGS
+
+    text = (ROOT / "docs" / "templates.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\| [^|]*\|$", text, re.MULTILINE))
+    assert rows == {(tag.kind, argument) for tag in TAGS.values() for argument in tag.arguments or [""]}
+
+
+def test_templates_of_the_documentation_can_be_read():
+    """Every block of template text parses, in the dialect it is fenced as."""
+    from selectrie.template.syntax.parser import parse
+
+    for dialect, fence in (("selectrie", "template"), ("handlebars", "handlebars")):
+        blocks = [(page.name, *block) for page in PAGES for block in snippets(page.read_text(), fence)]
+        assert blocks
+        for page, line, source in blocks:
+            parse(source, name=f"{page} from line {line}", dialect=dialect)
+
+
+def test_every_error_code_is_documented():
+    """A code that a program can meet is explained to its author."""
+    from selectrie import errors
+
+    def below(kind: type) -> Iterator[type]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    codes = {kind.code for kind in below(errors.SelectrieError) if kind.__module__ == errors.__name__}
+    text = documentation()
+    assert sorted(code for code in codes if f"`{code}`" not in text) == []
+
+
+def test_errors_are_described_as_they_are():
+    """The page on errors has a row for each: code, class, whether it is a ValueError, exit code, cause and remedy."""
+    from selectrie import errors
+
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.SelectrieError)]
+    rows = re.findall(
+        r"^\| `(\w+)` \| `(\w+)`( v)? \| (\d+) \| [^|]+ \| [^|]+ \|$",
+        (ROOT / "docs" / "errors.md").read_text(),
+        re.MULTILINE,
+    )
+    described = {(code, name, bool(v), int(number)) for code, name, v, number in rows}
+    assert described == {(k.code, k.__name__, issubclass(k, ValueError), k.exit_code) for k in kinds}
+
+
+def test_every_field_is_documented():
+    """The page on Python has every field of the records that a user fills in or reads."""
+    from dataclasses import fields
+
+    from selectrie import options, results
+    from selectrie.core import types
+    from selectrie.engine.requests import generate
+
+    text = (ROOT / "docs" / "python.md").read_text()
+    records = [
+        options.Rule,
+        options.Search,
+        options.Prompting,
+        results.Selection,
+        results.ChoiceScore,
+        results.TextScore,
+    ]
+    records += [options.Sampling, options.Stopping, generate.Generating]
+    records += [results.Generation, results.Completion, results.Chunk]
+    records += [options.Rendering, results.Page, results.SlotEvent, results.TextEvent]
+    records += [results.JointSelection, results.Assignment, results.DrawnChoice]
+    records += [results.TokenPlan, results.TokenScore, results.Certificate, results.Signature, types.Cost]
+    missing = [
+        f"{kind.__name__}.{field.name}" for kind in records for field in fields(kind) if f"`{field.name}`" not in text
+    ]
+    assert missing == []
+
+
+def test_links_lead_somewhere():
+    """Links between pages name files and headings that exist."""
+    broken = []
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
+            linked = page.parent / target if target else page
+            titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE) if anchor else []
+            anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            if not linked.exists() or (anchor and anchor not in anchors):
+                broken.append(f"{page.name}: {target}#{anchor}")
+    assert broken == []
+
+
+def test_every_error_has_a_code_of_its_own():
+    """Two errors that a program cannot tell apart would be one."""
+    from selectrie import errors
+
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.SelectrieError)]
+    assert len({kind.code for kind in kinds}) == len(kinds) > 10
+
+
+def test_every_public_name_is_documented():
+    """What `selectrie` promises stands in the documentation."""
+    import selectrie
+
+    text = documentation()
+    assert [name for name in selectrie.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_test_says_what_holds():
+    """Each test has one sentence."""
+    import ast
+
+    silent = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+def test_snippets_are_found():
+    """Blocks are found with the line they begin on; other languages and indented fences are not."""
+    text = "a\n```python\nx = 1\n```\n```sh\nselectrie tokens \\\n  -m m\nls\n$ cat p | selectrie rank\n```\n"
+    assert list(snippets(text, "python")) == [(3, "x = 1\n")]
+    assert list(commands(text)) == [("selectrie tokens    -m m", None), ("cat p | selectrie rank", None)]
+
+
+def test_shown_outputs_are_found_and_compared():
+    """The text block directly below a block is its output; words and numbers count, bars and seconds do not."""
+    text = "```sh\nselectrie tokens -m m\n```\n\n```text\np 0.5 in 3 s\n```\nand\n```python\nx\n```\n\nso\n\n```text\ny\n```\n"
+    assert list(commands(text)) == [("selectrie tokens -m m", "p 0.5 in 3 s\n")]
+    assert printed(text) == {2: "p 0.5 in 3 s\n"}
+    assert alike("p 0.5 in 3 s\n", "p ██  0.501 in 0.07 s")
+    assert not alike("p 0.5 in 3 s", "p 0.6 in 3 s")
+    assert not alike("p 0.5 in 3 s", "q 0.5 in 3 s")
+    assert not alike("p 0.5 in 3 s", "p 0.5 0.5 in 3 s")

@@ -1,0 +1,100 @@
+"""The examples run as a reader would run them: on the embedded model, and on one that is named."""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from selectrie.engine.bundled_model import embedded_file
+from tests.meta.test_docs import alike
+
+ROOT = Path(__file__).resolve().parents[2]
+ON_PAGES = ("classify_emails.py", "fill_form.py", "render_character.py", "route_tools.py")
+"""Examples with a template: chats need a chat template, and what comes out is stored beside them."""
+EXAMPLES = sorted({path.name for path in (ROOT / "examples").glob("[!_]*.py")} - set(ON_PAGES))
+
+
+def run(name: str, *arguments: object) -> str:
+    """Standard output of an example; its failure is the test's."""
+    command = [sys.executable, ROOT / "examples" / name, *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_runs(name, any_model):
+    """Each example runs on the model it is given and prints something."""
+    assert run(name, any_model)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_runs_without_a_model(name, any_model):
+    """Without an argument the embedded model answers, and not otherwise than where its file is the argument."""
+    assert run(name) == run(name, embedded_file()) != run(name, any_model)
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object) -> str:
+    """Standard output of an example that runs in this process."""
+    path = str(ROOT / "examples" / name)
+    monkeypatch.setattr(sys, "argv", [path, *map(str, arguments)])
+    got = io.StringIO()
+    with redirect_stdout(got):
+        runpy.run_path(path, run_name="__main__")
+    return got.getvalue()
+
+
+@pytest.mark.parametrize("name", ON_PAGES)
+def test_a_page_of_an_example_is_as_stored(name, monkeypatch):
+    """On the embedded model each writes what is stored beside it, numbers to the digits that processors agree on."""
+    got = run_here(monkeypatch, name)
+    assert alike((ROOT / "examples" / name).with_suffix(".txt").read_text(encoding="utf-8"), got), got
+
+
+@pytest.mark.parametrize("name", ON_PAGES)
+def test_an_example_with_a_template_runs_on_any_model(name, tiny_model, monkeypatch):
+    """Each runs to its end on a model that knows nothing, whatever comes out."""
+    assert run_here(monkeypatch, name, tiny_model("f32"))
+
+
+def test_a_form_always_parses(tiny_model, monkeypatch):
+    """This model of random weights writes a control character where nothing but a quote ends a text."""
+    assert run_here(monkeypatch, "fill_form.py", tiny_model("f32", seed=2)).count("\n  {") == 2
+
+
+def test_tickets_go_to_their_intents_and_the_rest_to_a_person():
+    """By the limit that is fitted to the labelled messages, none of which is a ticket."""
+    lines = run("route_ticket.py").splitlines()
+    arrows = [line.split("-> ")[1] for line in lines if "->" in line]
+    assert arrows == ["track order", "change address", "a person", "a person"]
+    assert lines[0].endswith("16 of 17 labelled messages go where they should")
+
+
+def test_every_ticket_that_fits_no_intent_goes_to_a_person(any_model):
+    """Small models know nothing of banks: coverage sends all four tickets on, however sure the intents look."""
+    lines = run("route_ticket.py", any_model).splitlines()
+    assert [line for line in lines if "->" in line] == ["  -> a person"] * 4
+
+
+def test_what_ends_a_choice_decides_between_cat_and_cats(weights):
+    """Without an end the prefix wins; with either end the trained model says two cats."""
+    text = run("pick_continuation.py", weights("stories260K.gguf"))
+    winners = [text.splitlines()[i + 1].split("'")[1] for i in (0, 4, 8)]
+    assert winners == [" cat", " cats", " cats"]
+    assert text.splitlines()[-1].endswith("yes")
+
+
+def test_near_ties_have_one_winner_in_every_set(any_model):
+    """Choices as close as a prior can bring them are settled, and the other choices do not decide between them."""
+    text = run("near_ties.py", any_model)
+    assert "settled: True, by scoring 2 choices again" in text
+    (winners,) = (line.split(": ")[1] for line in text.splitlines() if "winners in other sets" in line)
+    assert "," not in winners

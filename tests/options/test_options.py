@@ -1,0 +1,253 @@
+"""Options of a request: what each record refuses, and that records are values."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from math import inf, nan
+
+import numpy as np
+import pytest
+
+from selectrie.decoding.scoring import log_priors
+from selectrie.errors import ChoiceError, OptionError
+from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
+
+NO_TEXT = (3, b"a", True, ["a"])
+NO_COUNT = (0, -1, 1.0, nan, True, "1", [1])
+NO_PROBABILITY = (0, 0.0, -0.0, -0.5, 1.0000001, 2, nan, inf, -inf, True, False, "0.5", "x", None, [0.5], 0.5j)
+NO_SHARE = (-0.1, 1.1, nan, inf, -inf, True, "0.5", None, [0.5])
+NO_NUMBER = (nan, inf, -inf, True, "1", None, [1.0])
+REFUSED = {
+    (Search, "method"): (None, "", "Exhaustive", True, 3, ["auto"], np.array(["auto", "auto"])),
+    (Search, "stop"): (None, "k-best", 3, {"best"}),
+    (Search, "k"): (None, *NO_COUNT),
+    (Search, "width"): (None, *NO_COUNT),
+    (Search, "budget_nodes"): NO_COUNT,
+    (Search, "mass"): NO_PROBABILITY,
+    (Search, "on_progress"): (3, "print", True),
+    (Prompting, "boundary"): (None, "Heal", 3, ["heal"]),
+    (Prompting, "truncate"): (None, True, False, "right", 3),
+    (Prompting, "delimiter"): (None, *NO_TEXT),
+    (Prompting, "assistant_prefix"): (None, *NO_TEXT),
+    (Prompting, "system"): NO_TEXT,
+    (Prompting, "template_args"): (None, "ab", 3, [("a", 1)], {3: "a"}, {None: 1}),
+    (Prompting, "parse_special"): (None, 0, 1, "yes", np.True_),
+    (Sampling, "temperature"): (-0.1, *NO_NUMBER),
+    (Sampling, "top_k"): (None, -1, 1.0, nan, True, "1"),
+    (Sampling, "top_p"): NO_SHARE,
+    (Sampling, "min_p"): NO_SHARE,
+    (Sampling, "typical_p"): NO_SHARE,
+    (Sampling, "repeat_penalty"): (0, 0.0, -1.0, *NO_NUMBER),
+    (Sampling, "presence_penalty"): NO_NUMBER,
+    (Sampling, "frequency_penalty"): NO_NUMBER,
+    (Sampling, "penalty_last_n"): (None, -2, 1.0, True, "64"),
+    (Sampling, "logit_bias"): (None, 3, "ab", [(1, 2.0)]),
+    (Stopping, "max_tokens"): (None, *NO_COUNT),
+    (Stopping, "stop"): (None, 3, b"a", {"a"}),
+    (Stopping, "stop_tokens"): (None, 3, "12", b"12", {1}, {1: 2}, iter([1]), np.array(3)),
+    (Stopping, "ignore_eog"): (None, 0, 1, "yes", np.True_),
+    (Stopping, "when"): (3, "print", True),
+    (Rule, "name"): (None, "Joint", 3, ["joint"], Rule()),
+}
+ACCEPTED = (
+    Search(method="best_first", k=2, stop="mass", mass=1, budget_nodes=1, width=1, on_progress=max),
+    Search(mass=5e-324),
+    Prompting("harness", "", "left", "", "", {"a": [1], "": None}, parse_special=True),
+    Prompting(system="Be brief.", template_args={"enable_thinking": False}),
+    Sampling(0, 0, 0, 0, 0, 5e-324, -2, 2, -1, {0: -inf, 7: 2}),
+    Sampling(temperature=1, top_p=1, min_p=1, typical_p=1.0, penalty_last_n=0),
+    Sampling.GREEDY,
+    Sampling.UNCHANGED,
+    Stopping(1, ["\n\n", "END"], [2, 3], ignore_eog=True, when=max),
+    Rule("pmi", premise=""),
+    Rule("calibrated", content_free=("", "N/A")),
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "value"),
+    [(record, name, value) for (record, name), values in REFUSED.items() for value in values],
+)
+def test_a_wrong_type_or_value_is_refused_by_name(record, name, value):
+    """No other exception comes out, and the error names the option."""
+    with pytest.raises(OptionError) as caught:
+        record(**{name: value})
+    assert caught.value.name == {"name": "rule"}.get(name, name)
+    assert caught.value.value is value
+
+
+@pytest.mark.parametrize("value", NO_TEXT)
+def test_a_premise_is_text(value):
+    """Anything else is refused, under the rule that takes one."""
+    with pytest.raises(OptionError, match="premise"):
+        Rule("pmi", premise=value)
+
+
+@pytest.mark.parametrize("value", ["abc", b"abc", "", None, 3, {"a": 1}, {"a"}, iter(["a"])])
+def test_one_text_is_no_list_of_content_free_prompts(value):
+    """A str would become a prompt for each of its letters; sets and iterators have no order, or no length."""
+    with pytest.raises(OptionError, match="content_free"):
+        Rule("calibrated", content_free=value)
+
+
+def test_content_free_prompts_are_texts():
+    """The error names the place of the one that is not."""
+    with pytest.raises(OptionError, match=r"content_free\[1\]=3"):
+        Rule("calibrated", content_free=["N/A", 3])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Rule("calibrated"),
+        lambda: Rule("calibrated", content_free=[]),
+        lambda: Rule(premise="N/A"),
+        lambda: Rule("pmi", content_free=["N/A"]),
+    ],
+)
+def test_texts_of_another_rule_are_refused(make):
+    """A text that no rule would read is a mistake; so is a rule without its texts."""
+    with pytest.raises(OptionError, match=r"content_free|premise"):
+        make()
+
+
+def test_any_sequence_of_prompts_becomes_a_tuple():
+    """A list given to a rule cannot change it afterwards."""
+    prompts = ["N/A", ""]
+    rule = Rule("calibrated", content_free=prompts)
+    prompts.append("x")
+    assert rule.content_free == ("N/A", "")
+    assert rule == Rule("calibrated", content_free=("N/A", ""))
+
+
+def test_template_arguments_are_copied_and_read_only():
+    """The caller's mapping can change without changing the record, and the record's cannot."""
+    given = {"a": 1}
+    prompting = Prompting(template_args=given)
+    given["a"] = 2
+    assert prompting.template_args == {"a": 1}
+    with pytest.raises(TypeError, match="item assignment"):
+        prompting.template_args["a"] = 3
+
+
+@pytest.mark.parametrize(
+    ("bias", "name"),
+    [
+        ({-1: 0.0}, "logit_bias"),
+        ({True: 0.0}, "logit_bias"),
+        ({"13": 0.0}, "logit_bias='13': expected token ids as keys"),
+        ({5: inf}, r"logit_bias\[5\]"),
+        ({5: nan}, r"logit_bias\[5\]"),
+        ({5: None}, r"logit_bias\[5\]"),
+    ],
+)
+def test_biases_go_from_token_ids_to_numbers(bias, name):
+    """The error names the token whose bias is no number, and -inf is the way to forbid one."""
+    with pytest.raises(OptionError, match=name):
+        Sampling(logit_bias=bias)
+
+
+def test_ids_of_numpy_are_ids():
+    """What `Vocabulary.eog` holds stops a text; the record holds plain numbers, which JSON knows."""
+    stopping = Stopping(stop_tokens=np.array([1, 3], dtype=np.int32))
+    sampling = Sampling(logit_bias={np.int64(5): -1.0})
+    assert (stopping.stop_tokens, dict(sampling.logit_bias)) == ((1, 3), {5: -1.0})
+    assert {type(i) for i in (*stopping.stop_tokens, *sampling.logit_bias)} == {int}
+    with pytest.raises(OptionError, match=r"stop_tokens\[0\]"):
+        Stopping(stop_tokens=np.array([1.0]))
+
+
+def test_biases_are_copied_and_read_only():
+    """The caller's mapping can change without changing the record, and the record's cannot."""
+    given = {1: 0.5}
+    sampling = Sampling(logit_bias=given)
+    given[1] = 2.0
+    assert sampling.logit_bias == {1: 0.5}
+    with pytest.raises(TypeError, match="item assignment"):
+        sampling.logit_bias[1] = 3.0
+
+
+@pytest.mark.parametrize(
+    ("stopping", "place"),
+    [
+        ({"stop": ["a", ""]}, r"stop\[1\]"),
+        ({"stop": ""}, r"stop\[0\]"),
+        ({"stop": ["\ud800"]}, r"stop\[0\]"),
+        ({"stop": [b"a"]}, r"stop\[0\]"),
+        ({"stop_tokens": [1, -1]}, r"stop_tokens\[1\]"),
+        ({"stop_tokens": [1.0]}, r"stop_tokens\[0\]"),
+    ],
+)
+def test_what_stops_a_text_is_checked_one_by_one(stopping, place):
+    """An empty stop string would end every text, a lone surrogate has no bytes; the error names the place."""
+    with pytest.raises(OptionError, match=place):
+        Stopping(**stopping)
+
+
+def test_one_text_is_one_stop_string():
+    """A str is no list of its letters; any sequence becomes a tuple."""
+    assert Stopping(stop="END") == Stopping(stop=["END"])
+    assert Stopping(stop=["a"], stop_tokens=[1]).stop == ("a",)
+    assert Stopping(stop_tokens=[1, 2]).stop_tokens == (1, 2)
+
+
+def test_named_chains_are_what_they_say():
+    """Greedy is temperature 0; unchanged leaves the model's distribution alone; neither counts tokens."""
+    assert Sampling(temperature=0) == Sampling.GREEDY
+    assert Sampling(temperature=1, top_k=0, top_p=1, min_p=0) == Sampling.UNCHANGED
+    assert not Sampling.GREEDY.penalises
+    assert Sampling(frequency_penalty=0.1).penalises
+    assert not Sampling(frequency_penalty=0.1, penalty_last_n=0).penalises
+
+
+@pytest.mark.parametrize("record", [Search(), Prompting(), Rule(), Sampling(), Stopping(), *ACCEPTED], ids=repr)
+def test_records_are_values(record):
+    """Copied, pickled or replaced they are equal, with one hash."""
+    for same in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record)), replace(record)):  # noqa: S301
+        assert same == record
+        assert hash(same) == hash(record)
+
+
+def test_records_differ_in_every_field():
+    """Equality sees template arguments too, though their hash does not."""
+    assert Prompting(template_args={"a": 1}) != Prompting(template_args={"a": 2})
+    assert len({Prompting(delimiter="a"), Prompting(delimiter="b"), Prompting(delimiter="a")}) == 2
+
+
+@pytest.mark.parametrize("weight", ["x", "0.5", b"1", None, True, np.True_, [1.0], np.ones(1), 1j, nan, 10**400, -1])
+def test_a_weight_that_is_no_number_is_refused(weight):
+    """By its choice, in order and by name; text of digits and true and false are no numbers."""
+    with pytest.raises(ChoiceError, match=r"choice 1 .*finite weight of at least 0"):
+        log_priors([1.0, weight], ["a", "b"])
+    with pytest.raises(ChoiceError, match=r"choice 1 .*finite weight of at least 0"):
+        log_priors({"a": 1.0, "b": weight}, ["a", "b"])
+
+
+@pytest.mark.parametrize("prior", ["ab", b"ab", {1.0, 2.0}, frozenset({1.0, 2.0}), 3, 0.5, True, object()])
+def test_a_prior_that_is_no_list_of_weights_is_refused(prior):
+    """Texts and sets have no weights in order, a number is not one for each choice."""
+    with pytest.raises(OptionError, match="prior"):
+        log_priors(prior, ["a", "b"])
+
+
+@pytest.mark.parametrize("prior", [np.ones((2, 2)), np.array(1.0), np.array([True, False]), np.array(["1", "2"])])
+def test_an_array_of_anything_but_weights_is_refused(prior):
+    """A matrix, a single value, truths and texts."""
+    with pytest.raises(ChoiceError, match="prior"):
+        log_priors(prior, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "prior", [[1, 0.5], (1.0, Fraction(1, 2)), np.array([1, 0.5], dtype=np.float32), {"b": np.float64(0.5), "a": 1}]
+)
+def test_weights_may_be_any_real_numbers(prior):
+    """Whole numbers, fractions, NumPy's; the logarithm is of float64."""
+    np.testing.assert_array_equal(log_priors(prior, ["a", "b"]), [0.0, np.log(0.5)])
+
+
+def test_a_negative_zero_excludes_as_zero_does():
+    """Its logarithm is -inf too."""
+    np.testing.assert_array_equal(log_priors([-0.0, 2.0], ["a", "b"]), [-np.inf, np.log(2.0)])

@@ -1,0 +1,74 @@
+"""Drives one task without a model tree, checking every ask against the room it was given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain, repeat
+
+import numpy as np
+
+from selectrie.core.model import Rows
+
+
+class Driver:
+    """Tells a task the rows of `model` (only `model.row(path)` is used) and holds it to its rooms.
+
+    rooms: what each ask may use, the last one for ever. told: how often each path's row was told. carried: paths asked
+    for without their rows. sizes: rows of each ask. most_held: most nodes held at once.
+    """
+
+    def __init__(self, model, rooms):
+        self.model = model
+        self.rooms = chain(rooms[:-1], repeat(rooms[-1]))
+        self.told, self.carried = Counter(), Counter()
+        self.sizes = []
+        self.most_held = 0
+        self.live, self.live_paths = {}, set()
+        self.parent = {0: -1}
+        self.path = {}
+
+    def run(self, task):
+        self.path = {0: tuple(int(token) for token in task.prompt)}
+        self.tell(task, [self.path[0]])
+        for room in self.rooms:
+            ask = task.ask(room)
+            if ask is None:
+                return task.result()
+            self.tell(task, self.take(ask, room))
+        raise AssertionError("rooms are endless")
+
+    def tell(self, task, paths):
+        size = len(self.model.row(self.path[0]))
+        matrix = np.array([self.model.row(path) for path in paths], dtype=np.float32).reshape(len(paths), size)
+        self.told.update(paths)
+        task.tell(Rows(matrix))
+        matrix.fill(np.nan)  # rows are valid during tell only
+
+    def take(self, ask, room):
+        """Check an ask, take its nodes in, and return the paths of the wanted ones."""
+        for row in ask.release.tolist():
+            self.live.pop(row)
+            self.live_paths.remove(self.path[row])
+        n, first = len(ask.tokens), len(self.path)
+        assert n > 0
+        assert n <= room.rows
+        assert all(~parent < i for i, parent in enumerate(ask.parents.tolist()) if parent < 0)
+        parents = np.where(ask.parents < 0, first + ~ask.parents, ask.parents).tolist()
+        for i, (parent, token) in enumerate(zip(parents, ask.tokens.tolist(), strict=True)):
+            assert parent == 0 or parent in self.live
+            if 0 < parent < first:
+                assert self.live[parent], "a node that was not kept has become a parent"
+            path = (*self.path[parent], token)
+            assert path not in self.live_paths
+            self.live_paths.add(path)
+            self.path[first + i], self.parent[first + i] = path, parent
+            self.live[first + i] = bool(ask.keep[i])
+        assert all(row == 0 or self.parent[row] == 0 or self.parent[row] in self.live for row in self.live)
+        leaves = set(self.live) - {self.parent[row] for row in self.live}
+        assert len(self.live) <= room.nodes
+        assert len(leaves) <= room.branches
+        self.sizes.append(n)
+        self.most_held = max(self.most_held, len(self.live))
+        asked = [self.path[first + i] for i in range(n)]
+        self.carried.update(path for path, wanted in zip(asked, ask.wanted, strict=True) if not wanted)
+        return [path for path, wanted in zip(asked, ask.wanted, strict=True) if wanted]

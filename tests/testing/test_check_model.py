@@ -1,0 +1,196 @@
+"""`check_model` passes the fakes and finds every bug planted in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from selectrie.core.model import Rows
+from selectrie.core.types import ROOT, Limits, ModelKind
+from selectrie.errors import CapacityError, DecodeError
+from selectrie.testing import HashModel, LawBroken, TableModel, check_model
+from selectrie.testing.fakes import WIDE
+
+
+def tight(kind: ModelKind) -> Limits:
+    """Limits that random work runs into all the time."""
+    return Limits(nodes=30, branches=8, rows_per_call=6, kind=kind, idle_rows=10)
+
+
+@pytest.mark.parametrize("kind", tuple(ModelKind))
+@pytest.mark.parametrize("limits", [tight, lambda kind: replace(WIDE, kind=kind)], ids=["tight", "wide"])
+def test_fakes_keep_the_laws(kind, limits):
+    """Both fakes pass, on every kind of model and with limits met at every step, to the bit."""
+    report = check_model(
+        lambda: HashModel(3, limits=limits(kind)),
+        seed=1,
+        steps=150,
+        fail_next=lambda model: model.fail_next(DecodeError("planned")),
+    )
+    assert report.worst_nats == 0
+    assert min(report.rows_compared, report.calls, report.refusals) > 20
+    check_model(lambda: TableModel({(): {"a": 1.0}}, limits=limits(kind)), seed=2, steps=40)
+
+
+class Siblings(HashModel):
+    """Bug: one logit moves by 1e-3 where more than three rows stand beside each other in the call."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = super().extend(parents, tokens, wanted, keep)
+        matrix = np.array([extension.rows.logits(i) for i in range(len(extension.rows))], dtype=np.float32)
+        matrix = matrix.reshape(len(extension.rows), 26)
+        matrix[:, 3] += 1e-3 * (len(tokens) > 3)
+        return replace(extension, rows=Rows(matrix))
+
+
+class StaleRows(HashModel):
+    """Bug: rows are remembered by node id, and ids are used again."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = super().extend(parents, tokens, wanted, keep)
+        memory = self.__dict__.setdefault("memory", {})
+        wanted_nodes = [int(n) % 5 for n in extension.nodes[wanted]]
+        matrix = [memory.setdefault(n, extension.rows.logits(i).copy()) for i, n in enumerate(wanted_nodes)]
+        return replace(extension, rows=Rows(np.array(matrix, dtype=np.float32).reshape(len(matrix), 26)))
+
+
+class WrongBranches(HashModel):
+    """Bug: a second branch below a node is wrong, as a hybrid's is where its state has moved on."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        carried = {path[:-1] for path in self.contexts.values()}
+        extension = super().extend(parents, tokens, wanted, keep)
+        paths = [self.contexts[n] for n in extension.nodes[wanted].tolist()]
+        matrix = np.empty((len(paths), 26), dtype=np.float32)
+        for i, path in enumerate(paths):
+            matrix[i] = extension.rows.logits(i)
+            matrix[i, 3] += path[:-1] in carried
+        return replace(extension, rows=Rows(matrix))
+
+
+class OffByOne(HashModel):
+    """Bug: the rows of a call come in reverse."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = super().extend(parents, tokens, wanted, keep)
+        return replace(extension, rows=extension.rows.take(np.arange(len(extension.rows))[::-1]))
+
+
+class NoRollback(HashModel):
+    """Bug: a decode that fails leaves its nodes behind."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        failure, self._failure = self._failure, None
+        extension = super().extend(parents, tokens, wanted, keep)
+        if failure is not None:
+            raise failure
+        return extension
+
+
+class Leak(HashModel):
+    """Bug: what is forgotten is only released, and every tenth release is lost."""
+
+    def release(self, nodes, *, forget=False):
+        self.count = getattr(self, "count", 0) + 1
+        if self.count % 10:
+            super().release(nodes, forget=False)
+
+
+class Greedy(HashModel):
+    """Bug: a call that is too large is cut off instead of refused."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        n = self.limits.rows_per_call
+        return super().extend(parents[:n], tokens[:n], wanted[:n], keep[:n])
+
+
+class Timid(HashModel):
+    """Bug: refuses calls for which there is room."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        if len(tokens) in (3, 4):
+            raise CapacityError("rows", needed=len(tokens), available=2)
+        return super().extend(parents, tokens, wanted, keep)
+
+
+class Wrapping(HashModel):
+    """Bug: token ids are taken modulo the vocabulary."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        return super().extend(parents, np.asarray(tokens) % 26, wanted, keep)
+
+
+class Forgetful(HashModel):
+    """Bug: a dead parent is taken for the root."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        known = np.array([p if p < 0 or p in self.contexts else ROOT for p in parents], dtype=np.int32)
+        return super().extend(known, tokens, wanted, keep)
+
+
+class DeepFind(HashModel):
+    """Bug: `find` names a child for its parent's path."""
+
+    def find(self, tokens):
+        node, depth = super().find(tokens)
+        for deeper, path in self.contexts.items():
+            if depth and len(path) == depth + 1 and path[:-1] == self.contexts[node]:
+                self._tree.hold(deeper)
+                super().release(np.array([node]))
+                return deeper, depth
+        return node, depth
+
+
+class MovingSolo(HashModel):
+    """Bug: what a solo model computes depends on the work done before."""
+
+    def solo(self, nodes):
+        return HashModel(self.rows)
+
+
+@pytest.mark.parametrize(
+    ("planted", "law"),
+    [
+        (Siblings, 4),
+        (StaleRows, 4),
+        (WrongBranches, 4),
+        (OffByOne, 4),
+        (NoRollback, 5),
+        (Leak, 5),
+        (Greedy, 5),
+        (Wrapping, 5),
+        (Forgetful, 5),
+        (DeepFind, 4),
+        (MovingSolo, 1),
+    ],
+)
+def test_planted_bugs_are_caught(planted, law):
+    """Each broken model breaks its law, and the message says where."""
+    with pytest.raises(LawBroken) as caught:
+        check_model(
+            lambda: planted(3, limits=tight(ModelKind.ATTENTION)),
+            seed=1,
+            steps=300,
+            fail_next=lambda model: model.fail_next(DecodeError("planned")),
+        )
+    assert caught.value.law == law
+    assert f"law {law}" in str(caught.value)
+    if law == 4:
+        assert caught.value.difference_nats > 1e-4
+        assert caught.value.path
+
+
+def test_a_model_that_refuses_what_fits_is_caught():
+    """A capacity error within the room that the model states is passed on."""
+    with pytest.raises(CapacityError):
+        check_model(lambda: Timid(3), seed=1, steps=100)
+
+
+def test_the_tolerance_is_what_decides():
+    """A model that moves by 1e-3 nats passes at 2e-3, reports how far it moved, and fails at 1e-4."""
+    report = check_model(lambda: Siblings(3), seed=1, steps=60, tolerance_nats=2e-3)
+    assert 1e-4 < report.worst_nats <= 2e-3
+    with pytest.raises(LawBroken):
+        check_model(lambda: Siblings(3), seed=1, steps=60, tolerance_nats=1e-4)

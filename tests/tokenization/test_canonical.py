@@ -1,0 +1,132 @@
+"""Which token paths behind a prompt are the tokenizer's own: as encoding the whole says, on real vocabularies."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from selectrie.errors import OptionError, PromptError
+from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
+from selectrie.tokenization.canonical import open_prompt
+from selectrie.tokenization.encoding import encode_after
+from selectrie.tokenization.records import PromptText
+from tests.support.vocabularies import start_of, vocabulary_of
+
+TINY = make_vocabulary()
+PROMPTS = (
+    "",
+    "The answer is",
+    "x = foo(",
+    "say “",
+    "\n\n",
+    "a  ",
+    "日本",
+    "The year 19",
+    "Once upon a time there was a lit",
+)
+TEXTS = (" Paris", "Paris", "tle dog", "'ll see", " 2024", ".", "本語", "\n", "  two", "🤗!", ' {"a": [1, 2]}', "")
+MARKS = ("'", "’", "''", "'s", "'re", "'LL", "'Ve", '"', "-", "_", ".", ",", "/")
+SPACES = (" ", "  ", "   ", "\n", "\t", "\r\n", " \n")
+OTHERS = ("é", "日本", "🤗", "ß", "İ", "ﬁ", "\u0301", "的")
+
+
+def whole(vocabulary, prompt, text):
+    """All tokens of prompt and text, the prompt's fixed ones left out."""
+    return encode_after(vocabulary, prompt.prefix, prompt.text + text)
+
+
+def resegmented(vocabulary, path, rng):
+    """The same bytes in other tokens: some token cut in two, or two joined."""
+    path = list(path)
+    place = rng.randrange(len(path))
+    piece = vocabulary.pieces[path[place]]
+    ids = {vocabulary.pieces[i]: i for i in vocabulary.with_prefix(piece[:1]).tolist()}
+    for cut in range(1, len(piece)):
+        tails = {vocabulary.pieces[i]: i for i in vocabulary.with_prefix(piece[cut : cut + 1]).tolist()}
+        if piece[:cut] in ids and piece[cut:] in tails:
+            return [*path[:place], ids[piece[:cut]], tails[piece[cut:]], *path[place + 1 :]]
+    return None
+
+
+def test_paths_are_judged_as_the_whole_is(real_vocabulary):
+    """The encoding of prompt and text passes where it keeps the context, and the same bytes in other tokens never do."""
+    vocabulary, rng = vocabulary_of(real_vocabulary), random.Random(1)
+    n_passed = n_refused = 0
+    for start in PROMPTS:
+        prompt = PromptText(start_of(vocabulary), start.encode())
+        opened = open_prompt(vocabulary, prompt)
+        n_kept = len(opened.context) - len(prompt.prefix)
+        for text in TEXTS:
+            tokens = whole(vocabulary, prompt, text.encode())
+            if tokens[:n_kept] != opened.context.tolist()[len(prompt.prefix) :] or len(tokens) == n_kept:
+                continue
+            path = tokens[n_kept:]
+            if vocabulary.decode(path) != opened.prefix + text.encode():
+                continue
+            assert opened.paths.is_canonical(path), (start, text)
+            n_passed += 1
+            other = resegmented(vocabulary, path, rng)
+            if other is not None:
+                assert not opened.paths.is_canonical(other), (start, text, other)
+                n_refused += 1
+    assert n_passed > 30
+    assert n_refused > 20
+
+
+def test_no_neighbours_of_an_encoding_are_refused(real_vocabulary, test_data):
+    """Over English, noise, contractions, white space and other scripts; and of parts of words put together many are."""
+    vocabulary, rng = vocabulary_of(real_vocabulary), random.Random(2)
+    text = test_data("text/english_books_sample.txt").read_text()[:6_000]
+    words = text.split()
+
+    def part():
+        letters = "".join(rng.choice("abcdefghijklmnopqrstuvwxyzABCDEFGHIJ") for _ in range(rng.randrange(1, 9)))
+        kinds = (rng.choice(words), letters, rng.choice(MARKS), rng.choice(SPACES), rng.choice(OTHERS))
+        return rng.choice((*kinds, str(rng.randrange(100_000))))
+
+    paths = open_prompt(vocabulary, PromptText(start_of(vocabulary), b"")).paths
+    for one in (text, *("".join(part() for _ in range(12)) for _ in range(30))):
+        tokens = encode_after(vocabulary, start_of(vocabulary), one.encode())
+        for left, right in set(pairwise(tokens)):
+            assert paths.may_join(left, right), (vocabulary.pieces[left], vocabulary.pieces[right])
+    parts = [i for i, piece in enumerate(vocabulary.pieces) if piece.isalpha() and piece.isascii() and len(piece) < 4]
+    refused = sum(not paths.may_join(rng.choice(parts), rng.choice(parts)) for _ in range(300))
+    assert refused > 30
+
+
+def test_the_last_token_is_opened_again():
+    """`a c` ends in ` c`, which `at` would make ` cat`: it is taken off, and both ways of going on can be judged."""
+    opened = open_prompt(TINY, PromptText(np.array([0], dtype=np.int32), b"a c"))
+    assert opened.context.tolist() == [0, *spell(TINY, ("a",))]
+    assert (opened.healed, opened.put, opened.last) == (b" c", b"", spell(TINY, ("a",))[0])
+    good = {" cat": True, " c|u": True, " c|at": False, " c|a|t": False, " |c|u": False, "c|u": False}
+    for path, expected in good.items():
+        assert opened.paths.is_canonical(spell(TINY, path.split("|"))) is expected, path
+    [c, at, a, t] = spell(TINY, ("c", "at", "a", "t"))
+    assert [opened.paths.may_join(*pair) for pair in ((c, at), (a, t), (at, a), (c, a))] == [False, False, True, False]
+
+
+def test_control_tokens_stand_between_texts():
+    """What stands behind a control token is a text of its own."""
+    opened = open_prompt(TINY, PromptText(np.array([0], dtype=np.int32), b"a"), "split")
+    assert opened.paths.is_canonical(spell(TINY, ("cat", "<eos>", "bat")))
+    assert not opened.paths.is_canonical(spell(TINY, ("cat", "<eos>", "b", "at")))
+
+
+def test_what_cannot_be_opened_stays():
+    """Token ids, a single token and `split` keep the prompt whole; an empty prompt is refused, and so is lm-eval's rule."""
+    for prompt, boundary in (
+        (PromptText(np.array([0, 5], dtype=np.int32), b""), "heal"),
+        (PromptText(np.empty(0, dtype=np.int32), b"a"), "heal"),
+        (PromptText(np.array([0], dtype=np.int32), b"a"), "split"),
+    ):
+        opened = open_prompt(TINY, prompt, boundary)
+        assert opened.context.tolist() == opened.prompt_tokens.tolist()
+        assert (opened.prefix, opened.last) == (b"", None)
+    with pytest.raises(PromptError, match="no tokens"):
+        open_prompt(TINY, PromptText(np.empty(0, dtype=np.int32), b""))
+    with pytest.raises(OptionError, match="'split'"):
+        open_prompt(TINY, PromptText(np.array([0], dtype=np.int32), b"a"), "harness")
