@@ -107,14 +107,12 @@ LOGGED = """
 import os, signal, sys
 from collections import deque
 from selectrie.backends.llama_cpp.library import log
-from selectrie.cli import main
 class Lines(deque):
     def append(self, line):
         super().append(line)
         if len(self) == 4:
             os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
 log._lines = Lines()
-main()
 """
 """A signal while llama.cpp, which is loading a model, writes the fourth line of its log."""
 
@@ -122,7 +120,22 @@ main()
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_while_a_model_is_loaded_ends_the_process_silently(signal: str, code: int):
     """C calls us with its log, and what is raised there ctypes prints and drops."""
-    assert run("-c", LOGGED, "select", "-p", "p", "-c", "a", "-c", "b", SIGNAL=signal) == (code, b"")
+    command = LOGGED + "from selectrie.cli import main\nmain()"
+    assert run("-c", command, "select", "-p", "p", "-c", "a", "-c", "b", SIGNAL=signal) == (code, b"")
+
+
+def test_ctrl_c_while_a_program_loads_a_model_is_raised_when_that_is_over():
+    """Python's own handler raises, and it is in its place again; the model can be loaded afterwards."""
+    program = """
+import selectrie
+try:
+    selectrie.load()
+except KeyboardInterrupt:
+    print("stopped", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+log._lines = deque()
+selectrie.load().close()
+"""
+    assert run("-c", LOGGED + program, SIGNAL="SIGINT") == (0, b"stopped True\n")
 
 
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])

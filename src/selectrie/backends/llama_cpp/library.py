@@ -6,11 +6,13 @@ import ctypes
 import logging
 import platform
 import re
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import llama_cpp
@@ -100,6 +102,29 @@ def _address(callback: Any) -> int | None:
 
 log = Log()
 """The one callback: llama.cpp's logger is global state of the library."""
+
+
+@contextmanager
+def interrupt_held() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is left.
+
+    Python answers a signal in the middle of a long call when C calls back, as it does to
+    log, and ctypes prints and drops what is raised there. Held is `KeyboardInterrupt` of
+    Python's own handler, in the main thread; whoever has set another handler answers
+    for it.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if held:
+            signal.default_int_handler(*held[0])
 
 
 class StopFlag:

@@ -13,7 +13,7 @@ import llama_cpp
 
 from selectrie.backends.llama_cpp.gguf_header import require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
-from selectrie.backends.llama_cpp.library import log, repacks_safely
+from selectrie.backends.llama_cpp.library import interrupt_held, log, repacks_safely
 from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.backends.llama_cpp.soundness import require_sound
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
@@ -210,11 +210,17 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers
     params.use_extra_bufts = params.use_extra_bufts and repacks_safely()
-    with log.of_ours(verbose=options.verbose):
-        llama_cpp.llama_backend_init()
-        log.forget()
-        pointer = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
-        reason = log.reason("llama.cpp cannot load it")
+    pointer = None
+    try:
+        with interrupt_held(), log.of_ours(verbose=options.verbose):
+            llama_cpp.llama_backend_init()
+            log.forget()
+            pointer = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+            reason = log.reason("llama.cpp cannot load it")
+    except KeyboardInterrupt:
+        if pointer:
+            llama_cpp.llama_model_free(pointer)
+        raise
     if not pointer:
         raise ModelFileError(
             str(path), f"{reason}; get the file again, or a newer llama-cpp-python if the format is new"
