@@ -217,3 +217,8 @@ def test_the_last_words_of_a_child(code, stderr, words):
     """The signal by its name, the assertion where there is one, nothing that moves a
     cursor."""
     assert words in trial._ended(code, stderr)
+
+
+def test_a_child_starts_where_the_package_lies():
+    """`python -m` looks there first: within the package, its `version` and `errors` would stand for those of others."""
+    assert (Path(trial._home()) / "selectrie" / "__init__.py").is_file()

@@ -167,7 +167,7 @@ def _signals_held() -> Iterator[None]:
 def _home() -> str:
     """Where the child starts: `-m` looks there first, and it must not be a folder of
     others."""
-    return str(Path(__file__).resolve().parent.parent)
+    return str(Path(__file__).resolve().parents[2])
 
 
 def _environment() -> dict[str, str]:
