@@ -222,3 +222,13 @@ def test_the_last_words_of_a_child(code, stderr, words):
 def test_a_child_starts_where_the_package_lies():
     """`python -m` looks there first: within the package, its `version` and `errors` would stand for those of others."""
     assert (Path(trial._home()) / "selectrie" / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_child_that_is_killed_before_it_says_anything_is_no_missing_child(always, tiny_model, tmp_path, monkeypatch):
+    """Where memory ends while the child imports its modules, the file is not opened unguarded."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_model("f32").read_bytes())
+    monkeypatch.setattr(trial, "_run", lambda *_: (-9, "", ""))
+    with pytest.raises(ModelFileError, match=r"ended a child process \(SIGKILL\); free memory"):
+        try_file(path, Precision.EXACT, Marks(tmp_path / "marks.json"), always=always)

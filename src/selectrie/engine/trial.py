@@ -102,7 +102,7 @@ def _survives(path: Path, precision: Precision, most_s: float) -> bool:
         logger.debug("no child process: %s", error)
         return False
     begun, _, said = stdout.partition("\n")
-    if begun.rstrip() != BEGUN:
+    if begun.rstrip() != BEGUN and code >= 0:
         logger.debug("%s is no Python that has selectrie: %s", sys.executable, stderr[-_MOST_SAID:])
         return False
     if code == 0:
