@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from selectrie.core.token_trie import TokenTrie
 from selectrie.errors import OptionError, PromptError, ProtocolError
 from selectrie.testing.tiny_vocabulary import BOS, make_vocabulary, spell
-from selectrie.tokenization import collisions
 from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.collisions import Collision
+from selectrie.tokenization.collisions import Collision, collisions
 from selectrie.tokenization.encoding import encode_after, encode_prompt, encode_rests, find_tail, shortened
 from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.records import PromptText
