@@ -8,6 +8,7 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFReader, dequantize
 
 import byte_bpe
+import code_lines
 import random_blocks
 from architectures import LOGIT_DEVIATION
 from make_model import QUANTISATIONS, make_model
@@ -139,3 +140,9 @@ def test_names_say_that_the_weights_are_random(tiny_model):
     """Nobody takes such a file for a trained model."""
     fields = GGUFReader(tiny_model("f32")).fields
     assert "random weights" in bytes(fields["general.description"].parts[-1]).decode()
+
+
+def test_lines_of_code_are_neither_prose_nor_blank():
+    """Strings that are values count on each of their lines; docstrings, comments and blank lines do not."""
+    text = '"""Doc.\n\nMore."""\n\n# comment\nX = """a\nb"""\n\n\ndef f():  # said\n    "Doc."\n    return (\n        1\n    )\n'
+    assert code_lines.code_lines(text) == 6
