@@ -1,1 +1,1 @@
-"""Language models behind the port of `selectrie.core.model`: one package each, imported when named."""
+"""Implement the model port of `selectrie.core.model`, one package per back end."""

@@ -1,14 +1,18 @@
-"""Bookkeeping of a context tree: which contexts are evaluated, who holds them, which may go. No model in it.
+"""Track which contexts of a prefix tree are evaluated, held or cached.
 
-A back end uses it in this order, and nothing changes before step 4:
+This module knows nothing about models. A back end calls it in this order, and nothing
+changes before step 4:
 
 1. `plan` resolves a call: `~j`, repeated pairs, pairs that exist.
-2. `make_room` names the cached nodes that must go for it, or raises `CapacityError`.
-3. The back end frees what it holds for those nodes, `drop` forgets them, and the back end evaluates the call.
-4. `commit` adds the new nodes and hands out references. A call that failed is simply not committed.
+2. `make_room` lists the cached nodes to drop for it, or raises `CapacityError`.
+3. The back end frees what it holds for those nodes, `drop` removes them, and the
+   back end evaluates the call.
+4. `commit` adds the new nodes and hands out references. A call that failed is
+   simply not committed.
 
-Node 0 is the empty context: always there, never counted, never dropped. Ids of dropped nodes are used again as late as
-possible, so that a stale id is noticed (`NodeError`).
+Node 0 is the empty context. It always exists, is never counted and never dropped. Ids
+of dropped nodes are reused as late as possible, so that a stale id is noticed
+(`NodeError`).
 """
 
 from __future__ import annotations
@@ -24,21 +28,29 @@ from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, IntArray
 from selectrie.errors import CapacityError, NodeError, ProtocolError, TokenRangeError
 
 _DEAD = -1
-"""Value of `references` for an id that is not in use."""
+"""Marks an id that is not in use, as its value in `references`."""
 
 _MIN_UNUSED = 1024
-"""Ids are used again only when more than this many are unused."""
+"""Ids are reused only while more than this many are unused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallPlan:
-    """One call with every distinct (parent, token) as one *entry*: E entries, parents before children.
+    """A call in which every distinct (parent, token) is one entry.
 
-    entry: [B], the entry of each element of the call.
-    parent: [E], a live node, or `~e` where the parent is the **new** entry e. token, depth: [E].
-    node: [E], the node where the pair exists already, else NO_NODE: a new entry.
-    wanted, keep: [E], true where any element of the entry has it.
-    n_new: entries that are new. n_new_leaves: of these, without children in the call.
+    There are B elements and E entries; parents come before their children.
+
+    Attributes:
+        entry: int[B], the entry of each element of the call.
+        parent: int[E], a live node, or `~e` where the parent is the *new* entry e.
+        token: int[E], the token of each entry.
+        depth: int[E], the depth of each entry.
+        node: int[E], the node of a pair that exists already, else NO_NODE (a new
+            entry).
+        wanted: bool[E], whether any element of the entry asks for logits.
+        keep: bool[E], whether any element of the entry sets `keep`.
+        n_new: Number of new entries.
+        n_new_leaves: Number of new entries without children in the call.
     """
 
     entry: list[int]
@@ -52,22 +64,33 @@ class CallPlan:
     n_new_leaves: int
 
     def live_nodes(self) -> set[int]:
-        """Nodes of the tree that the call stands on: live parents and pairs that exist."""
+        """Return the tree's nodes the call needs: live parents and existing pairs."""
         return {p for p in self.parent if p >= 0}.union(n for n in self.node if n >= 0)
 
     def live_parents(self) -> set[int]:
-        """Nodes of the tree that get children by this call."""
+        """Return the nodes of the tree that gain children by this call."""
         return {p for p, n in zip(self.parent, self.node, strict=True) if p >= 0 and n == NO_NODE}
 
 
 class ContextTree:
-    """The tree as flat columns indexed by node. Plain lists: they are read one value at a time, where numpy is slower.
+    """The tree, stored as flat columns indexed by node.
 
-    parent, token, depth: of each node; root NO_NODE, NO_TOKEN, 0.
-    references: held by callers; -1 for an id that is not in use. n_children: nodes directly below.
-    used: the clock when the node was last extended, asked for or released; a dropped node hands its own to its parent, so
-    what a node carried counts as its use. first_child, next_sibling, previous_sibling: NO_NODE where there is none.
-    clock: rows evaluated so far.
+    The columns are plain lists, because they are read one value at a time, where numpy
+    is slower.
+
+    Attributes:
+        parent: Parent of each node; NO_NODE for the root.
+        token: Token of each node; NO_TOKEN for the root.
+        depth: Number of tokens from the root.
+        references: References held by callers; -1 for an id that is not in use.
+        n_children: Number of direct children.
+        used: The clock when the node was last extended, looked up or released. A
+            dropped node passes its value to its parent, so using a node counts as using
+            its ancestors.
+        first_child: First child, or NO_NODE.
+        next_sibling: Next child of the same parent, or NO_NODE.
+        previous_sibling: Previous child of the same parent, or NO_NODE.
+        clock: Number of rows evaluated so far.
     """
 
     def __init__(self, n_vocabulary: int) -> None:
@@ -84,7 +107,7 @@ class ContextTree:
         self._journal: tuple[CallPlan, list[int], list[int]] | None = None
 
     def clear(self) -> None:
-        """Drop every node, whoever holds it; their ids raise `NodeError` from now on."""
+        """Drop every node, held or not. From now on their ids raise `NodeError`."""
         live = [n for n in range(1, len(self.references)) if self.references[n] != _DEAD]
         for node in live:
             self.references[node] = _DEAD
@@ -105,7 +128,11 @@ class ContextTree:
             raise NodeError(node, "is not in the tree: it was released and dropped, or never existed")
 
     def walk(self, tokens: IntArray, usable: Callable[[int], bool] | None = None) -> tuple[int, int]:
-        """The deepest node on this path, of those for which `usable` holds, and its depth; the root where there is none."""
+        """Return the deepest node on this path and its depth.
+
+        Only nodes for which `usable` holds count. If there is none, the root is
+        returned.
+        """
         node = best = ROOT
         lookup = self._child.get
         for token in np.asarray(tokens).tolist():
@@ -117,7 +144,7 @@ class ContextTree:
         return best, self.depth[best]
 
     def path(self, node: int) -> IntArray:
-        """int32[depth]: tokens from the root to the node."""
+        """Return the tokens from the root to the node, int32[depth]."""
         self._require(node)
         tokens = []
         while node != ROOT:
@@ -128,10 +155,12 @@ class ContextTree:
     # A call: plan, room, commit
 
     def plan(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> CallPlan:
-        """Resolve a call of B elements as `Model.extend` takes it. Changes nothing.
+        """Resolve a call of B elements, as passed to `Model.extend`. Changes nothing.
 
-        Raises `NodeError` for a dead parent or a `~j` that does not point back, `TokenRangeError`, and `ProtocolError`
-        where the four differ in length.
+        Raises:
+            NodeError: A parent is dead, or a `~j` does not point to an earlier element.
+            TokenRangeError: A token is outside the vocabulary.
+            ProtocolError: The four arrays differ in length.
         """
         p, t, w, k = (np.asarray(x).tolist() for x in (parents, tokens, wanted, keep))
         if not len(p) == len(t) == len(w) == len(k):
@@ -163,7 +192,7 @@ class ContextTree:
         )
 
     def _base(self, plan: CallPlan, i: int, parent: int) -> int:
-        """The parent of element i as a live node or `~entry`."""
+        """Return the parent of element i as a live node or `~entry`."""
         if parent < 0:
             if ~parent >= i:
                 raise NodeError(
@@ -175,10 +204,21 @@ class ContextTree:
         return parent
 
     def make_room(self, plan: CallPlan, *, nodes: int, branches: int, extra_branches: int = 0) -> list[int]:
-        """Cached nodes to drop, leaf first, so that the plan fits `nodes` nodes and `branches` leaves. Changes nothing.
+        """Return the cached nodes to drop, leaf first, so that the plan fits.
 
-        extra_branches: leaves that the call needs beside its new nodes, for its own time.
-        Raises `CapacityError` where dropping every cached node that the call does not stand on is not enough.
+        After that the tree has at most `nodes` nodes and `branches` leaves. Nothing is
+        changed here.
+
+        Args:
+            plan: The call to make room for.
+            nodes: Maximum number of nodes.
+            branches: Maximum number of leaves.
+            extra_branches: Leaves that the call occupies while it runs, besides its new
+                nodes.
+
+        Raises:
+            CapacityError: Dropping every cached node that the call does not need is not
+                enough.
         """
         parents = plan.live_parents()
         surplus = self.n_nodes + plan.n_new - nodes
@@ -190,7 +230,8 @@ class ContextTree:
         for node, ends_branch in self.victims(plan.live_nodes()):
             dropped.append(node)
             surplus -= 1
-            # A parent of the call that loses its last child is a leaf, which the call then continues.
+            # A parent of the call that loses its last child becomes a leaf, and the
+            # call then continues that leaf.
             crowded -= int(ends_branch or self.parent[node] in parents)
             if surplus <= 0 and crowded <= 0:
                 return dropped
@@ -200,10 +241,12 @@ class ContextTree:
         raise CapacityError("branches", needed=needed, available=needed - crowded)
 
     def commit(self, plan: CallPlan, rows: int) -> IntArray:
-        """Add the plan's new nodes, one reference for each element, and advance the clock by `rows` rows evaluated.
+        """Add the plan's new nodes and one reference for each element.
 
-        Returns int32[B]: the node of each element. An exception inside (an interrupt) takes back what was added; the
-        caller may `take_back` it as long as nothing else changed.
+        Advances the clock by `rows`, the number of rows evaluated. Returns int32[B],
+        the node of each element. An exception in here (an interrupt) takes back what
+        was added. Afterwards the caller may undo the commit with `take_back` as long as
+        nothing else has changed.
         """
         made: list[int] = []
         held: list[int] = []
@@ -226,7 +269,11 @@ class ContextTree:
             raise
 
     def take_back(self, plan: CallPlan) -> None:
-        """Undo the commit of a plan, if it was committed and nothing else has changed the tree since."""
+        """Undo the commit of a plan.
+
+        Does nothing if the plan was not committed or if anything else has changed the
+        tree since.
+        """
         if self._journal is None or self._journal[0] is not plan:
             return
         _, made, held = self._journal
@@ -239,18 +286,27 @@ class ContextTree:
     # References
 
     def hold(self, node: int) -> None:
-        """One more reference to a live node."""
+        """Add a reference to a live node."""
         self._journal = None
         self._require(node)
         self._hold(node)
         self.used[node] = self.clock
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> list[int]:
-        """Give back one reference for each element. Returns the nodes that are to be dropped now, leaf first.
+        """Give back one reference for each element.
 
-        forget: nodes that nobody holds any more go at once; those that carry others go with the last of them, unless they
-        are held or found again before. The caller passes the result to `drop` after freeing what it holds for them.
-        Raises `NodeError`, before anything changed, for a dead node and for more references than are held.
+        Returns the nodes to drop now, leaf first. The caller passes them to `drop`
+        after freeing what it holds for them.
+
+        Args:
+            nodes: Nodes, repeated for every reference to give back.
+            forget: Whether nodes without references go at once. One that still has
+                children goes with the last of them, unless it is held or found again
+                before.
+
+        Raises:
+            NodeError: A node is dead, or more references are released than held.
+                Nothing has changed then.
         """
         self._journal = None
         released = np.asarray(nodes).tolist()
@@ -269,12 +325,12 @@ class ContextTree:
         return self._forgettable(released)
 
     def _forgettable(self, nodes: Iterable[int]) -> list[int]:
-        """Forgotten nodes that carry nothing once the earlier ones of the result are gone."""
+        """Return the forgotten nodes to drop; each is a leaf when its turn comes."""
         start = sorted({n for n in nodes if n in self._forgotten}, key=self.depth.__getitem__, reverse=True)
         return self._cascade([n for n in start if not self.n_children[n]])
 
     def _cascade(self, leaves: list[int]) -> list[int]:
-        """`leaves` and the forgotten nodes above them that are left without children, leaf first."""
+        """Return `leaves` and the forgotten ancestors left childless, leaf first."""
         gone: list[int] = []
         lost: Counter[int] = Counter()
         queue = deque(leaves)
@@ -290,10 +346,11 @@ class ContextTree:
     # Dropping
 
     def victims(self, protected: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
-        """Cached nodes in the order in which they may go: leaf first, least recently used first. Changes nothing.
+        """Yield cached nodes in eviction order: least recently used leaf first.
 
-        Yields (node, whether a branch ends with it: its parent is the root or carries other nodes still).
-        Never a referenced or protected node or an ancestor of one. The tree must not change while this runs.
+        Yields (node, whether it ends a branch: its parent is the root or keeps other
+        children). Referenced and protected nodes and their ancestors never appear.
+        Changes nothing; the tree must not change while this runs.
         """
         heap = list(self._idle)
         children_left: dict[int, int] = {}
@@ -314,7 +371,10 @@ class ContextTree:
                 heapq.heappush(heap, (max(used, self.used[above]), above))
 
     def idle(self, rows: int) -> list[int]:
-        """Cached nodes not used while the last `rows` rows were evaluated, leaf first; 0: every cached node."""
+        """Return the cached nodes not used during the last `rows` rows, leaf first.
+
+        With `rows=0`, returns every cached node.
+        """
         result: list[int] = []
         recent: dict[int, int] = {}
         for node, _ in self.victims():
@@ -327,7 +387,10 @@ class ContextTree:
         return result
 
     def drop(self, nodes: Iterable[int]) -> None:
-        """Take unreferenced nodes out, leaf first, as `release`, `make_room`, `victims` and `idle` name them."""
+        """Remove unreferenced nodes, leaf first.
+
+        `release`, `make_room`, `victims` and `idle` return nodes in a suitable order.
+        """
         self._journal = None
         order = list(nodes)
         going = set(order)
@@ -345,7 +408,7 @@ class ContextTree:
                     if above not in going and not references[above] and not n_children[above]:
                         self._mark_idle(above)
         finally:
-            for node in going:  # what an error left
+            for node in going:  # After an error, some are left.
                 if 0 < node < len(references) and self._is_idle(node):
                     self._mark_idle(node)
 
@@ -406,7 +469,11 @@ class ContextTree:
         self._unused.extend(range(size, size + more))
 
     def _hold(self, node: int) -> None:
-        """One more reference; `n_held` counts referenced nodes and their ancestors, `n_held_leaves` the lowest of them."""
+        """Add a reference and update the counts.
+
+        `n_held` counts referenced nodes and their ancestors; `n_held_leaves` counts
+        those of them that have no other below.
+        """
         self.references[node] += 1
         if self.references[node] > 1 or node == ROOT:
             return
@@ -444,7 +511,10 @@ class ContextTree:
             above = self.parent[above]
 
     def _mark_idle(self, node: int) -> None:
-        """Enter a cached leaf into the eviction heap; entries that are out of date are skipped when read."""
+        """Push a cached leaf on the eviction heap.
+
+        Outdated entries of the heap are skipped when they are read.
+        """
         if node == ROOT:
             return
         heapq.heappush(self._idle, (self.used[node], node))

@@ -1,4 +1,7 @@
-"""GGUF models through llama.cpp: a context of our own on a file's weights, or on those of a `llama_cpp.Llama`."""
+"""Load GGUF models through llama.cpp.
+
+A model gets a new context on a file's weights, or on those of a `llama_cpp.Llama`.
+"""
 
 from __future__ import annotations
 

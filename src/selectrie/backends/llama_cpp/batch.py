@@ -1,4 +1,4 @@
-"""The rows of one decode, and a `llama_batch` over arrays of our own."""
+"""Lay out the rows of one decode in a `llama_batch` over numpy arrays."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from selectrie.core.types import BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchRows:
-    """R rows in the order in which llama.cpp gets them. Owned by ids[first_id : first_id + n_ids] of each row.
+    """R rows in the order in which llama.cpp gets them.
 
-    token, position, first_id, n_ids: int32[R]. output: bool[R], whose logits are needed. ids: int32[].
+    Attributes:
+        token: int32[R].
+        position: int32[R].
+        first_id: int32[R]; a row belongs to the sequences ids[first_id : first_id +
+            n_ids].
+        n_ids: int32[R], number of sequences that own the row.
+        output: bool[R], whether the row's logits are needed.
+        ids: int32[], sequence ids.
     """
 
     token: IntArray
@@ -27,7 +34,10 @@ class BatchRows:
 
 
 class Batch:
-    """A `llama_batch` over arrays of our own; the pointers to a row's ids are written as one array of addresses."""
+    """A `llama_batch` over numpy arrays.
+
+    The pointers to the rows' ids are written as one array of addresses.
+    """
 
     def __init__(self, rows: int) -> None:
         self._token = np.zeros(rows, dtype=np.int32)
@@ -48,9 +58,11 @@ class Batch:
             setattr(self.struct, name, array.ctypes.data_as(field_type))
 
     def fill(self, rows: BatchRows, padding: int, granule: int, padding_sequence: int) -> int:
-        """Write rows and padding; returns how many rows give logits, filled up to a multiple of `granule` as well.
+        """Write rows and padding, and return how many rows give logits.
 
-        The last layer and the output projection run on these alone, so their number picks kernels, too.
+        That number, too, is filled up to a multiple of `granule`: the last layer and
+        the output projection run on these rows alone, so their number affects the
+        choice of kernels.
         """
         n, n_ids = len(rows.token), len(rows.ids)
         end = n + padding
@@ -69,5 +81,8 @@ class Batch:
         return n_outputs + fill
 
     def output_index(self, n: int) -> NDArray[np.int64]:
-        """int64[n]: which of the rows with logits each row is; meaningless for a row without."""
+        """Return int64[n], the index of each row among the rows with logits.
+
+        It is meaningless for a row without logits.
+        """
         return np.cumsum(self._output[:n], dtype=np.int64) - 1

@@ -1,4 +1,7 @@
-"""Jinja's sandbox with a meter, and with text that keeps its origins where that is asked for."""
+"""Run chat templates in Jinja's sandbox with a meter.
+
+On request, text also keeps track of its origins.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,31 @@ from selectrie.backends.llama_cpp.chat_meter import MOST_BITS, LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, joined
 
 MOST_SOURCE = 1 << 17
-"""Characters of a template."""
+"""Maximum length of a template in characters."""
 MOST_NODES = 20_000
-"""Parts of a template's syntax tree: compiling one is quadratic in places."""
+"""Maximum size of a template's syntax tree; compiling is quadratic in places."""
 MOST_NESTED = 48
-"""Statements inside statements: as for parts. Python itself nests 20 loops and 100 blocks."""
+"""Maximum depth of nested statements, for the same reason.
+
+Python itself nests 20 loops and 100 blocks.
+"""
 _BODIES = ("body", "else_")
 """Fields of statements that hold other statements."""
 KNOWN_FILTERS = frozenset([*FILTERS.values(), Jinja2ChatFormatter.tojson])
-"""Filters whose text is a function of their arguments. Text of any other filter or function has the origins that it has kept."""
+"""Filters whose text is a function of their arguments.
+
+The text returned by any other filter or function has only the origins that it kept
+itself.
+"""
 
 
 class _CodeGenerator(CodeGenerator):
-    """Writes code that pays for what it does, and in which the template's own text is told from other text."""
+    """Writes code that pays for what it does and marks the template's own text."""
 
     _owed = 0
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Statements in a row, paid for whenever they are run."""
+        """Write statements in a row, which pay each time they run."""
         statements = list(nodes)
         cost = 1 + self._owed + sum(map(_n_parts, statements))
         self._owed = 0
@@ -48,7 +58,7 @@ class _CodeGenerator(CodeGenerator):
         super().blockvisit(statements, frame)
 
     def macro_body(self, node: Any, frame: Frame) -> Any:
-        """The defaults of a macro's arguments are paid for with its body."""
+        """Write the body of a macro, which also pays for its arguments' defaults."""
         self._owed = sum(map(_n_parts, node.defaults))
         return super().macro_body(node, frame)
 
@@ -69,13 +79,16 @@ class _CodeGenerator(CodeGenerator):
         return f"environment.literal({''.join(group)!r})"
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        """Only the text between tags: what is computed is computed while rendering."""
+        """Turn only the text between tags into constants.
+
+        Everything else is computed while rendering.
+        """
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
-        """`a ~ b`, for which Jinja's own code calls a function that is no part of the environment."""
+        """Write `a ~ b`, for which Jinja calls a function outside the environment."""
         is_markup = "context.eval_ctx.autoescape" if frame.eval_ctx.volatile else repr(bool(frame.eval_ctx.autoescape))
         self.write(f"environment.tilde(markup_join if {is_markup} else str_join, (")
         for operand in node.nodes:
@@ -90,7 +103,7 @@ class _CodeGenerator(CodeGenerator):
         super().visit_Compare(node, frame)
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
-        if isinstance(node.arg, nodes.Slice):  # Jinja's own code takes slices without the environment
+        if isinstance(node.arg, nodes.Slice):  # Jinja takes slices without the environment
             _guard(node.node, "passed_over")
         super().visit_Getitem(node, frame)
 
@@ -100,7 +113,10 @@ class _CodeGenerator(CodeGenerator):
         super().visit_Dict(node, frame)
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Any node; the value of one with a guard goes through that method of the environment."""
+        """Write any node; the value of a guarded one passes through its guard.
+
+        The guard is a method of the environment.
+        """
         guard = vars(node).pop(_GUARD, None)
         if guard is None:
             return super().visit(node, *args, **kwargs)
@@ -118,7 +134,10 @@ def _guard(node: nodes.Expr, method: str) -> None:
 
 
 def _n_parts(node: nodes.Node) -> int:
-    """Parts of a statement or expression, without the statements inside of it, which pay for themselves."""
+    """Return the number of parts of a statement or expression.
+
+    Statements inside of it are not counted, because they pay for themselves.
+    """
     n, waiting = 0, [node]
     while waiting:
         n += 1
@@ -129,7 +148,7 @@ def _n_parts(node: nodes.Node) -> int:
 class ChatEnvironment(ImmutableSandboxedEnvironment):
     """An environment like another one, whose templates pay for what they do.
 
-    tracks: the template's own text is `TrackedText`, and text keeps its origins.
+    tracks: whether the template's own text is `TrackedText` and text keeps its origins.
     """
 
     code_generator_class = _CodeGenerator
@@ -150,17 +169,21 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         self.filters = {name: _filter(name, function, function in KNOWN_FILTERS) for name, function in known.items()}
         tests: dict[str, Any] = other.tests
         self.tests = {name: _test(name, function) for name, function in tests.items()}
-        del self.globals["lipsum"]  # of any length, and never the same text twice
+        # `lipsum` makes text of any length, and never the same text twice.
+        del self.globals["lipsum"]
 
     def compiled(self, source: str) -> CodeType:
-        """The code of a template. Raises `LimitError` for one that is too large, and what Jinja raises."""
+        """Return the code of a template.
+
+        Raises `LimitError` if it is too large, and whatever Jinja raises.
+        """
         if len(source) > MOST_SOURCE:
             raise LimitError(f"it is longer than {MOST_SOURCE} characters")
         _check_tree(self.parse(source))
         return self.compile(source)
 
     def template(self, code: CodeType, meter: Meter) -> Template:
-        """The template for one rendering, which has its own meter."""
+        """Return the template for one rendering, with a meter for that rendering."""
         environment = copy(self)
         environment.meter = meter
         return self.template_class.from_code(environment, code, environment.make_globals(None))
@@ -168,7 +191,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     # What the written code calls
 
     def literal(self, text: str) -> str:
-        """Text of the template's source."""
+        """Pay for text of the template's source and return it, tracked if required."""
         self.meter.spend(len(text))
         return TrackedText(text, TEMPLATE) if self.tracks else text
 
@@ -179,24 +202,24 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return whole
 
     def tilde(self, join: Callable[[Iterable[Any]], str], values: Iterable[Any]) -> str:
-        """`a ~ b`. join: what Jinja puts them together with."""
+        """Return `a ~ b`. join: Jinja's function that concatenates the operands."""
         self.meter.weigh(values)
         whole: str = self._paid(joined(map(_written, values)) if self.tracks else join(values))
         return whole
 
     def compared(self, value: Any) -> Any:
-        """The value, which is going to be compared."""
+        """Pay for a value about to be compared, and return it."""
         if not isinstance(value, bool | int | float | None):
             self.meter.weigh(value)
         return value
 
     def passed_over(self, value: Any) -> Any:
-        """The value, which is going to be cut."""
+        """Pay for a value about to be sliced, and return it."""
         self.meter.pass_over(value)
         return value
 
     def hashed(self, key: Any) -> Any:
-        """The key, which is going to be looked up."""
+        """Pay for a key about to be looked up, and return it."""
         if not isinstance(key, str | int):
             self.meter.weigh(key)
         return key
@@ -216,7 +239,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return self._paid(context.call(function, *args, **kwargs))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`text.format(values)`; the sandbox's own function for it."""
+        """Return a metered `text.format`, as the sandbox's own function."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -230,13 +253,13 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return formatted
 
     def get_template(self, *_: Any, **__: Any) -> Template:
-        """Include and its like find nothing."""
+        """Raise `TemplateNotFound`: include and similar tags find nothing."""
         raise TemplateNotFound(None, "a chat template has no other files")
 
     select_template = get_or_select_template = get_template
 
     def _paid(self, value: Any) -> Any:
-        """What was made, paid for."""
+        """Pay for a value that was just made, and return it."""
         if isinstance(value, str):
             self.meter.spend(len(value))
         elif isinstance(value, list | tuple | dict | set):
@@ -247,7 +270,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _check_tree(tree: nodes.Template) -> None:
-    """Refuse a template whose syntax tree is too large, or too deep, before code is written for it."""
+    """Refuse a syntax tree that is too large or too deep to compile."""
     n = 0
     waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while waiting:
@@ -263,7 +286,10 @@ def _check_tree(tree: nodes.Template) -> None:
 
 
 def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[..., Any]:  # noqa: FBT001
-    """A filter that is paid for. derives: its text is a function of its arguments alone."""
+    """Return a filter that is paid for.
+
+    derives: whether its text is a function of its arguments alone.
+    """
     passes = getattr(function, "jinja_pass_arg", None)
 
     @wraps(function)
@@ -282,7 +308,7 @@ def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[
 
 
 def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A test that is paid for."""
+    """Return a test that is paid for."""
     passes = getattr(function, "jinja_pass_arg", None)
 
     @wraps(function)
@@ -296,18 +322,18 @@ def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pass_environment
 def _join(environment: Environment, value: Any, d: Any = "", attribute: str | int | None = None) -> str:
-    """The filter `join`, whose own function joins in C."""
+    """Join as the filter `join` does; Jinja's own function joins in C."""
     items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
     return joined(map(_written, items), _written(d))
 
 
 @pass_environment
 def _put_out(environment: Any, value: Any) -> Any:
-    """What is put out for a value."""
+    """Return the text that is output for a value."""
     environment.meter.weigh(value)
     return _written(value) if environment.tracks else value
 
 
 def _written(value: Any) -> str:
-    """A value as text."""
+    """Return a value as text."""
     return value if isinstance(value, str) else derived(str(value), [value])

@@ -1,7 +1,7 @@
-"""What the rendering of a chat template may cost: steps, and characters.
+"""Limit what the rendering of a chat template may cost: steps and characters.
 
-A template comes with a model file, so it is somebody else's program. Jinja's sandbox keeps it from the system, and nothing
-there keeps it from running for ever or from filling the memory.
+A template comes with a model file, so it is a foreign program. Jinja's sandbox keeps it
+from the system, but does not keep it from running forever or from filling the memory.
 """
 
 from __future__ import annotations
@@ -15,17 +15,27 @@ from jinja2 import TemplateRuntimeError
 from jinja2.utils import Namespace
 
 MOST_STEPS = 1_000_000
-"""Parts of the template that are evaluated, and items that are made or looked at, in one rendering."""
+"""Maximum number of steps in one rendering.
+
+A step is a part of the template that is evaluated, or an item that is made or looked
+at.
+"""
 STEPS_A_VALUE = 4_000
-"""Further steps for each value, key and list that the template is given."""
+"""Additional steps for each value, key and list that the template is given."""
 MOST_CHARACTERS = 1 << 26
-"""Characters that are made or looked at in one rendering, those of intermediate texts included."""
+"""Maximum number of characters made or looked at in one rendering.
+
+The characters of intermediate texts count as well.
+"""
 CHARACTERS_A_CHARACTER = 256
-"""Further characters for each one that the template is given."""
+"""Additional characters for each one that the template is given."""
 MOST_DEPTH = 200
-"""Lists inside lists: Python hashes tuples by recursion in C, which nothing stops."""
+"""Maximum depth of nested lists.
+
+Python hashes tuples by recursion in C, which nothing stops.
+"""
 MOST_BITS = 4_096
-"""Of a whole number."""
+"""Maximum size of an integer in bits."""
 
 
 class LimitError(TemplateRuntimeError):
@@ -34,10 +44,13 @@ class LimitError(TemplateRuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Of values with all that is inside them, as often as it stands there.
+    """The size of values with everything inside them, counted once per occurrence.
 
-    nodes: values, keys and containers. characters: of their texts. longest: of these
-    texts. depth: containers inside containers.
+    Attributes:
+        nodes: Number of values, keys and containers.
+        characters: Number of characters of their texts.
+        longest: Length of the longest of these texts.
+        depth: Maximum depth of nested containers.
     """
 
     nodes: int = 0
@@ -47,7 +60,7 @@ class Weight:
 
 
 class Meter:
-    """Counts what a rendering costs and raises `LimitError` where that is too much. One for each rendering."""
+    """Counts what one rendering costs, and raises `LimitError` if it is too much."""
 
     def __init__(self, most_steps: float = math.inf, most_characters: float = math.inf) -> None:
         self.n_steps, self.n_characters = 0, 0
@@ -55,44 +68,50 @@ class Meter:
 
     @staticmethod
     def of(given: Any) -> Meter:
-        """The meter of a rendering that is given these values."""
+        """Return the meter of a rendering that is given these values."""
         weight = Meter().weigh(given)
         return Meter(
             MOST_STEPS + STEPS_A_VALUE * weight.nodes, MOST_CHARACTERS + CHARACTERS_A_CHARACTER * weight.characters
         )
 
     def tick(self, n: int = 1) -> bool:
-        """Spends steps. True, so that it can stand in a condition."""
+        """Spend steps. Returns True, so that it can be used in a condition."""
         self.n_steps += n
         if self.n_steps > self._most_steps:
             raise LimitError(f"it takes more than {self._most_steps} steps")
         return True
 
     def spend(self, n: int) -> None:
-        """Spends characters."""
+        """Spend characters."""
         self.n_characters += n
         if self.n_characters > self._most_characters:
             raise LimitError(f"it makes more than {self._most_characters} characters of text")
 
     def expect(self, n: float) -> None:
-        """Refuses characters that are to be made where there are not as many left. What is made is spent later."""
+        """Refuse to make more characters than are left.
+
+        The characters are spent later, when they have been made.
+        """
         if n > self._most_characters - self.n_characters:
             raise LimitError(f"it makes more than {self._most_characters} characters of text")
 
     def expect_items(self, n: float) -> None:
-        """Refuses items that are to be made where there are not as many steps left."""
+        """Refuse to make more items than steps are left."""
         if n > self._most_steps - self.n_steps:
             raise LimitError(f"it takes more than {self._most_steps} steps")
 
     def pass_over(self, value: Any) -> None:
-        """Spends what it takes to copy a value or to look through it once, without what is inside of it."""
+        """Spend the cost of copying or scanning a value once, but not its parts."""
         if isinstance(value, str | bytes):
             self.spend(len(value))
         elif hasattr(type(value), "__len__"):
             self.tick(len(value))
 
     def weigh(self, *values: Any) -> Weight:
-        """Spends what it takes to look at values and all that is inside them, a step and its characters for each."""
+        """Spend the cost of looking at values and everything inside them.
+
+        Each costs a step and its characters.
+        """
         nodes = characters = longest = deepest = 0
         waiting: list[tuple[Iterator[Any], int]] = [(iter(values), 0)]
         while waiting:
@@ -118,13 +137,13 @@ class Meter:
         return Weight(nodes, characters, longest, deepest)
 
     def counted(self, values: Iterator[Any]) -> Iterator[Any]:
-        """The same values, a step for each."""
+        """Yield the same values, at a step each."""
         for value in values:
             self.tick()
             yield value
 
     def number(self, value: float) -> None:
-        """Refuses a whole number that arithmetic would take long for."""
+        """Refuse an integer that is too large for fast arithmetic."""
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise LimitError(f"it makes a number of more than {MOST_BITS} bits")
 
@@ -134,7 +153,10 @@ _CONTAINERS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 
 
 def _parts(value: Any) -> Iterator[Any] | None:
-    """What a container shows of itself; None for what is none, iterators among it."""
+    """Return an iterator over a container's parts.
+
+    None for anything else, including iterators.
+    """
     if isinstance(value, Namespace):
         value = object.__getattribute__(value, "_Namespace__attrs")
     if isinstance(value, Mapping):

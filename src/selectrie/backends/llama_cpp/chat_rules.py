@@ -1,6 +1,7 @@
-"""What the operators, methods and filters of a chat template cost, said before they are run.
+"""Charge for the operators, methods and filters of a chat template in advance.
 
-Each rule refuses by `LimitError` what would make more text or items than the rendering has left, and pays for what is looked at.
+Each rule raises `LimitError` for anything that would make more text or items than the
+rendering has left, and pays for the values that are looked at.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from jinja2.runtime import BlockReference, LoopContext, Macro, TemplateReference
 from selectrie.backends.llama_cpp.chat_meter import LimitError, Meter
 
 GROWTH = 10
-"""Characters that escaping or `repr` makes of one, at most."""
+"""Maximum number of characters that escaping or `repr` makes of one."""
 QUADRATIC = 1_000
-"""Characters of a text that a quadratic filter takes as long for as others for the whole of it."""
+"""Length at which a quadratic filter costs as much per character as others."""
 MOST_STEPS_OF_A_PATH = 64
-"""Of the path of an attribute, `a.b.c`."""
+"""Maximum number of steps in the path of an attribute, `a.b.c`."""
 MOST_PLACES = 400
-"""That `round` rounds to: a double has no more."""
+"""Maximum number of decimal places for `round`; a double has no more."""
 
 STEPS_A_CALL = 8
-"""Of a filter, a macro, a method: Python takes that much longer for a call than for other parts."""
+"""Steps for calling a filter, a macro or a method.
+
+Python takes that much longer for a call than for other parts.
+"""
 
 Arguments = tuple[Any, ...]
 
@@ -97,7 +101,7 @@ _SPEC = re.compile(r"\{[^{}]*:([^{}]*)(\{?)")
 
 
 def operate(meter: Meter, operator: str, left: Any, right: Any) -> None:
-    """Before `left operator right`."""
+    """Charge for `left operator right`."""
     is_number = isinstance(left, int | float) and isinstance(right, int | float)
     if is_number and operator == "**":
         _power(left, right)
@@ -125,7 +129,10 @@ def _power(base: float, exponent: float) -> None:
 
 
 def formats(meter: Meter, template: str | bytes, *values: Any, braces: bool = False) -> None:
-    """Before `template % values`, or `template.format(values)`. Widths that are values are refused."""
+    """Charge for `template % values`, or `template.format(values)`.
+
+    Widths that are taken from the values are refused.
+    """
     text = template.decode("latin-1") if isinstance(template, bytes) else str.__str__(template)
     weight = meter.weigh(values)
     widths = 0
@@ -140,7 +147,7 @@ def formats(meter: Meter, template: str | bytes, *values: Any, braces: bool = Fa
 
 
 def call(meter: Meter, function: Any, args: Arguments, kwargs: Mapping[str, Any]) -> Arguments:
-    """Before `function(*args, **kwargs)`. Returns the arguments to call it with."""
+    """Charge for `function(*args, **kwargs)`; return the arguments to call it with."""
     meter.tick(STEPS_A_CALL)
     if isinstance(function, Macro | BlockReference | LoopContext | TemplateReference | Undefined):
         meter.tick(1 + len(args) + len(kwargs))
@@ -170,7 +177,7 @@ def call(meter: Meter, function: Any, args: Arguments, kwargs: Mapping[str, Any]
 
 
 def _of_text(meter: Meter, text: Any, name: str, args: Arguments, kwargs: Mapping[str, Any]) -> Arguments:
-    """Before a method of a text, or of bytes."""
+    """Charge for a method of text or bytes; return the arguments to call it with."""
     values = [*args, *kwargs.values()]
     meter.spend(len(text))
     if name == "join" and values:
@@ -201,7 +208,7 @@ def _of_text(meter: Meter, text: Any, name: str, args: Arguments, kwargs: Mappin
 
 
 def _linear(meter: Meter, text: Any, name: str, values: Sequence[Any]) -> None:
-    """Before a method that reads a text once."""
+    """Charge for a method that reads a text once."""
     if name not in _LINEAR_TEXT:
         raise LimitError(f"it calls {name}() of a text, whose cost is not known")
     if name in ("split", "splitlines"):
@@ -209,7 +216,7 @@ def _linear(meter: Meter, text: Any, name: str, values: Sequence[Any]) -> None:
 
 
 def _count(text: Any, part: Any) -> int:
-    """How often a part stands in a text."""
+    """Return how often a part occurs in a text."""
     if isinstance(text, bytes) and isinstance(part, str):
         part = part.encode()
     return (
@@ -332,7 +339,7 @@ _FILTERS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "wordwrap": _quadratic,
     }
 )
-"""Filters that may make more than ten times as much as they are given, or take longer than it takes to read that."""
+"""Filters that may make more than ten times their input, or are not linear."""
 _SHALLOW = frozenset(
     [
         "abs",
@@ -358,9 +365,9 @@ _SHALLOW = frozenset(
         "slice",
     ]
 )
-"""Filters that do not look into the parts of what they are given, but for one after the other."""
+"""Filters that only iterate over their input, without looking into its parts."""
 _CONSTANT = frozenset(["abs", "count", "d", "default", "first", "last", "length", "round"])
-"""Those of them that look at one part at most."""
+"""Those shallow filters that look at one part at most."""
 _BY_ATTRIBUTE = frozenset(
     ["groupby", "join", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique"]
 )
@@ -391,7 +398,10 @@ _FREE_TESTS = frozenset(
 
 
 def filters(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any]) -> Arguments:
-    """Before a filter. Returns the arguments to call it with, the first of which is what it is applied to."""
+    """Charge for a filter.
+
+    Returns the arguments to call it with; the first is the value it is applied to.
+    """
     meter.tick(STEPS_A_CALL)
     if name in ("join", "sum", "sort", "min", "max", "unique", "groupby") and args and hasattr(args[0], "__next__"):
         args = (list(args[0]), *args[1:])
@@ -411,7 +421,7 @@ def filters(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any])
 
 
 def tests(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any]) -> None:
-    """Before a test, `value is name`."""
+    """Charge for a test, `value is name`."""
     meter.tick(STEPS_A_CALL)
     if name not in _FREE_TESTS:
         meter.weigh(args, kwargs)

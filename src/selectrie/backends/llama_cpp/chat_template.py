@@ -1,7 +1,7 @@
-"""The chat template of a model, rendered so that the template's own text can be told from what it was given.
+"""Render the chat template of a model and track the origins of its text.
 
-Jinja runs the template on `TrackedText`. Text of the template's source, BOS and EOS are the template's; all other text is a value
-or, where its origin was lost, mixed.
+Jinja runs the template on `TrackedText`. Text from the template's source, BOS and EOS
+belong to the template. All other text is a value or, if its origin was lost, mixed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,21 @@ from selectrie.core.vocabulary import ChatTemplate
 from selectrie.errors import PromptError
 
 MOST_TIME_FORMAT = 1_000
-"""Characters of what `strftime_now` is given: each may become 256."""
+"""Maximum length of the format given to `strftime_now`.
+
+Each of its characters may become 256.
+"""
 MOST_SHOWN = 300
-"""Characters of a template's own error that a message shows."""
+"""Maximum number of characters of a template's own error that a message shows."""
 
 
 def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
     """Return the template, compiled on first use.
 
-    It renders as llama-cpp-python's `Jinja2ChatFormatter` does. Where messages or arguments hold `TrackedText`, the result is
-    `TrackedText` too, and text in them that is not tracked is mixed. Whatever the template does ends within the limits of
-    `chat_meter`, in a text or a `PromptError`.
+    It renders as llama-cpp-python's `Jinja2ChatFormatter` does. If messages or
+    arguments contain `TrackedText`, the result is `TrackedText` too, and untracked text
+    in them counts as mixed. Whatever the template does, rendering stays within the
+    limits of `chat_meter` and ends in a text or a `PromptError`.
     """
     plain, tracking = (_Formatter(source, bos, eos, tracks=tracks) for tracks in (False, True))
 
@@ -43,11 +47,12 @@ def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
             return (tracking if tracks else plain).rendered(values, template_args)
         except LimitError as error:
             raise PromptError(
-                f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text with "
-                "parse_special, or as token ids"
+                f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text "
+                "with parse_special, or as token ids"
             ) from error
         except (TemplateError, ValueError, TypeError) as error:
-            # ValueError is what the template's own `raise_exception` becomes; TypeError, an unfit template argument.
+            # ValueError comes from the template's own `raise_exception`; TypeError,
+            # from an unsuitable template argument.
             raise PromptError(f"the model's chat template refuses these messages: {_shown(error)}") from error
         except Exception as error:
             reason = f"{type(error).__name__}: {_shown(error)}".removesuffix(": ")
@@ -76,7 +81,10 @@ class _Formatter:
 
     @cached_property
     def _formatter(self) -> Any:
-        """llama-cpp-python's, which says what a template is given; its own environment has no limits."""
+        """Return llama-cpp-python's formatter, which defines a template's inputs.
+
+        Its own environment is not used, because it has no limits.
+        """
         made: Any = Jinja2ChatFormatter("", eos_token=self.eos, bos_token=self.bos)
         if self.tracks:
             made.bos_token, made.eos_token = TrackedText(self.bos, TEMPLATE), TrackedText(self.eos, TEMPLATE)
@@ -98,6 +106,6 @@ class _Formatter:
 
 
 def _shown(error: Exception) -> str:
-    """What it says, short."""
+    """Return the error's message, shortened."""
     text = str(error)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""One `llama_context` of our own: its size, its memory's sequences, and the one call that evaluates rows."""
+"""Own one `llama_context`: its size, its sequences, and the call to decode."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ _RC_NO_ROOM, _RC_ABORTED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """nodes: tokens held. cells: of the context: nodes and, beside them, the rows of one call. rows: of one call.
-    sequences: ids."""
+    """The size of a context.
+
+    Attributes:
+        nodes: Number of tokens held.
+        cells: Number of cells: room for the tokens and the rows of one call.
+        rows: Maximum number of rows of one call.
+        sequences: Number of sequence ids.
+    """
 
     nodes: int
     cells: int
@@ -36,13 +42,16 @@ class Size:
 
 
 class Context:
-    """A `llama_context` with its memory, a batch laid over numpy arrays, and a flag that stops it.
+    """A `llama_context` with its memory, a batch over numpy arrays, and a stop flag.
 
-    n_vocabulary: V. evaluates: sequences are ids 0..size.sequences-1, positions count from 0.
+    Sequence ids are 0..size.sequences-1; positions count from 0. `n_vocabulary` is V.
     """
 
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
-        """stop: of the context whose interrupts this one obeys as well."""
+        """Create the context.
+
+        stop: the flag of another context whose interrupts stop this one as well.
+        """
         weights.require_open()
         self.weights, self.options, self.size = weights, options, size
         self.n_vocabulary: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
@@ -71,43 +80,61 @@ class Context:
 
     @property
     def is_open(self) -> bool:
-        """Whether `close` has not been called, and no shared `Llama` was closed."""
+        """Return whether neither this context nor a shared `Llama` was closed."""
         return bool(self._free.alive)
 
     def close(self) -> None:
-        """Free the context, and the weights if nobody else uses them; again is fine."""
+        """Free the context, and the weights if this was their last user.
+
+        Calling it again does nothing.
+        """
         self._free()
 
     def set_abort_callback(self, callback: Callable[[], bool] | None) -> None:
-        """Ask `callback` after every graph node whether to stop; None: the flag alone."""
+        """Ask `callback` after every graph node whether to stop; None removes it.
+
+        The stop flag is checked in either case.
+        """
         self._callback = self.stop.attach(self._pointer, callback)
 
     # Sequences
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
-        """Let `target` own the cells of `source` at positions start..end-1 (-1, -1: all, and the state)."""
+        """Let `target` own the cells of `source` at positions start..end-1.
+
+        With start = end = -1 it owns all of them, and the state is copied.
+        """
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, end)
 
     def remove(self, sequence: int, start: int = -1) -> bool:
-        """Take a sequence off its cells from position `start` on; cells that nobody owns are free."""
+        """Remove a sequence from its cells from position `start` on.
+
+        Cells that then belong to no sequence are free.
+        """
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
     def last_position(self, sequence: int) -> int:
-        """The highest position that a sequence owns; -1 for none."""
+        """Return the highest position that a sequence owns; -1 for none."""
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence))
 
     def first_position(self, sequence: int) -> int:
-        """The lowest position that a sequence owns in every layer; -1 for none."""
+        """Return the lowest position a sequence owns in every layer; -1 for none."""
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
 
     def clear(self) -> None:
-        """Free every cell, and begin again at the first."""
+        """Free every cell, and start again at the first."""
         llama_cpp.llama_memory_clear(self._memory, False)  # noqa: FBT003  positional by ctypes
 
     def decode(self, rows: BatchRows, *, granule: int, padding_sequence: int) -> Decoded:
-        """Evaluate rows in one `llama_decode`, filled up to a multiple of `granule` with rows of `padding_sequence`.
+        """Evaluate rows in one `llama_decode`.
 
-        The caller removes that sequence. Raises `CapacityError`, `DecodeError`, `DecodeInterrupted`.
+        The number of rows is filled up to a multiple of `granule` with rows of
+        `padding_sequence`, a sequence that the caller removes afterwards.
+
+        Raises:
+            CapacityError: No cells are free.
+            DecodeInterrupted: The stop flag was set.
+            DecodeError: llama.cpp failed for another reason.
         """
         n = len(rows.token)
         padding = -n % granule
@@ -134,8 +161,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """matrix: float32[M, V], llama.cpp's own buffer until the next decode. index: int64[R], row of `matrix` for each row
-    that has one. padding: rows added. seconds: inside llama.cpp."""
+    """The result of a decode.
+
+    Attributes:
+        matrix: float32[M, V], llama.cpp's own buffer, valid until the next decode.
+        index: int64[R], the row of `matrix` for each row that has logits.
+        padding: Number of rows added.
+        seconds: Time spent inside llama.cpp.
+    """
 
     matrix: LogitArray
     index: NDArray[np.int64]
@@ -145,8 +178,11 @@ class Decoded:
 
 def _free(pointer: Any, weights: Weights, process: int, *, verbose: bool) -> None:
     if process != os.getpid():
-        return  # in a forked child, where llama.cpp would wait for threads that exist in the parent alone
-    # Freeing a context reads its model: where a shared Llama was closed behind our back, leaking is the lesser evil.
+        # In a forked child, llama.cpp would wait for threads that exist only in the
+        # parent.
+        return
+    # Freeing a context reads its model. If a shared Llama was closed without our
+    # knowledge, leaking is the lesser evil.
     if weights.borrowed is None or weights.borrowed.is_open:
         with log.of_ours(verbose=verbose):
             llama_cpp.llama_free(pointer)
@@ -158,7 +194,10 @@ def _address(pointer: Any) -> int:
 
 
 def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
-    """A new `llama_context *`. Raises `ModelError` with llama.cpp's reason, the size, and the remedy."""
+    """Return a new `llama_context *`.
+
+    Raises `ModelError` with llama.cpp's reason, the size, and the remedy.
+    """
     params = _params(weights, options, size)
     with log.of_ours(verbose=options.verbose):
         log.forget()
@@ -185,10 +224,12 @@ def _params(weights: Weights, options: LlamaOptions, size: Size) -> Any:
         for name in _SHARED_PARAMS:
             setattr(params, name, getattr(borrowed.params, name))
         if options.n_threads is None:
-            # Rows come in batches, so both numbers are the one meant for batches.
+            # Rows come in batches, so both settings are the one meant for batches.
             params.n_threads = params.n_threads_batch = borrowed.params.n_threads_batch
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = size.cells, size.rows, size.rows, size.sequences
-    params.kv_unified = True  # rows of several sequences need it, and partial copies abort the process without it
+    # Rows of several sequences need it, and partial copies abort the process without
+    # it.
+    params.kv_unified = True
     params.swa_full = True
     params.embeddings = False
     params.no_perf = True
@@ -210,14 +251,20 @@ _SHARED_PARAMS = (
     "yarn_orig_ctx",
     "offload_kqv",
 )
-"""What changes a model's numbers or place, and so is taken over from a shared `Llama`."""
+"""Parameters that are taken over from a shared `Llama`.
+
+They change a model's numbers, or where it is computed.
+"""
 
 
 _THREADED_PARAMETERS = 20_000_000
-"""Weights from which on several threads pay: they wait for each other by spinning after every operation, which takes a
-tiny model longer than the operation, and a hundred times longer beside another busy process."""
+"""Number of weights from which on several threads pay off.
+
+Threads wait for each other by spinning after every operation. In a tiny model that
+takes longer than the operation, and a hundred times longer beside another busy process.
+"""
 
 
 def _cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself, read without llama.cpp and without its weights.
+"""Read the header of a GGUF file without llama.cpp and without the weights.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -28,24 +28,32 @@ _SCALARS = {at: struct.Struct("<" + code) for at, code in enumerate("BbHhIif?")}
 UINT16, STRING, ARRAY = 2, 8, 9
 """Types of values (`gguf_metadata_value_type`)."""
 VERSIONS = (2, 3)
-"""Of the format, which llama.cpp reads."""
+"""Versions of the format that llama.cpp reads."""
 _KEPT_ITEMS = 4096
-"""Longest array of whole numbers that is kept: one a layer, never one a token."""
+"""Longest array of integers that is kept: one value per layer, never one per token."""
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
-"""End of the name of a model cut into files (`llama_split_path`)."""
+"""Matches the end of a file name of a split model (`llama_split_path`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The metadata of a GGUF file. values: numbers, texts, and short arrays of whole numbers, by key.
-    lengths: of every array. n_bytes: of the file, and of those it goes on in."""
+    """The metadata of a GGUF file.
+
+    Attributes:
+        values: Numbers, texts, and short arrays of integers, by key.
+        lengths: Length of every array, by key.
+        n_bytes: Size of the file together with the other parts of a split model.
+    """
 
     values: Mapping[str, Value]
     lengths: Mapping[str, int]
     n_bytes: int
 
     def metadata_int(self, key: str) -> int | None:
-        """A whole number; the largest of an array; None where there is none. `{arch}` stands for the architecture."""
+        """Return an integer, or the largest of an array, or None if there is none.
+
+        `{arch}` in the key is replaced by the architecture.
+        """
         value = self.values.get(key.replace("{arch}", str(self.values.get("general.architecture", ""))))
         if isinstance(value, tuple):
             return max(value, default=None)
@@ -53,9 +61,13 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """The header of a GGUF file. Cost: 0.1 s for a vocabulary of 150 000.
+    """Return the header of a GGUF file.
 
-    Raises `ModelFileError` for what is no GGUF file, or damaged; `UnsupportedModelError` for a bare vocabulary.
+    Takes 0.1 s for a vocabulary of 150 000 tokens.
+
+    Raises:
+        ModelFileError: The file is not a GGUF file, or damaged.
+        UnsupportedModelError: The file holds only a vocabulary.
     """
     require_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -67,7 +79,12 @@ def read_header(path: Path) -> Header:
 
 
 def require_gguf(path: Path) -> None:
-    """What can be said about a file without llama.cpp, in plainer words."""
+    """Check what can be checked without llama.cpp, to give plainer errors.
+
+    Raises:
+        ModelFileError: The file is missing, unreadable, cut off, or not a GGUF file.
+        UnsupportedModelError: The file holds only a vocabulary.
+    """
     if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
         raise ModelFileError(str(path), "no such file")
     if not path.is_file():
@@ -89,8 +106,12 @@ def require_gguf(path: Path) -> None:
 
 
 def read_texts(path: Path, key: str) -> list[str]:
-    """The texts of an array in the header of a GGUF file; none where it has no such
-    array. Raises `ModelFileError` for a damaged file, `OSError` for none."""
+    """Return the texts of an array in a GGUF header; none if it is missing.
+
+    Raises:
+        ModelFileError: The file is damaged.
+        OSError: The file cannot be opened.
+    """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             found = read_metadata(data)
@@ -102,9 +123,15 @@ def read_texts(path: Path, key: str) -> list[str]:
 
 @dataclass(slots=True)
 class Metadata:
-    """What stands before the tensors. values, lengths: as in `Header`. kinds: type of
-    each value, and of an array's items. places: of an array of texts, where it begins
-    and how long it is. version: of the format."""
+    """The part of a GGUF file before the descriptions of its tensors.
+
+    Attributes:
+        version: Version of the format.
+        values: As in `Header`.
+        lengths: As in `Header`.
+        kinds: Type of each value and, for an array, of its items.
+        places: Offset of the first text and number of texts, for each array of texts.
+    """
 
     version: int
     values: dict[str, Value] = field(default_factory=dict)
@@ -113,7 +140,7 @@ class Metadata:
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def texts(self, data: mmap.mmap, key: str) -> Iterator[bytes]:
-        """The texts of an array, none where there is no such array."""
+        """Yield the texts of an array; none if there is no such array."""
         at, n = self.places.get(key, (0, 0))
         for _ in range(n):
             text, at = _text(data, at)
@@ -121,7 +148,10 @@ class Metadata:
 
 
 def read_metadata(data: mmap.mmap) -> Metadata:
-    """All of it. Raises `struct.error`, `KeyError`, `OverflowError` for a damaged one."""
+    """Read all metadata.
+
+    Raises `struct.error`, `KeyError` or `OverflowError` if it is damaged.
+    """
     version, _, n_pairs = _START.unpack_from(data, 0)
     at = _START.size
     found = Metadata(version)
@@ -143,7 +173,7 @@ def read_metadata(data: mmap.mmap) -> Metadata:
 
 
 def _read_array(data: mmap.mmap, at: int, key: str, found: Metadata) -> int:
-    """Take an array in, and return where the next pair begins."""
+    """Read an array, and return where the next pair begins."""
     (kind,) = _U32.unpack_from(data, at)
     (n,) = _U64.unpack_from(data, at + _U32.size)
     at += _U32.size + _U64.size
@@ -167,7 +197,7 @@ def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
 
 
 def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
-    """Where the text that follows n texts begins."""
+    """Return the offset behind n texts."""
     read = _U64.unpack_from
     for _ in range(n):
         at += _U64.size + read(data, at)[0]
@@ -175,8 +205,7 @@ def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The files of a model that was cut into several, those that are there; else the
-    file alone."""
+    """Return the existing files of a split model, else the file itself."""
     part = _PART.search(path.name)
     if part is None:
         return [path]

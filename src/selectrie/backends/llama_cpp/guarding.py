@@ -1,10 +1,12 @@
-"""Texts that a llama.cpp tokenizer cannot take: it ends the process on some, and never
-comes back from others. They are refused before it sees them.
+"""Refuse texts that a llama.cpp tokenizer cannot take.
 
-SentencePiece writes a character without a token as its bytes, and throws where a byte
-has none (`byte_to_token`). RWKV's longest match begins again at the first byte of the
-text where nothing that it read is a token. Both kinds have a token for every byte by
-convention alone.
+On some texts it ends the process, and from others it never returns, so they are refused
+before it sees them.
+
+SentencePiece writes a character without a token as its bytes, and throws if a byte has
+none (`byte_to_token`). RWKV's longest match starts again at the first byte of the text
+if nothing it has read is a token. Both kinds have a token for every byte only by
+convention.
 """
 
 from __future__ import annotations
@@ -19,19 +21,24 @@ from selectrie.core.vocabulary import Tokenize
 from selectrie.errors import TextError
 
 _SIGN = "\u2581".encode()
-"""What SentencePiece writes for a space."""
+"""The character that SentencePiece writes for a space."""
 _CHARACTERS = re.compile(rb"[\xc0-\xdf].?|[\xe0-\xef].{0,2}|[\xf0-\xff].{0,3}|.", re.DOTALL)
-"""How llama.cpp cuts bytes into characters (`unicode_len_utf8`)."""
+"""Cuts bytes into characters as llama.cpp does (`unicode_len_utf8`)."""
 
 
 def guarded(
     tokenize: Tokenize, model: llama_cpp.llama_model_p, spellings: Sequence[bytes], pieces: Iterable[bytes]
 ) -> Tokenize:
-    """The tokenizer, which raises `TextError` where llama.cpp would end the process or
-    hang, and where it says that a part of a text has no token.
+    """Return a tokenizer that raises `TextError` instead of failing.
 
-    spellings: of every token. pieces: the bytes of every token, control tokens
-    included.
+    It does so where llama.cpp would end the process or hang, and where llama.cpp
+    reports that a part of a text has no token.
+
+    Args:
+        tokenize: The tokenizer to guard.
+        model: The loaded model.
+        spellings: The text of every token.
+        pieces: The bytes of every token, control tokens included.
     """
     kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
     fault: Callable[[bytes], bytes | None] | None = None
@@ -59,11 +66,13 @@ def _refusal(character: bytes) -> TextError:
 
 
 def _without_bytes(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[bytes], bytes | None] | None:
-    """What finds a character that SentencePiece has neither a token for nor its bytes;
-    None where it has every byte.
+    """Return a function that finds a character SentencePiece cannot spell.
 
-    A user-defined token is looked up before the text is cut, so a character that is
-    only ever a part of one is refused although it need not be.
+    Such a character has neither a token nor tokens for its bytes. Returns None if the
+    vocabulary has every byte.
+
+    A user-defined token is matched before the text is cut, so a character that occurs
+    only as a part of one is refused although it need not be.
     """
     missing = frozenset(byte for byte in range(256) if not {b"<0x%02X>" % byte, bytes([byte])} & spelled)
     if not missing:
@@ -78,8 +87,10 @@ def _without_bytes(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[
 
 
 def _without_beginning(pieces: frozenset[bytes]) -> Callable[[bytes], bytes | None] | None:
-    """What finds a byte that begins a token and is none; None where there is no such
-    byte."""
+    """Return a function that finds a byte that begins a token but is not one.
+
+    Returns None if there is no such byte.
+    """
     bare = frozenset(piece[:1] for piece in pieces if piece) - pieces
     if not bare:
         return None

@@ -1,4 +1,4 @@
-"""Digests of weights: fast enough to take at every start."""
+"""Compute digests of weights that are fast enough to take at every start."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _BLOCK_BYTES = 64 << 10
 
 
 def file_digest(path: Path) -> str:
-    """`blake2b:…` of a small file; `blake2b-sampled:…` of a larger one.
+    """Return `blake2b:…` for a small file and `blake2b-sampled:…` for a larger one.
 
-    Sampled: its size, its first MiB (metadata and vocabulary), and 128 blocks of 64 KiB evenly spaced up to the last one:
-    9 MiB read of any file. It tells models and quantisations apart; it is no proof against tampering.
+    A sampled digest covers the file's size, its first MiB (metadata and vocabulary),
+    and 128 blocks of 64 KiB, evenly spaced up to the end: 9 MiB are read of any file.
+    It tells models and quantisations apart, but does not protect against tampering.
     """
     size = path.stat().st_size
     state = blake2b(str(size).encode(), digest_size=16)

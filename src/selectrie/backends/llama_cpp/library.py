@@ -1,4 +1,4 @@
-"""What belongs to the shared library as a whole: its log, its version, and a way to stop a decode without Python."""
+"""Handle the library's global state: log, version, and stopping a decode."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ import llama_cpp
 from selectrie.core.output import write
 
 _WARN, _ERROR, _CONTINUED = 3, 4, 5
-"""Levels of `ggml_log_level` (ggml.h); llama-cpp-python's own table is of an older version."""
+"""Levels of `ggml_log_level` (ggml.h).
+
+llama-cpp-python's own table belongs to an older version.
+"""
 
 _FUNCTION = re.compile(r"^\w+: (?:error loading model: )?")
-"""What llama.cpp puts before its messages."""
+"""Matches the prefix that llama.cpp puts before its messages."""
 
 
 class Log:
     """llama.cpp's log, which has one callback for the whole process.
 
-    While a call of ours runs, lines are kept, and shown only when it is verbose. At other times they go where they went
-    before, if llama-cpp-python has been told how loud to be (a `Llama` does that); nothing is printed otherwise.
+    While one of our calls runs, lines are kept, and shown only if the call is verbose.
+    At other times they are passed on to the previous callback if llama-cpp-python's
+    verbosity has been set (creating a `Llama` does that); otherwise nothing is printed.
     """
 
     def __init__(self) -> None:
@@ -39,13 +43,14 @@ class Log:
         self._shown = 0
         self._level = 0
         self._lock = threading.Lock()
-        # The object must outlive every call into the library, else the next message crashes the process.
+        # The object must outlive every call into the library, else the next message
+        # crashes the process.
         self._callback = llama_cpp.llama_log_callback(self._receive)
         self._previous = llama_cpp.llama_log_callback()
         self._is_forwarding = False
 
     def install(self) -> None:
-        """Become the callback, also where another library has taken our place since."""
+        """Become the callback, even if another library has replaced ours since."""
         with self._lock:
             current, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
             llama_cpp.llama_log_get(ctypes.byref(current), ctypes.byref(data))
@@ -56,7 +61,7 @@ class Log:
 
     @contextmanager
     def of_ours(self, *, verbose: bool = False) -> Iterator[None]:
-        """Around calls of ours into the library."""
+        """Mark the calls into the library made inside the `with` block as ours."""
         with self._lock:
             self._inside += 1
             self._shown += verbose
@@ -68,11 +73,17 @@ class Log:
                 self._shown -= verbose
 
     def forget(self) -> None:
-        """Start collecting anew, before a call whose failure is to be explained."""
+        """Discard the collected lines.
+
+        Called before a call whose failure is to be explained.
+        """
         self._lines.clear()
 
     def reason(self, otherwise: str) -> str:
-        """What the library complained of first since `forget`: an error, else a warning, without the function's name."""
+        """Return the first error since `forget`, else the first warning.
+
+        The name of the function is removed. If there is neither, returns `otherwise`.
+        """
         lines = list(self._lines)
         for level in (_ERROR, _WARN):
             said = [text.strip() for found, text in lines if found == level and "failed to load model" not in text]
@@ -85,13 +96,16 @@ class Log:
         if self._inside:
             line = text.decode("utf-8", "replace")
             self._lines.append((self._level, line))
-            if self._shown:  # not by the callback before: a `Llama` that is to be quiet has made that one quiet
+            # Lines are not passed to the previous callback: a quiet `Llama` has
+            # silenced that one.
+            if self._shown:
                 write(line, sys.stderr, end="")
             return
         if logging.getLogger("llama-cpp-python").level == logging.NOTSET:
             return
         if self._previous and not self._is_forwarding:
-            self._is_forwarding = True  # a callback that took our place may call us in turn
+            # Guards against a callback that replaced ours and calls us in turn.
+            self._is_forwarding = True
             self._previous(level, text, data)
             self._is_forwarding = False
 
@@ -101,7 +115,7 @@ def _address(callback: Any) -> int | None:
 
 
 log = Log()
-"""The one callback: llama.cpp's logger is global state of the library."""
+"""The process-wide callback: llama.cpp's logger is global state of the library."""
 
 
 @contextmanager
@@ -128,12 +142,14 @@ def interrupt_held() -> Iterator[None]:
 
 
 class StopFlag:
-    r"""A byte that makes the running decode stop, read by llama.cpp after every graph node without taking the GIL.
+    r"""A byte that makes the running decode stop.
 
-    The abort callback is `bool (*)(void *)`. The C library's `strlen` on a buffer that holds "" or "\x01" returns 0 or 1
-    and so is such a function; a Python callback would cost a change of threads per graph node.
+    llama.cpp reads it after every graph node without taking the GIL. The abort callback
+    is `bool (*)(void *)`. The C library's `strlen` on a buffer that holds "" or "\x01"
+    returns 0 or 1 and so is such a function; a Python callback would cost a thread
+    switch per graph node.
 
-    Several contexts may share one flag: a model and what is made of it by `solo`.
+    Several contexts may share one flag: a model and the models that `solo` makes of it.
     """
 
     def __init__(self) -> None:
@@ -142,9 +158,10 @@ class StopFlag:
     def attach(
         self, context: llama_cpp.llama_context_p, python: Callable[[], bool] | None = None
     ) -> Callable[..., bool]:
-        """Let a context ask this flag; `python`, if given, is asked as well, once a graph node.
+        """Let a context check this flag after every graph node.
 
-        Returns what the context calls: to be kept, with the flag, for as long as the context decodes.
+        If `python` is given, it is called as well. Returns the callback, which must be
+        kept, together with the flag, for as long as the context decodes.
         """
 
         def read(_data: int | None) -> bool:
@@ -155,29 +172,32 @@ class StopFlag:
         return callback
 
     def set(self) -> None:
-        """Stop the decode that runs now. One byte is written: any thread may."""
+        """Stop the decode that runs now.
+
+        Only one byte is written, so any thread may call this.
+        """
         self._buffer[0] = b"\x01"
 
     def clear(self) -> None:
-        """Let decodes run."""
+        """Let decodes run again."""
         self._buffer[0] = b"\x00"
 
     @property
     def is_set(self) -> bool:
-        """Whether `set` was called since the last `clear`."""
+        """Return whether `set` was called since the last `clear`."""
         return self._buffer[0] != b"\x00"
 
     @staticmethod
     def _native() -> Callable[..., bool] | None:
         try:
             strlen = ctypes.CDLL(None).strlen
-        except (OSError, AttributeError, TypeError):  # TypeError: Windows has no handle of the process itself
+        except (OSError, AttributeError, TypeError):  # TypeError: Windows has no handle for the process itself
             return None
         return ctypes.cast(strlen, llama_cpp.ggml_abort_callback)  # type: ignore[no-any-return]
 
 
 def build() -> str:
-    """The back end's version: llama-cpp-python's, and the commit of its llama.cpp where the library names it."""
+    """Return the versions of llama-cpp-python and, if known, llama.cpp's commit."""
     return f"llama-cpp-python {llama_cpp.__version__}, llama.cpp {_commit() or 'unknown'}"
 
 
@@ -191,16 +211,20 @@ def _commit() -> str:
 
 
 def processor() -> str:
-    """Architecture and the processor features that llama.cpp was built for and found: kernels differ by them."""
+    """Return the architecture and the processor features in use.
+
+    These are the features that llama.cpp was built for and found; kernels differ by
+    them.
+    """
     return f"{platform.machine()}: {', '.join(_features())}"
 
 
 def repacks_safely() -> bool:
-    """Whether weights may be repacked for the processor.
+    """Return whether weights may be repacked for the processor.
 
     False for builds with AMX: its product of quantised weights ends the process with a
     general protection fault on some processors (llama.cpp #20824, open; on a virtual
-    Sapphire Rapids every call of two rows or more).
+    Sapphire Rapids with every call of two rows or more).
     """
     return "AMX_INT8" not in _features()
 

@@ -1,4 +1,4 @@
-"""How much memory a model takes, reckoned from its file before anything is loaded."""
+"""Estimate from a file how much memory a model takes, before it is loaded."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ from selectrie.core.types import Precision
 
 
 def memory_needed(path: Path, options: LlamaOptions) -> int:
-    """Bytes that weights and context of a GGUF file take at most, were memory not short.
+    """Return an upper bound on the bytes of a model's weights and context.
 
-    The sum of: the file, which is mapped; keys and values of every cell; states of every sequence (recurrent and hybrid
-    models); two buffers of logits of a whole call, llama.cpp's output and its graph's; the graph's other parts that grow
-    with a call: in `exact` precision one layer's attention scores, the attention mask, activations of one layer. Part of it
-    lies on a GPU where layers do. Buffers are reserved when a model is opened and filled with use.
+    Assumes that free memory does not limit the size of the context. The sum of:
 
-    Not in it: rows that an engine keeps for prompts that come again, at most 64 MiB; the small second context in which
-    near ties are settled, for as long as that takes. Cost: the file's header is read, 0.1 s for a large vocabulary.
-    Raises `ModelFileError`, `UnsupportedModelError`.
+    - the file, which is mapped;
+    - keys and values of every cell;
+    - states of every sequence (recurrent and hybrid models);
+    - two buffers for the logits of a whole call, llama.cpp's output and its graph's;
+    - the other parts of the graph that grow with a call: one layer's attention scores
+      (in `exact` precision), the attention mask, one layer's activations.
+
+    Part of it lies on a GPU if layers do. Buffers are reserved when a model is opened
+    and are filled with use.
+
+    Not included are the rows that an engine keeps for prompts that come again (at most
+    64 MiB) and the small second context that exists while near ties are settled. Reads
+    the file's header, which takes 0.1 s for a large vocabulary.
+
+    Raises:
+        ModelFileError: The file is not a GGUF file, or damaged.
+        UnsupportedModelError: The file holds only a vocabulary.
     """
     header = read_header(path)
     n_vocabulary = header.lengths.get("tokenizer.ggml.tokens") or _of(header, "vocab_size") or 1
@@ -34,12 +45,15 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
 
 
 def _of(header: Header, key: str) -> int:
-    """A whole number of the architecture's, 0 where there is none."""
+    """Return an integer of the architecture, 0 if it is missing."""
     return header.metadata_int("{arch}." + key) or 0
 
 
 def _cell_bytes(header: Header, options: LlamaOptions) -> int:
-    """Keys and values of one cell; of layers that differ the largest stands for all."""
+    """Return the bytes of one cell's keys and values.
+
+    If layers differ, all count as large as the largest.
+    """
     heads = _of(header, "attention.head_count")
     width = _of(header, "embedding_length") // max(1, heads)
     both = (_of(header, "attention.key_length") or width) + (_of(header, "attention.value_length") or width)
@@ -48,8 +62,11 @@ def _cell_bytes(header: Header, options: LlamaOptions) -> int:
 
 
 def _score_bytes(header: Header, options: LlamaOptions) -> int:
-    """Of one row and one cell: an attention score a head, none where flash attention sums them up (`fast`), and the mask
-    in the same precision, twice where a window slides."""
+    """Return the bytes that one row needs for each cell.
+
+    That is an attention score per head, unless flash attention sums them up (`fast`),
+    and the mask in the same precision, twice with a sliding window.
+    """
     masks = 2 if _of(header, "attention.sliding_window") else 1
     if options.precision is Precision.EXACT:
         return 4 * (_of(header, "attention.head_count") + masks)
@@ -57,14 +74,20 @@ def _score_bytes(header: Header, options: LlamaOptions) -> int:
 
 
 def _activations(header: Header) -> int:
-    """Numbers that one row needs beside its scores and logits: the widest layer twice, in a state-space layer the three
-    streams of its scan before and after it; queries, keys, values, sums."""
+    """Return how many numbers one row needs besides its scores and logits.
+
+    That is the widest layer twice (in a state-space layer the three streams of its
+    scan, before and after it), plus queries, keys, values and sums.
+    """
     inner = max(2 * _of(header, "feed_forward_length"), 6 * _of(header, "ssm.inner_size"))
     return inner + 8 * _of(header, "embedding_length")
 
 
 def _state_bytes(header: Header) -> int:
-    """One sequence's state: two vectors a layer (`n_embd_r` and `n_embd_s` of llama-hparams.cpp), f32; 0 without one."""
+    """Return the bytes of one sequence's state, 0 for models without one.
+
+    Each layer has two f32 vectors (`n_embd_r` and `n_embd_s` of llama-hparams.cpp).
+    """
     width = _of(header, "embedding_length")
     if head := _of(header, "wkv.head_size"):
         numbers = width * head + width * (_of(header, "token_shift_count") or 2)

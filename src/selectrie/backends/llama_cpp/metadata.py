@@ -1,4 +1,4 @@
-"""A value of a model's metadata, as llama.cpp has read it."""
+"""Read single values of a model's metadata through llama.cpp."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_BYTES = 256
 
 
 def metadata_of(model: llama_cpp.llama_model_p, key: str) -> str | None:
-    """The value in text, cut to 255 bytes; None where there is none, or a list."""
+    """Return the value as text, cut to 255 bytes; None if missing or a list."""
     buffer = ctypes.create_string_buffer(_MOST_BYTES)
     length = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, _MOST_BYTES)
     return buffer.value.decode("utf-8", "replace") if length >= 0 else None

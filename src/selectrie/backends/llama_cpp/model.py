@@ -1,4 +1,4 @@
-"""`LlamaModel`: a GGUF model behind the port of `selectrie.core.model`."""
+"""Implement the model port of `selectrie.core.model` with a GGUF model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
 
 EXACT_GRANULE = 8
-"""Rows whose number is a multiple of this go through the same kernels however they are cut into calls: measured on x86-64
-for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see `LlamaModel.granule`."""
+"""Granule with which rows do not depend on how they are cut into calls.
+
+Calls whose number of rows is a multiple of this use the same kernels: measured on
+x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
+`LlamaModel.granule`.
+"""
 _SOLO_ROWS = 64
 _FLOAT_FILE_TYPES = (0, 1, 32)
 """f32, f16 and bf16 in `general.file_type` (llama_ftype in llama.h)."""
@@ -34,27 +38,37 @@ _FLOAT_FILE_TYPES = (0, 1, 32)
 def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaOptions | None = None) -> LlamaModel:
     """Open a GGUF file, or share the weights of an open `llama_cpp.Llama`.
 
-    Raises `ModelFileError`, `UnsupportedModelError`, `OptionError`, `ClosedError`, and `ModelError` where no context of the
-    size asked for can be made.
+    Raises:
+        ModelFileError: The file cannot be loaded.
+        UnsupportedModelError: The model does not predict a next token.
+        OptionError: An option or the source is invalid.
+        ClosedError: The `Llama` has been closed.
+        ModelError: No context of the requested size can be made.
     """
     options = options or LlamaOptions()
     weights = open_weights(source, options)
     try:
         return LlamaModel(weights, options, fit(weights, options))
     finally:
-        weights.release()  # the model's context has a use of its own
+        # The model's context has been counted as a separate user of the weights.
+        weights.release()
 
 
 @final
 class LlamaModel:
-    """A model on a llama.cpp context of its own. See `selectrie.core.model.Model` for what its methods promise.
+    """A model that owns a llama.cpp context.
 
-    Not thread-safe but for `interrupt`. A call that fails after nodes were evicted for it does not bring those back: they
-    were cached and held by nobody.
+    See `selectrie.core.model.Model` for the contracts of its methods.
+
+    Only `interrupt` is thread-safe. If a call fails after nodes were evicted for it,
+    they are not restored: they were cached and held by no caller.
     """
 
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
-        """stop: of the model whose interrupts this one obeys as well."""
+        """Create a model.
+
+        stop: the flag of another model whose interrupts stop this one as well.
+        """
         self._weights, self._options = weights, options
         self._context = Context(weights, options, size, stop)
         self._kind = weights.kind
@@ -84,8 +98,10 @@ class LlamaModel:
 
     def _measure(self) -> Limits:
         model = self._weights.pointer
-        # Evaluating a row again costs 2 flops a parameter; an idle cell costs each row 4 flops a layer and channel (score
-        # and mix). Ski rental: drop after as many rows as make the two equal. 0.5B shape: 11 486; measured: 10 000.
+        # Evaluating a row again costs 2 flops a parameter; an idle cell costs each row
+        # 4 flops a layer and channel (score and mix). As in the ski rental problem, a
+        # cell is dropped after as many rows as make the two costs equal. 0.5B shape: 11
+        # 486; measured: 10 000.
         cell = 2 * llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_embd(model)
         return Limits(
             nodes=self._context.size.nodes,
@@ -113,10 +129,11 @@ class LlamaModel:
 
     @property
     def granule(self) -> int:
-        """Rows of every call are filled up to a multiple of this, and so are the rows whose logits are computed.
+        """Return the number to whose multiple the rows of every call are filled up.
 
-        1: nothing is filled up (`fast`; forking models, whose rows llama.cpp regroups by sequence). May be set while the
-        tree is empty.
+        The rows whose logits are computed are filled up in the same way. With 1 nothing
+        is filled up (`fast`, and forking models, whose rows llama.cpp regroups by
+        sequence). May be set while the tree is empty.
         """
         return self._granule
 
@@ -200,13 +217,18 @@ class LlamaModel:
         return model
 
     def interrupt(self) -> None:
-        """As `Model.interrupt`; the decode may be one of a `solo` model, too."""
+        """Stop the running decode as `Model.interrupt` does.
+
+        The decode may also be one of a `solo` model.
+        """
         self._context.stop.set()
 
     def set_abort_callback(self, callback: Callable[[], bool] | None) -> None:
-        """Ask `callback` after every node of llama.cpp's compute graph; true stops the decode with `DecodeError`.
+        """Call `callback` after every node of llama.cpp's compute graph.
 
-        A seam for tests and for callers with a stop condition of their own; it costs the GIL at each node. None: none.
+        If it returns true, the decode stops with `DecodeError`. None removes the
+        callback. It serves tests and callers with a custom stop condition, and takes
+        the GIL at each node.
         """
         self._require_open()
         self._context.set_abort_callback(callback)
@@ -239,7 +261,10 @@ class LlamaModel:
         return self._context.decode(rows, granule=self._granule, padding_sequence=self._sequences.padding_id)
 
     def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> float:
-        """Evaluate tokens one after the other under one sequence, no logits; the seconds that it took."""
+        """Evaluate a run of tokens under one sequence without logits.
+
+        Returns the seconds that it took.
+        """
         most, seconds = self._rows_per_call, 0.0
         for start in range(0, len(tokens), most):
             part = tokens[start : start + most]
@@ -251,17 +276,18 @@ class LlamaModel:
         return seconds
 
     def _take_back(self, plan: CallPlan) -> None:
-        """After a failure in `extend`: nodes, references and memory are as they were before the call."""
+        """Restore nodes, references and memory after a failure in `extend`."""
         self._tree.take_back(plan)
         if not self._sequences.restore():
-            # Memory that cannot be cut back is not trusted: every node goes, and using one raises NodeError.
+            # If memory cannot be cut back, it is not trusted: every node is dropped,
+            # and using one raises NodeError.
             self._context.clear()
             self._sequences.forget()
             self._tree.clear()
 
 
 def _of_entries(plan: CallPlan, nodes: IntArray) -> list[int]:
-    """The node of each entry of a committed plan."""
+    """Return the node of each entry of a committed plan."""
     result = [NO_NODE] * len(plan.node)
     for entry, node in zip(plan.entry, nodes.tolist(), strict=True):
         result[entry] = node

@@ -1,4 +1,7 @@
-"""What `LlamaModel` needs of the bookkeeping of sequence ids, which differs by how a model remembers."""
+"""Define what `LlamaModel` needs from the bookkeeping of sequence ids.
+
+The bookkeeping differs by how a model remembers its context.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,24 @@ from selectrie.backends.prefix_tree import CallPlan
 from selectrie.core.types import IntArray
 
 Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
-"""(sequence, tokens, first position) -> seconds: evaluates a run under one sequence, no logits."""
+"""Evaluates a run of tokens under one sequence, without logits.
+
+(sequence, tokens, first position) -> seconds.
+"""
 
 
 class Outline(Protocol):
-    """What a call evaluates, before rows have places. n_rows: how many."""
+    """What a call evaluates, before rows have positions and ids."""
 
     @property
     def n_rows(self) -> int: ...
 
 
 class Layout(Protocol):
-    """The rows of a call in the order of the decode. entry: int64[R], the entry of the plan that each row evaluates."""
+    """The rows of a call in the order of the decode.
+
+    `entry` is int64[R], the entry of the plan that each row evaluates.
+    """
 
     @property
     def rows(self) -> BatchRows: ...
@@ -34,10 +43,13 @@ class Layout(Protocol):
 
 
 class Sequences(Protocol):
-    """Which sequence id ends at which node. Outlines and layouts are passed back to the object that made them.
+    """The nodes at which sequence ids end.
 
-    A call goes `outline`, `make_room`, `recover`, `lay_out`, `prepare`, the decode,
-    `ContextTree.commit`, `settle`; after an exception from `recover` on, `restore`.
+    Outlines and layouts are passed back to the object that made them.
+
+    A call goes through `outline`, `make_room`, `recover`, `lay_out`, `prepare`, the
+    decode, `ContextTree.commit` and `settle`. After an exception from `recover` on,
+    `restore` is called.
     """
 
     branches: int
@@ -45,49 +57,65 @@ class Sequences(Protocol):
 
     @property
     def free_branches(self) -> int:
-        """Branches left if everything that nobody holds were dropped."""
+        """Return the branches left if all unheld nodes were dropped."""
         ...
 
     def can_extend(self, node: int) -> bool:
-        """Whether a live node can be a parent."""
+        """Return whether a live node can be a parent."""
         ...
 
     def outline(self, plan: CallPlan) -> Outline:
-        """What a plan evaluates: what is new, and what exists and is needed again. Changes nothing."""
+        """Return what a plan evaluates. Changes nothing.
+
+        That is all new entries, and existing ones that are needed again.
+        """
         ...
 
     def make_room(self, plan: CallPlan, outline: Any, nodes: int) -> None:
-        """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
+        """Drop unheld nodes until the call fits.
+
+        Raises `CapacityError` before anything has changed.
+        """
         ...
 
     def recover(self, outline: Any, evaluate: Evaluate) -> tuple[int, float]:
-        """Evaluate again what an earlier failure took and the call needs; rows and seconds that it took."""
+        """Re-evaluate what an earlier failure lost and the call needs.
+
+        Returns the number of rows and the seconds that it took.
+        """
         ...
 
     def lay_out(self, plan: CallPlan, outline: Any) -> Layout:
-        """Give rows their places and ids. Changes nothing."""
+        """Assign positions and ids to the rows. Changes nothing."""
         ...
 
     def prepare(self, layout: Any) -> None:
-        """Change memory as the decode needs it."""
+        """Change llama.cpp's memory as the decode needs it."""
         ...
 
     def settle(self, layout: Any, nodes: list[int]) -> None:
-        """After the commit: remove what was for this call alone, note who ends where. nodes: of each entry."""
+        """Clean up after the commit.
+
+        Removes what only this call needed and records which sequence ends at which
+        node. `nodes` has the node of each entry.
+        """
         ...
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """As `Model.release`."""
+        """Release references as `Model.release` does."""
         ...
 
     def trim(self, idle_rows: int) -> int:
-        """As `Model.trim`."""
+        """Drop unused nodes as `Model.trim` does."""
         ...
 
     def restore(self) -> bool:
-        """After a failure, make memory what the bookkeeping says; returns whether it is."""
+        """Make memory match the bookkeeping after a failure.
+
+        Returns whether it does.
+        """
         ...
 
     def forget(self) -> None:
-        """Nobody owns anything any more: the tree was cleared."""
+        """Forget all sequences, because the tree was cleared."""
         ...

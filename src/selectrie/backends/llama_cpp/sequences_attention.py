@@ -1,9 +1,12 @@
-"""Sequence ids of a model with attention: one id for every leaf, and a whole tree of rows in one decode.
+"""Assign sequence ids for attention models: one per leaf of the tree.
 
-A node's cell carries the ids of all leaves at or below it, so every row sees its own path and nothing else. llama.cpp
-checks that sequences coupled in one row end at the same position; it does not check that ids are nested or that they own
-the cells above (a row that attends to nothing comes back with rc 0 and a wrong answer). Both hold here by construction:
-the ids of a row are a slice of the ids of the row above it, and an id starts as a copy of one that runs through its parent.
+A whole tree of rows is evaluated in one decode. A node's cell carries the ids of all
+leaves at or below it, so every row sees its own path and nothing else. llama.cpp checks
+that sequences coupled in one row end at the same position. It checks neither that ids
+are nested nor that they own the cells above; a row that attends to nothing comes back
+with rc 0 and a wrong answer. Both hold here by construction: the ids of a row are a
+slice of the ids of the row above it, and an id starts as a copy of one that runs
+through its parent.
 """
 
 from __future__ import annotations
@@ -25,9 +28,14 @@ from selectrie.errors import InternalError
 class TreeLayout:
     """The rows of a call, depth-first.
 
-    rows: for the decode. entry: int64[R], what each row evaluates. fresh: bool[R], whether the entry is new; others are
-    evaluated again on a scratch branch. copies: (source id, new id, positions) made before the decode.
-    leaves: (id, entry, live node it stands on) of the new leaves. scratch: ids to be removed after the decode.
+    Attributes:
+        rows: The rows for the decode.
+        entry: int64[R], the entry that each row evaluates.
+        fresh: bool[R], whether the entry is new. The others are evaluated again on a
+            scratch branch.
+        copies: (source id, new id, number of positions) to copy before the decode.
+        leaves: (id, entry, live node below which its rows begin) of the new leaves.
+        scratch: Ids to remove after the decode.
     """
 
     rows: BatchRows
@@ -40,10 +48,17 @@ class TreeLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeOutline:
-    """Rows to evaluate, parents before children. parent: index of the row above, or -1 where it stands on a live node.
+    """The rows to evaluate, parents before children.
 
-    base: that live node, handed down to every row. start: place in depth-first order. first_leaf, n_leaves: slice of the
-    leaves in that order. n_rows: how many. n_scratch_leaves: branches for rows that are evaluated again.
+    Attributes:
+        n_rows: Number of rows.
+        entry: The entry that each row evaluates.
+        parent: Index of the row above, or -1 if the parent is a live node.
+        base: The live node above the row's topmost ancestor among the rows.
+        start: Index in depth-first order.
+        first_leaf: Index of the row's first leaf in depth-first order.
+        n_leaves: Number of leaves at or below the row.
+        n_scratch_leaves: Number of branches for rows that are evaluated again.
     """
 
     n_rows: int
@@ -58,11 +73,15 @@ class TreeOutline:
 
 
 class TreeSequences:
-    """Which sequence id ends at which leaf. The last ids are set apart: padding, one scratch branch, and the keeper.
+    """The leaves at which sequence ids end.
 
-    The keeper (sliding window only): llama.cpp gives the cells of a window's past to others when one id alone owns them
-    (`find_slot` in llama-kv-cache.cpp), `swa_full` or not, and branching there later is nats wrong. So every cell that
-    stays carries the keeper's id as a second one. Nothing is evaluated under it.
+    The last ids are reserved: for padding, for one scratch branch, and for the keeper.
+
+    The keeper exists only for models with a sliding window. There llama.cpp reuses the
+    cells of a window's past if only one id owns them (`find_slot` in
+    llama-kv-cache.cpp), with or without `swa_full`, and branching there later gives
+    results that are wrong by nats. So every cell that stays also carries the keeper's
+    id. Nothing is evaluated under it.
     """
 
     def __init__(self, tree: ContextTree, context: Context, *, keeper: bool) -> None:
@@ -78,17 +97,17 @@ class TreeSequences:
 
     @property
     def free_branches(self) -> int:
-        """Branches left if everything that nobody holds were dropped."""
+        """Return the branches left if all unheld nodes were dropped."""
         return self.branches - self._tree.n_held_leaves
 
     def can_extend(self, _node: int) -> bool:
-        """Every node of the tree can be a parent."""
+        """Return True: every node of the tree can be a parent."""
         return True
 
     # A call
 
     def outline(self, plan: CallPlan) -> TreeOutline:
-        """What a plan evaluates: what is new, and what exists and is wanted again."""
+        """Return what a plan evaluates: new entries and existing ones wanted again."""
         entry: list[int] = []
         parent: list[int] = []
         base: list[int] = []
@@ -109,13 +128,16 @@ class TreeSequences:
         return _depth_first(entry, parent, base, scratch=set(scratch_row_of.values()))
 
     def make_room(self, plan: CallPlan, outline: TreeOutline, nodes: int) -> None:
-        """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
+        """Drop unheld nodes until the call fits.
+
+        Raises `CapacityError` before anything has changed.
+        """
         self._before = None
         extra = max(0, outline.n_scratch_leaves - 1)
         self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.branches, extra_branches=extra))
 
     def lay_out(self, plan: CallPlan, forest: TreeOutline) -> TreeLayout:
-        """Give the rows of a plan their places and ids. Changes nothing."""
+        """Assign positions and ids to the rows of a plan. Changes nothing."""
         n = len(forest.entry)
         entry = np.array(forest.entry, dtype=np.int64)
         fresh = np.array(plan.node, dtype=np.int64)[entry] == NO_NODE
@@ -136,7 +158,11 @@ class TreeSequences:
     def _assign(
         self, forest: TreeOutline, fresh: list[bool]
     ) -> tuple[list[int], list[tuple[int, int, int]], list[tuple[int, int, int]], list[int]]:
-        """Ids of the leaves in depth-first order, the copies they start as, the new leaves, and the scratch ids."""
+        """Assign ids to the leaves.
+
+        Returns the ids in depth-first order, the copies from which they start, the new
+        leaves, and the scratch ids.
+        """
         free = [i for i in range(self.branches - 1, -1, -1) if self._tip[i] == NO_NODE]
         free_scratch = [self._scratch_id]
         ids = [0] * sum(n for n, p in zip(forest.n_leaves, forest.parent, strict=True) if p < 0)
@@ -167,7 +193,10 @@ class TreeSequences:
         return ids, copies, leaves, scratch
 
     def _through(self, node: int) -> int:
-        """An id that runs through a live node, checked against llama.cpp's memory."""
+        """Return an id that runs through a live node.
+
+        It is checked against llama.cpp's memory.
+        """
         tree = self._tree
         while tree.n_children[node]:
             node = tree.first_child[node]
@@ -178,12 +207,16 @@ class TreeSequences:
         return sequence
 
     def prepare(self, layout: TreeLayout) -> None:
-        """Copies before the decode."""
+        """Make the copies that the decode needs."""
         for source, new, end in layout.copies:
             self._context.copy(source, new, 0, end)
 
     def settle(self, layout: TreeLayout, nodes: list[int]) -> None:
-        """After decode and commit: drop what was for this call alone, and note who ends where. nodes: of each entry."""
+        """Clean up after decode and commit.
+
+        Removes what only this call needed and records which sequence ends at which
+        node. `nodes` has the node of each entry.
+        """
         context = self._context
         for sequence in (*layout.scratch, self.padding_id):
             context.remove(sequence)
@@ -202,21 +235,24 @@ class TreeSequences:
     # Dropping and repairing
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Give back references, and drop what is forgotten."""
+        """Give back references, and drop forgotten nodes."""
         self._drop(self._tree.release(nodes, forget=forget))
 
     def trim(self, idle_rows: int) -> int:
-        """Drop nodes not used for so many rows; returns how many."""
+        """Drop nodes unused for `idle_rows` rows, and return how many."""
         nodes = self._tree.idle(idle_rows)
         self._drop(nodes)
         return len(nodes)
 
     def recover(self, _outline: TreeOutline, _evaluate: Evaluate) -> tuple[int, float]:
-        """Nothing: cells outlive a failed decode."""
+        """Do nothing: cells survive a failed decode."""
         return 0, 0.0
 
     def _drop(self, nodes: list[int]) -> None:
-        """Take nodes out of tree and memory, leaf first; the id of a leaf goes up to a parent that becomes one."""
+        """Drop nodes from tree and memory, leaf first.
+
+        The id of a leaf passes to its parent if that becomes a leaf.
+        """
         if not nodes:
             return
         tree, changed = self._tree, set()
@@ -240,12 +276,15 @@ class TreeSequences:
         self._keep(lowest)
 
     def _end(self, sequence: int) -> int:
-        """The first position that a sequence does not own; -1 (all of them) for a free one."""
+        """Return the first position that a sequence does not own.
+
+        For a free sequence returns -1, which stands for all positions.
+        """
         tip = self._tip[sequence]
         return -1 if tip == NO_NODE else self._tree.depth[tip]
 
     def _keep(self, start: int) -> None:
-        """Let the keeper own what leaves own from position `start` on, and nothing else there."""
+        """Make the keeper own exactly what leaves own from position `start` on."""
         if self._keeper is None:
             return
         self._context.remove(self._keeper, start)
@@ -254,7 +293,10 @@ class TreeSequences:
                 self._context.copy(sequence, self._keeper, start, -1)
 
     def restore(self) -> bool:
-        """After a failure: cut every id back to its leaf. Returns whether memory then is what the tree says."""
+        """Cut every id back to its leaf after a failure.
+
+        Returns whether memory then matches the tree.
+        """
         context = self._context
         if self._before is not None:  # the call had been settled already
             self._tip, self._id = self._before
@@ -269,7 +311,7 @@ class TreeSequences:
         return kept
 
     def forget(self) -> None:
-        """Nobody owns anything any more."""
+        """Forget all sequences, because the tree was cleared."""
         self._tip, self._id, self._before = [NO_NODE] * self.branches, {}, None
 
 

@@ -1,9 +1,11 @@
-"""Sequence ids of a model whose state exists only at a sequence's tip (recurrent, hybrid): one id for every kept state.
+"""Assign sequence ids for recurrent and hybrid models: one per kept state.
 
-Branching copies a whole sequence; nothing is ever evaluated under the id of a kept state, so a failed call cannot spoil
-it. A run of new rows is evaluated under a copy of the state it stands on, which is kept for the run's last node or thrown
-away. (Coupled sequences are refused by RWKV; a hybrid takes them, but answers wrong with rc 0 when an inner node is
-extended later.)
+The state of such a model exists only at the end of a sequence. Branching copies a whole
+sequence. Nothing is ever evaluated under the id of a kept state, so a failed call
+cannot spoil it. A run of new rows is evaluated under a copy of the state at which it
+begins. The copy is kept for the run's last node or discarded. (RWKV refuses coupled
+sequences. A hybrid accepts them, but gives wrong answers with rc 0 when an inner node
+is extended later.)
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ _UNLIMITED = 1 << 40
 
 @dataclass(slots=True, eq=False)
 class _Stretch:
-    """Attention cells that one run wrote; free again when no state and no later stretch stands on them."""
+    """Attention cells that one run wrote.
+
+    They are free again when no state and no later stretch depends on them.
+    """
 
     cells: int
     below: _Stretch | None
@@ -36,7 +41,10 @@ class _Stretch:
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """A kept state. sequence: its id, or none after a failure, until it is evaluated again."""
+    """A kept state.
+
+    sequence: its id; -1 after a failure, until the state is evaluated again.
+    """
 
     sequence: int
     stretch: _Stretch | None
@@ -44,7 +52,11 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Entries evaluated one after the other under one sequence. base: the node whose state it starts from."""
+    """Entries evaluated one after the other under one sequence.
+
+    `base` is the node from whose state the run starts; `keeps` says whether the state
+    after it is kept.
+    """
 
     base: int
     entries: list[int]
@@ -53,7 +65,10 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class ForkOutline:
-    """What a call evaluates, before rows have places. n_rows: rows of all runs."""
+    """What a call evaluates, before rows have positions and ids.
+
+    `n_rows` counts the rows of all runs.
+    """
 
     runs: list[_Run]
     n_rows: int
@@ -63,7 +78,11 @@ class ForkOutline:
 class ForkLayout:
     """The rows of a call, run by run.
 
-    rows, entry: as in `TreeLayout`. runs: with their sequence ids in `ids`.
+    Attributes:
+        rows: The rows for the decode.
+        entry: int64[R], the entry that each row evaluates.
+        runs: The runs.
+        ids: Sequence id of each run.
     """
 
     rows: BatchRows
@@ -73,7 +92,7 @@ class ForkLayout:
 
 
 class ForkSequences:
-    """Which nodes own a state, and under which sequence id."""
+    """The nodes that own a state, and the sequence ids of the states."""
 
     def __init__(self, tree: ContextTree, context: Context, *, cells: bool) -> None:
         self._tree, self._context = tree, context
@@ -86,21 +105,22 @@ class ForkSequences:
 
     @property
     def free_branches(self) -> int:
-        """States left if every state whose node nobody holds were dropped."""
+        """Return the states left if those of all unheld nodes were dropped."""
         references = self._tree.references
         return self.branches - sum(1 for node in self._state if references[node])
 
     def can_extend(self, node: int) -> bool:
-        """Whether the node owns a state."""
+        """Return whether the node owns a state."""
         return node == ROOT or node in self._state
 
     # A call
 
     def outline(self, plan: CallPlan) -> ForkOutline:
-        """The fewest runs that evaluate what is new, wanted again, or to be given a state.
+        """Return the fewest runs that evaluate all that is due.
 
-        A run ends at every entry that needs a state and at every entry to evaluate that no other run passes through.
-        Existing nodes without a state on the way are evaluated again.
+        Due are new entries, entries wanted again, and entries that need a state. A run
+        ends at every entry that needs a state, and at every due entry that no other run
+        passes through. Existing nodes without a state on the way are evaluated again.
         """
         n = len(plan.node)
         entry_of = {node: e for e, node in enumerate(plan.node) if node != NO_NODE}
@@ -131,7 +151,10 @@ class ForkSequences:
         return ForkOutline(runs[::-1], sum(len(run.entries) for run in runs))
 
     def make_room(self, plan: CallPlan, outline: ForkOutline, nodes: int) -> None:
-        """Drop what nobody holds until the call fits. Raises `CapacityError` before anything changed."""
+        """Drop unheld nodes and states until the call fits.
+
+        Raises `CapacityError` before anything has changed.
+        """
         drops = self._tree.make_room(plan, nodes=nodes, branches=_UNLIMITED)
         gone = {node for node in drops if node in self._state}
         runs = outline.runs
@@ -156,13 +179,16 @@ class ForkSequences:
         self._tree.drop(drops)
 
     def _candidates(self, protected: set[int]) -> list[int]:
-        """Nodes that nobody holds and whose state may go, least recently used last. The nodes themselves may stay."""
+        """Return unheld nodes whose state may go, least recently used last.
+
+        The nodes themselves may stay.
+        """
         tree = self._tree
         free = [n for n in self._state if not tree.references[n] and n not in protected]
         return sorted(free, key=lambda n: (tree.used[n], -tree.depth[n]), reverse=True)
 
     def lay_out(self, plan: CallPlan, outline: ForkOutline) -> ForkLayout:
-        """Give the runs of a plan their rows and ids. Changes nothing."""
+        """Assign rows and ids to the runs of a plan. Changes nothing."""
         runs = outline.runs
         ids = self._free_ids(len(runs))
         entry = np.array([e for run in runs for e in run.entries], dtype=np.int64)
@@ -180,7 +206,10 @@ class ForkSequences:
         return ForkLayout(rows, entry, runs, ids)
 
     def _free_ids(self, n: int) -> list[int]:
-        """Free ids, consecutive where that can be: llama.cpp evaluates only consecutive ones side by side (`split_equal`)."""
+        """Return n free ids, consecutive if possible.
+
+        llama.cpp evaluates only consecutive ids side by side (`split_equal`).
+        """
         used = {state.sequence for state in self._state.values()}
         free = [i for i in range(self._context.size.sequences) if i not in used]
         for start in range(len(free) - n + 1):
@@ -189,13 +218,13 @@ class ForkSequences:
         return free[:n]
 
     def prepare(self, layout: ForkLayout) -> None:
-        """Copies before the decode."""
+        """Make the copies that the decode needs."""
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             if run.base != ROOT:
                 self._context.copy(self._checked(run.base), sequence, -1, -1)
 
     def _checked(self, node: int) -> int:
-        """The id of a node's state, checked against llama.cpp's memory."""
+        """Return the id of a node's state, checked against llama.cpp's memory."""
         sequence, end = self._state[node].sequence, self._tree.depth[node]
         last = self._context.last_position(sequence)
         if last != end - 1:
@@ -203,7 +232,10 @@ class ForkSequences:
         return sequence
 
     def settle(self, layout: ForkLayout, nodes: list[int]) -> None:
-        """After decode and commit: note the states to keep, throw the others away. nodes: of each entry."""
+        """Record the states to keep and discard the others, after the commit.
+
+        `nodes` has the node of each entry.
+        """
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             node = nodes[run.entries[-1]]
             if run.keeps and node not in self._state:
@@ -215,10 +247,12 @@ class ForkSequences:
     # States
 
     def recover(self, outline: ForkOutline, evaluate: Evaluate) -> tuple[int, float]:
-        """Evaluate again what a failure took and the runs start from; rows and seconds that it took.
+        """Re-evaluate states that a failure lost and from which the runs start.
 
-        Each row once: lost states on the way are kept, too, and where two ways part without one, a state is made for the
-        time being. Depth first, so that it takes one id more than there are states, at most: that for scratch.
+        Returns the number of rows and the seconds that it took. Each row is evaluated
+        once: lost states on the way are kept as well, and where two ways part at a node
+        without a state, a temporary one is made. Works depth-first, so that it needs at
+        most one id more than there are states, which is the scratch id.
         """
         way, _ = self._way_back(outline)
         stops = [node for node in way if way[node] > 1 or node in self._state]
@@ -245,8 +279,11 @@ class ForkSequences:
         return n_rows, seconds
 
     def _way_back(self, outline: ForkOutline) -> tuple[dict[int, int], set[int]]:
-        """Nodes to evaluate before every run has the state it starts from, each with how many of them lie right below it;
-        and the nodes, with states, that they stand on."""
+        """Return the nodes to evaluate before every run has its initial state.
+
+        Each comes with how many of them lie directly below it. The second result is the
+        set of nodes with states from which the evaluation starts.
+        """
         tree = self._tree
         way: dict[int, int] = {}
         grounds = set()
@@ -263,11 +300,14 @@ class ForkSequences:
         return way, grounds
 
     def _is_there(self, node: int) -> bool:
-        """Whether the node has a state in llama.cpp's memory; the root needs none."""
+        """Return whether the node has a state in memory; the root needs none."""
         return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
 
     def _stop_above(self, node: int, way: dict[int, int]) -> int:
-        """The nearest node above with a state, now or by the time it is needed: lost or where ways part, or off the way."""
+        """Return the nearest node above that has, or will have, a state when needed.
+
+        That is a node whose state was lost, one at which ways part, or one off the way.
+        """
         at = self._tree.parent[node]
         while way.get(at) == 1 and at not in self._state:
             at = self._tree.parent[at]
@@ -303,7 +343,7 @@ class ForkSequences:
             stretch = stretch.below
 
     def _cells_of(self, nodes: set[int]) -> int:
-        """Cells that dropping the states of these nodes would free."""
+        """Return how many cells dropping the states of these nodes would free."""
         lost: dict[int, int] = {}
         cells = 0
         for node in nodes:
@@ -319,7 +359,10 @@ class ForkSequences:
     # Dropping and repairing
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Give back references. What is forgotten loses its state now, even where the node has to stay for others."""
+        """Give back references, and drop forgotten nodes.
+
+        A forgotten node loses its state now, even if the node has to stay for others.
+        """
         gone = self._tree.release(nodes, forget=forget)
         if forget:
             for node in set(np.asarray(nodes).tolist()):
@@ -328,7 +371,10 @@ class ForkSequences:
         self._drop(gone)
 
     def trim(self, idle_rows: int) -> int:
-        """Drop nodes, and states of nodes that stay for others, not used for so many rows; returns how many."""
+        """Drop nodes and states unused for `idle_rows` rows, and return how many.
+
+        A node that stays for others loses only its state.
+        """
         tree = self._tree
         nodes = tree.idle(idle_rows)
         dropped = set(nodes)
@@ -348,17 +394,19 @@ class ForkSequences:
             self._context.clear()
 
     def restore(self) -> bool:
-        """After a failure: nothing in memory is trusted, since an aborted graph may have moved half a state.
+        """Discard all of memory after a failure, and return True.
 
-        States are evaluated again when they are needed. Returns True: the tree stands.
+        An aborted graph may have changed half a state, so nothing in memory is trusted.
+        States are evaluated again when they are needed; the tree remains valid.
         """
         self._context.clear()
-        # A node that the failed call had given a state already is gone from the tree, or was in it before: it may keep one.
+        # A node that already got a state from the failed call is either gone from the
+        # tree or was in it before, so it may keep a state.
         self._state = {node: _State(_NO_ID, None) for node in self._state if self._tree.references[node] >= 0}
         self._cells_used = 0
         return True
 
     def forget(self) -> None:
-        """Nobody owns anything any more."""
+        """Forget all states, because the tree was cleared."""
         self._state.clear()
         self._cells_used = 0

@@ -1,4 +1,7 @@
-"""How large a context is: by the options, the budgets for logits and states, and free memory."""
+"""Choose the size of a context from options, budgets and free memory.
+
+There is a budget for the logits of a call and one for the states of sequences.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,25 @@ _STATES_BUDGET_BYTES = 512 << 20
 _LEAST_STATES = 8
 _USUAL_TOKENS = 8192
 _CELL_BLOCK = 256
-"""llama.cpp rounds a context up to this many cells."""
+"""llama.cpp rounds a context up to a multiple of this many cells."""
 
 
 class Metadata(Protocol):
-    """What a file says of its model."""
+    """Integers of a model's metadata, from a file's header or from loaded weights."""
 
     def metadata_int(self, key: str) -> int | None:
-        """A whole number; None where it is missing. `{arch}` in the key stands for the architecture."""
+        """Return an integer; None if it is missing.
+
+        `{arch}` in the key is replaced by the architecture.
+        """
 
 
 def fit(weights: Weights, options: LlamaOptions) -> Size:
-    """The size of a model's context by its options, the logits' and states' budgets, and free memory.
+    """Return the size of a model's context.
 
-    Cells for a whole call are added to the tokens asked for, so that padding and rows evaluated again always find room.
+    Depends on the options, the budgets for logits and states, and free memory. Cells
+    for a whole call are added to the requested tokens, so that padding and rows
+    evaluated again always find room.
     """
     n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
     rows = rows_of_call(options, n_vocabulary)
@@ -47,26 +55,36 @@ def fit(weights: Weights, options: LlamaOptions) -> Size:
 
 
 def rows_of_call(options: LlamaOptions, n_vocabulary: int) -> int:
-    """Rows of one call: as asked for, within the budget for their logits; a multiple of 8, of 64 where they are many."""
+    """Return the number of rows of one call: `n_batch` within the logits budget.
+
+    It is a multiple of 8, and of 64 from 64 rows on.
+    """
     rows = min(options.n_batch, max(8, _LOGITS_BUDGET_BYTES // (4 * n_vocabulary)))
     return rows - rows % (64 if rows >= 64 else 8)
 
 
 def sequences_for(state_bytes: int, rows: int) -> int:
-    """Sequences of a forking model: as many as rows, within the budget for their states."""
+    """Return how many sequences a forking model gets.
+
+    As many as rows, within the budget for their states.
+    """
     return min(MAX_SEQUENCES, rows, max(_LEAST_STATES, _STATES_BUDGET_BYTES // max(1, state_bytes)))
 
 
 def usual_nodes(trained: int) -> int:
-    """Tokens held where nobody says how many and memory is not short; trained: the training context, 0 = not known."""
+    """Return the default number of tokens held when memory is not short.
+
+    trained: the training context; 0 if unknown.
+    """
     return min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
 
 
 def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
-    """A size with its cells.
+    """Return a size including its number of cells.
 
-    A model with two sets of RoPE factors (Phi-3 128k) takes the long ones when the context exceeds the original one, so
-    the added cells must not carry it over that line; `long_context` says on which side it has to stay.
+    A model with two sets of RoPE factors (Phi-3 128k) uses the long ones when the
+    context exceeds the original one. The added cells must therefore not carry it over
+    that limit; `long_context` says on which side it has to stay.
     """
     cells = _rounded(nodes + rows)
     original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
@@ -80,7 +98,7 @@ def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_cont
 
 
 def is_long(weights: Weights, size: Size) -> bool:
-    """Whether a context of this size takes the long set of RoPE factors."""
+    """Return whether a context of this size uses the long set of RoPE factors."""
     original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
     return original is not None and 0 < original < size.cells
 
@@ -90,7 +108,10 @@ def _rounded(cells: int) -> int:
 
 
 def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
-    """Bytes of one sequence's state, measured on a context of one sequence after one token."""
+    """Return the bytes of one sequence's state.
+
+    Measured on a context of one sequence after one token.
+    """
     pointer = create(weights, options, Size(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
     try:
         token = (llama_cpp.llama_token * 1)(0)
@@ -103,7 +124,10 @@ def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
 
 
 def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
-    """Cells for which half of the free memory is enough: keys, values, and the scores of one layer's attention."""
+    """Return how many cells fit in half of the free memory.
+
+    A cell needs keys, values, and the scores of one layer's attention.
+    """
     free = _free_bytes()
     if free is None:
         return _USUAL_TOKENS * 2
@@ -118,7 +142,11 @@ def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
 
 
 def _free_bytes() -> int | None:
-    """Memory that can be used without swapping: the system's, and what is left of the control group's; None if unknown."""
+    """Return the memory that can be used without swapping; None if unknown.
+
+    This is the smaller of the system's free memory and what is left of the control
+    group's.
+    """
     found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -1,12 +1,12 @@
-"""Metadata on which llama.cpp would end the process, found before it reads the file.
+"""Find metadata that would make llama.cpp end the process, before it is loaded.
 
-llama.cpp refuses most damage by itself, with a reason, and that is left to it: magic,
+llama.cpp rejects most damage by itself, with a reason, and that is left to it: magic,
 sizes, alignment, texts and arrays cut off, shapes, types and offsets of tensors, ids of
 special tokens. Checked here is what it asserts instead (`GGML_ASSERT`, `GGML_ABORT`,
 exceptions that nothing catches), as of the version that the package was measured on:
 `load_hparams` of llama-model.cpp, llama-vocab.cpp, llama-model-loader.cpp, and norms
-and rotations of ggml-cpu/ops.cpp. What single architectures assert is not all known:
-`selectrie.load` opens a file in a child process first.
+and rotations of ggml-cpu/ops.cpp. Not all assertions of single architectures are known,
+so `selectrie.load` opens a file in a child process first.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _EPSILONS = re.compile(r"\.attention\.(?:layer_norm(?:_rms)?|group_norm)_epsilon$")
 _TOKENS, _TOKENIZER = "tokenizer.ggml.tokens", "tokenizer.ggml.model"
 _LINE_END = (b"\n", b"\\n", b"\\x0a")
-"""How RWKV's vocabularies spell it."""
+"""Spellings of a line end in RWKV's vocabularies."""
 _DROPS_ONE_EXPERT = ("hunyuan-dense", "hunyuan_vl")
 """Architectures whose single expert counts as none."""
 _ALWAYS_ROTATE = ("gemma", "gemma2", "gemma3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "phi2", "phi3", "lfm2")
-"""Architectures in which a rotation of no dimensions never ends; in others 0 says that
-nothing is rotated."""
+"""Architectures in which a rotation of no dimensions never ends.
+
+In others 0 means that nothing is rotated.
+"""
 
 
 def require_sound(path: Path) -> None:
     """Raise `ModelFileError` for metadata on which llama.cpp ends the process.
 
-    Cost: 0.1 s for a vocabulary of 150 000.
+    Takes 0.1 s for a vocabulary of 150 000 tokens.
     """
     for part in parts_of(path):
         with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -48,7 +50,7 @@ def require_sound(path: Path) -> None:
                     continue
                 fault = next(_faults(metadata, data), None)
             except (struct.error, KeyError, OverflowError):
-                continue  # llama.cpp says why it does not read it
+                continue  # llama.cpp says why it cannot read it
         if fault is not None:
             raise ModelFileError(str(part), f"its metadata is damaged: {fault}; get the file again")
 
@@ -135,12 +137,13 @@ def _of_vocabulary(metadata: Metadata, data: mmap.mmap) -> Iterator[str]:
         return
     seen: dict[bytes, int] = {}
     for token, text in enumerate(metadata.texts(data, _TOKENS)):
-        # llama.cpp reads up to the first NUL, and names those without text by number.
+        # llama.cpp reads up to the first NUL, and names tokens without text by their
+        # number.
         spelling = text.partition(b"\0")[0] or b"[EMPTY_%d]" % token
         other = seen.setdefault(spelling, token)
         if other != token:
             yield f"tokens {other} and {token} are both spelled {spelling[:40].decode('utf-8', 'replace')!r}"
-    # RWKV's longest match would never get past a beginning that is no token itself.
+    # RWKV's longest match would never get past a prefix that is not a token itself.
     is_longest = metadata.values.get(_TOKENIZER) == "rwkv" and seen.keys().isdisjoint(_LINE_END)
     if is_longest and any(spelling.startswith(_LINE_END) for spelling in seen):
         yield "tokens begin with a line end, and none is one"
@@ -155,14 +158,13 @@ def _value(metadata: Metadata, key: str) -> object:
 
 
 def _whole(metadata: Metadata, key: str) -> int | None:
-    """A whole number of the architecture's; None where it is missing or anything
-    else."""
+    """Return an integer of the architecture; None if missing or of another type."""
     value = _value(metadata, key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _largest(metadata: Metadata, key: str) -> int:
-    """A whole number, or the largest of an array; 0 where there is none."""
+    """Return an integer, or the largest of an array; 0 if there is none."""
     value = _value(metadata, key)
     if isinstance(value, tuple):
         return max((one for one in value if isinstance(one, int)), default=0)

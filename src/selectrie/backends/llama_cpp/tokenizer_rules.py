@@ -1,4 +1,4 @@
-"""How a llama.cpp tokenizer works, from what it says and from its file."""
+"""Find out how a llama.cpp tokenizer works, from the library and from its file."""
 
 from __future__ import annotations
 
@@ -33,23 +33,29 @@ MERGING = frozenset(
         *("deepseek-llm", "dbrx", "smaug-bpe", "chatglm-bpe", "jina-v2-code", "roberta-bpe", "modern-bert", "grok-2"),
     }
 )
-"""Names of pre-tokenizers behind which llama.cpp merges and takes no word whole (its
-`ignore_merges`, which no function of its interface tells), and that leave runs of ASCII
-letters together. A test makes a vocabulary of each and asks llama.cpp."""
+"""Pre-tokenizers that merge byte pairs and take no word as a whole.
+
+For these names llama.cpp does not set its `ignore_merges`, which no function of its
+interface reports, and runs of ASCII letters stay together. A test makes a vocabulary
+for each and asks llama.cpp.
+"""
 _BYTE_LEVEL = "gpt2"
 _SIGN = "\u2581"
-"""What SentencePiece writes for a space."""
+"""The character that SentencePiece writes for a space."""
 _WHITE = b" \t\n\v\f\r"
 _FRAMES = (b"%s", b" %s", b"a%s", b".%s", b"\n%s", b"%sa", b"%s.", b"%s a", b"%s\n")
-"""What a word may stand between."""
+"""Contexts in which a word is tried out."""
 
 
 def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Vocabulary], Tokenizing]:
-    """What finds out how the tokenizer of `model` works. path: of its file, None where
-    the file may say something else.
+    """Return a function that finds out how the tokenizer of `model` works.
 
-    Cost of the call: up to 0.5 s for a vocabulary of 150 000, for the merges are read
+    Takes up to 0.5 s for a vocabulary of 150 000 tokens, because the merges are read
     from the file.
+
+    Args:
+        model: The loaded model.
+        path: The model's file; None if the file may say something else.
     """
     kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
@@ -62,10 +68,11 @@ def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Voc
 
 
 def _by_score(vocabulary: Vocabulary) -> Tokenizing:
-    """SentencePiece: the sign it puts for a space, bytes without a token, and what
-    merges make of a token that has other bytes, or none (control tokens, unused ones).
+    """Describe a SentencePiece tokenizer.
 
-    Merges make a text only of two parts that are tokens or single characters.
+    The altered texts are its character for a space, bytes without a token, and the
+    results of merges that are tokens with other bytes or none (control tokens, unused
+    ones). A merge joins only two parts that are tokens or single characters.
     """
     spelled = frozenset(vocabulary.texts)
     no_space = () if _SIGN in spelled else (b" ",)
@@ -90,7 +97,10 @@ def _is_mergeable(text: str, spelled: frozenset[str]) -> bool:
 
 
 def _by_length(vocabulary: Vocabulary) -> Tokenizing:
-    """The longest match: bytes without a token, and tokens that have none."""
+    """Describe a longest-match tokenizer.
+
+    The altered texts are bytes without a token, and tokens that have no bytes.
+    """
     control = set(vocabulary.control.tolist())
     silent = [
         text
@@ -106,8 +116,11 @@ def _by_length(vocabulary: Vocabulary) -> Tokenizing:
 
 
 def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing:
-    """Merges of byte pairs. What they make is a token, or is taken apart again, which
-    spells it where its characters stand for themselves."""
+    """Describe a tokenizer that merges byte pairs.
+
+    The result of a merge is a token, or is taken apart again; the parts spell the same
+    bytes if its characters stand for themselves.
+    """
     made = None if path is None else _made(path)
     if made is None:
         return Tokenizing()
@@ -128,8 +141,10 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
 
 
 def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Words that become a token of other bytes, or none, as the tokenizer itself
-    says."""
+    """Yield words that become a token with other bytes or with none.
+
+    The tokenizer itself is asked.
+    """
     user_defined = set(vocabulary.user_defined.tolist())
     for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True)):
         data = None if token in user_defined and text.encode() == piece else _bytes_of(text)
@@ -138,7 +153,7 @@ def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
 
 
 def _bytes_of(text: str) -> bytes | None:
-    """What byte-level text stands for; None for what is none."""
+    """Return the bytes that byte-level text stands for; None if it is not such text."""
     try:
         return bytes(BYTE_CHARACTERS[character] for character in text)
     except KeyError:
@@ -146,13 +161,15 @@ def _bytes_of(text: str) -> bytes | None:
 
 
 def _unspelled_bytes(vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Bytes that no token spells alone."""
+    """Yield the bytes that no single token spells."""
     yield from (one for one in map(bytes, zip(range(256), strict=True)) if not vocabulary.has_bytes(one))
 
 
 def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Texts of tokens that are looked up before all else, where the text beside them
-    loses its white space, or has a space put before it."""
+    """Yield texts of tokens that are matched first and alter the text around them.
+
+    The text beside them loses its white space, or has a space put before it.
+    """
     strips_left, strips_right = set(vocabulary.strips_left.tolist()), set(vocabulary.strips_right.tolist())
     for token in np.setdiff1d(vocabulary.user_defined, vocabulary.control).tolist():
         text = vocabulary.texts[token].encode("utf-8", "surrogatepass")
@@ -165,8 +182,11 @@ def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
 
 
 def _byte_characters() -> dict[str, int]:
-    """The characters of byte-level vocabularies and their bytes: printable ones of
-    Latin-1 stand for themselves, the others for those from U+0100 on."""
+    """Return the characters of byte-level vocabularies and their bytes.
+
+    Printable characters of Latin-1 stand for themselves; the others are represented by
+    characters from U+0100 on.
+    """
     themselves = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
     others = [byte for byte in range(256) if byte not in themselves]
     return {chr(byte): byte for byte in themselves} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
@@ -176,10 +196,10 @@ BYTE_CHARACTERS = _byte_characters()
 
 
 def _made(path: Path) -> frozenset[str] | None:
-    """What the merges make; None where the file cannot be read any more."""
+    """Return the results of all merges; None if the file cannot be read any more."""
     try:
         merges = read_texts(path, _MERGES)
     except (OSError, ModelFileError):
         return None
-    places = [(merge, merge.find(" ", 1)) for merge in merges]  # as llama.cpp cuts them
+    places = [(merge, merge.find(" ", 1)) for merge in merges]  # cut as llama.cpp does
     return frozenset(merge[:place] + merge[place + 1 :] for merge, place in places if place > 0)

@@ -1,4 +1,4 @@
-"""The vocabulary of a llama.cpp model."""
+"""Read the vocabulary of a llama.cpp model."""
 
 from __future__ import annotations
 
@@ -20,19 +20,32 @@ from selectrie.core.vocabulary import ChatTemplate, Tokenize, Vocabulary
 from selectrie.errors import TextError, UnsupportedModelError
 
 _USUAL_PIECE_BYTES = 256
-"""Longer pieces are read again into a larger buffer (GLM-4 has a token of 1024 spaces)."""
+"""Longer pieces are read again into a larger buffer.
+
+GLM-4, for example, has a token of 1024 spaces.
+"""
 _USUAL_TEXT_TOKENS = 1024
 _MOST_TEXT_BYTES = 2**31 - 1
 _ADD_SPECIAL = _PARSE_SPECIAL = _SPELL_SPECIAL = False
-"""Switches of llama.cpp: no BOS or EOS added, no control token recognised in text, none spelled out."""
+"""Switches of llama.cpp.
+
+No BOS or EOS is added, no control token is recognised in text, and none is spelled out.
+"""
 
 
 def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabulary:
-    """What `model` reads and writes. path: of its file, None where the file may say
-    something else. The result holds the vocabulary's pointer, so it must not outlive the model's memory.
+    """Return the vocabulary of `model`.
 
-    Raises `UnsupportedModelError` for a model without a vocabulary, and for one whose
-    vocabulary can spell no letter.
+    The result holds the pointer to llama.cpp's vocabulary, so it must not outlive the
+    model's memory.
+
+    Args:
+        model: The loaded model.
+        path: The model's file; None if the file may say something else.
+
+    Raises:
+        UnsupportedModelError: The model has no vocabulary, or one without a token for
+            any letter.
     """
     vocab = llama_cpp.llama_model_get_vocab(model)
     if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
@@ -59,7 +72,8 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
         eos=eos if eos >= 0 else None,
         eog=np.flatnonzero(is_eog).astype(np.int32),
         control=np.setdiff1d(control, np.asarray(list(reachable), dtype=np.int32)),
-        # Asked of the tokenizer, not of `tokenizer.ggml.add_space_prefix`: only some kinds of vocabulary heed that key.
+        # The tokenizer is asked instead of `tokenizer.ggml.add_space_prefix`, because
+        # only some kinds of vocabulary heed that key.
         space_prefix=bool(first) and pieces[first[0]].startswith(b" "),
         tokenize=tokenize,
         chat_template=_chat_template(model, bos=_name(texts, bos), eos=_name(texts, eos)),
@@ -92,7 +106,10 @@ def _name(texts: tuple[str, ...], token: int) -> str:
 
 
 def _pieces(vocab: llama_cpp.llama_vocab_p, n_tokens: int) -> list[bytes]:
-    """Bytes of every token; b"" for control, unknown and unused ones (`special=False`)."""
+    """Return the bytes of every token.
+
+    They are b"" for control, unknown and unused tokens (`special=False`).
+    """
     read = llama_cpp.llama_token_to_piece
     buffer = ctypes.create_string_buffer(_USUAL_PIECE_BYTES)
     pieces: list[bytes] = []
@@ -109,26 +126,30 @@ def _piece(vocab: llama_cpp.llama_vocab_p, token: int, size: int, *, special: bo
 
 
 def _spelled_by_text(vocab: llama_cpp.llama_vocab_p, control: IntArray, tokenize: Tokenize) -> dict[int, bytes]:
-    """Control tokens that plain text makes all the same (RWKV's id 0 is the byte NUL), with their bytes."""
+    """Return the control tokens that plain text produces, with their bytes.
+
+    An example is RWKV's id 0, the byte NUL.
+    """
     result = {}
     for token in control.tolist():
         piece = _piece(vocab, token, _USUAL_PIECE_BYTES, special=True)
-        with suppress(TextError):  # no text can hold it
+        with suppress(TextError):  # no text can contain it
             if piece and token in tokenize(piece):
                 result[token] = piece
     return result
 
 
 def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
-    """Plain text -> ids. Holds the pointer alone, not the model object; each thread has a buffer of its own."""
+    """Return the function from plain text to ids.
+
+    It holds only the pointer, not the model object, and has one buffer per thread.
+    """
     call = llama_cpp.llama_tokenize
     local = threading.local()
 
     def tokenize(text: bytes, /) -> list[int]:
         n_bytes = len(text)
-        if (
-            n_bytes > _MOST_TEXT_BYTES // 4
-        ):  # a space may take four tokens: three bytes of U+2581 and the one put before
+        if n_bytes > _MOST_TEXT_BYTES // 4:  # a space may take four: U+2581's three bytes and a prefix
             raise TextError("text", f"{n_bytes} bytes are more than the tokenizer takes; shorten it")
         try:
             buffer = local.buffer
@@ -145,6 +166,6 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
 
 
 def _chat_template(model: llama_cpp.llama_model_p, *, bos: str, eos: str) -> ChatTemplate | None:
-    """The model's template; None where it has none."""
+    """Return the model's chat template; None if it has none."""
     source = llama_cpp.llama_model_chat_template(model, None)
     return chat_template(source.decode("utf-8", "replace"), bos=bos, eos=eos) if source else None

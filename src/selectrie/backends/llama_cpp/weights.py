@@ -1,4 +1,7 @@
-"""Weights that contexts share: opened from a file, or borrowed from a `llama_cpp.Llama`."""
+"""Hold the weights that contexts share.
+
+They are opened from a file, or borrowed from a `llama_cpp.Llama`.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +26,35 @@ from selectrie.errors import ClosedError, ModelFileError, OptionError, Unsupport
 from selectrie.options import at_least, one_of
 
 MOST_THREADS = 512
-"""GGML_MAX_N_THREADS (ggml.h): more end the process."""
+"""GGML_MAX_N_THREADS (ggml.h); more threads end the process."""
 MOST_CELLS = 1 << 30
-"""Tokens held and rows a call: positions have 32 bits and a sign, and a call's rows are added to the tokens."""
+"""Limit for the tokens held and for the rows of a call.
+
+Positions are signed 32-bit integers, and the rows of a call are added to the tokens.
+"""
 MOST_LAYERS = (1 << 31) - 1
-"""A number of layers is an `int32_t`."""
+"""The number of layers is an `int32_t`."""
 _ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
-"""Context parameters that change a model's rows and have a value that means "as the file says"."""
+"""Context parameters that change a model's rows.
+
+Each has a value that means "as the file says".
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaOptions:
-    """How a model is opened.
+    """Options for opening a model.
 
-    n_ctx: tokens held at once, at most 2³⁰; None: the training context, at most 8192, less where memory is short.
-    n_batch: most rows a call, at most 2³⁰; less where the rows' logits would take more than 384 MiB.
-    n_threads: None: one per core, and one alone below 20 M weights (of a shared `Llama`: its own). n_gpu_layers: layers put on a GPU, -1 for all.
-    precision: see `selectrie.core.types.Precision`. verbose: show llama.cpp's log on stderr.
+    Attributes:
+        n_ctx: Tokens held at once, at most 2³⁰. None: the training context, at most
+            8192, less if memory is short.
+        n_batch: Maximum number of rows per call, at most 2³⁰; less if the rows' logits
+            would take more than 384 MiB.
+        n_threads: Number of threads. None: those of a shared `Llama`; otherwise one per
+            core, or a single one for models below 20 M weights.
+        n_gpu_layers: Number of layers put on a GPU, -1 for all.
+        precision: See `selectrie.core.types.Precision`.
+        verbose: Whether to show llama.cpp's log on stderr.
     """
 
     n_ctx: int | None = None
@@ -62,10 +77,14 @@ class LlamaOptions:
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """What a shared `Llama` brings beside its weights.
+    """A shared `Llama` and those of its settings that change its rows.
 
-    params: of its context. adapters: its LoRA adapters with their scales. changes: all that moves its rows away from those
-    of the file, for the digest.
+    Attributes:
+        llama: The `Llama` itself.
+        params: The parameters of its context.
+        adapters: Its LoRA adapters with their scales.
+        changes: Everything that makes its rows differ from the file's, as a suffix of
+            the digest.
     """
 
     llama: Any
@@ -75,29 +94,42 @@ class Borrowed:
 
     @property
     def is_open(self) -> bool:
-        """Whether the `Llama` has not been closed: closing it frees the weights."""
+        """Return whether the `Llama` has not been closed, which frees the weights."""
         return getattr(self.llama._model, "model", None) is not None
 
 
 @dataclass(slots=True)
 class _Users:
-    """How many use the weights, and how their contexts are freed, by address. freed: the weights are gone."""
+    """The users of some weights.
+
+    Attributes:
+        count: How many there are.
+        freed: Whether the weights are gone.
+        frees: Functions that free the users' contexts, by address.
+    """
 
     count: int = 0
     freed: bool = False
     frees: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def free_contexts(self) -> None:
-        """Free every context that is left."""
+        """Free every remaining context."""
         for free in list(self.frees.values()):
             free()
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A `llama_model *` with what is read off it once. Freed when the last context that uses it goes.
+    """A `llama_model *` with the facts that are read from it once.
 
-    name, path: of the file. borrowed: set where a `Llama` owns the pointer.
+    It is freed when the last context that uses it goes.
+
+    Attributes:
+        pointer: The `llama_model *`.
+        name: Name of the file.
+        path: Path of the file.
+        borrowed: Set if a `Llama` owns the pointer.
+        verbose: Whether to show llama.cpp's log.
     """
 
     pointer: Any
@@ -108,13 +140,16 @@ class Weights:
     _users: _Users = field(default_factory=_Users)
 
     def acquire(self, address: int | None = None, free: Callable[[], object] | None = None) -> None:
-        """One more use. address, free: of a context, for the day a borrowed `Llama` is closed."""
+        """Add a user.
+
+        address, free: of its context, to be freed if a borrowed `Llama` is closed.
+        """
         self._users.count += 1
         if address is not None and free is not None:
             self._users.frees[address] = free
 
     def release(self, address: int | None = None) -> None:
-        """One use less; the last one frees weights that are ours."""
+        """Remove a user; after the last one, free the weights unless borrowed."""
         if address is not None:
             self._users.frees.pop(address, None)
         self._users.count -= 1
@@ -124,18 +159,22 @@ class Weights:
                 llama_cpp.llama_model_free(self.pointer)
 
     def require_open(self) -> None:
-        """Raise `ClosedError` where a borrowed `Llama` was closed."""
+        """Raise `ClosedError` if a borrowed `Llama` was closed."""
         if self.borrowed is not None and not self.borrowed.is_open:
             raise ClosedError("the Llama object whose weights are shared")
 
     @cached_property
     def n_parameters(self) -> int:
-        """Number of weights."""
+        """Return the number of weights."""
         return int(llama_cpp.llama_model_n_params(self.pointer))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Its tokenizer reads the weights' memory, and raises `ClosedError` when that is gone."""
+        """Return the vocabulary.
+
+        Its tokenizer reads the weights' memory, and raises `ClosedError` when that is
+        gone.
+        """
         vocabulary = read_vocabulary(self.pointer, None if self._has_other_tokenizer else self.path)
         encode = vocabulary.tokenize
 
@@ -149,19 +188,22 @@ class Weights:
 
     @property
     def _has_other_tokenizer(self) -> bool:
-        """Does a shared `Llama` say something else of the tokenizer than the file?"""
+        """Return whether a shared `Llama` overrides the file's tokenizer settings."""
         said = getattr(self.borrowed.llama, "kv_overrides", None) if self.borrowed is not None else None
         return any(str(key).startswith("tokenizer.") for key in said or ())
 
     @cached_property
     def digest(self) -> str:
-        """Of the file, followed by what a shared `Llama` changes: RoPE settings and a LoRA adapter."""
+        """Return the digest of the file plus the changes of a shared `Llama`.
+
+        Such changes are RoPE settings and a LoRA adapter.
+        """
         suffix = "" if self.borrowed is None else self.borrowed.changes
         return (file_digest(self.path) if self.path.is_file() else "unknown:") + suffix
 
     @property
     def kind(self) -> ModelKind:
-        """How the model remembers."""
+        """Return how the model remembers its context."""
         if llama_cpp.llama_model_is_recurrent(self.pointer):
             return ModelKind.RECURRENT
         if llama_cpp.llama_model_is_hybrid(self.pointer):
@@ -171,13 +213,16 @@ class Weights:
         return ModelKind.ATTENTION
 
     def metadata(self, key: str) -> str | None:
-        """A metadata value; `{arch}` in the key stands for the architecture."""
+        """Return a metadata value; None if it is missing.
+
+        `{arch}` in the key is replaced by the architecture.
+        """
         if "{arch}" in key:
             key = key.replace("{arch}", self.metadata("general.architecture") or "")
         return metadata_of(self.pointer, key)
 
     def metadata_int(self, key: str) -> int | None:
-        """A metadata value that is a whole number; None where it is missing or a list."""
+        """Return an integer from the metadata; None if it is missing or a list."""
         value = self.metadata(key)
         return int(value) if value is not None and value.isdigit() else None
 
@@ -185,8 +230,13 @@ class Weights:
 def open_weights(source: object, options: LlamaOptions) -> Weights:
     """Load a file or borrow from a `Llama`.
 
-    The caller has one use of the result and gives it back by `release`.
-    Raises `ModelFileError`, `UnsupportedModelError`, `OptionError` for a source that is neither, `ClosedError`.
+    The caller counts as a user of the result, and must call `release` when done.
+
+    Raises:
+        ModelFileError: The file cannot be loaded.
+        UnsupportedModelError: The model does not predict a next token.
+        OptionError: The source is neither a path nor a `Llama`.
+        ClosedError: The `Llama` has been closed.
     """
     log.install()
     if isinstance(source, (str, os.PathLike)):
@@ -248,7 +298,8 @@ def _borrow(llama: Any, options: LlamaOptions) -> Weights:
         digest = f"+lora:{llama.lora_scale:g}:{file_digest(Path(llama.lora_path))}"
         borrowed = replace(borrowed, adapters=((adapter, float(llama.lora_scale)),), changes=changes + digest)
     weights = Weights(llama._model.model, path.name, path, borrowed, options.verbose)
-    # Closing a Llama frees its weights. Contexts on them have to go first, and exit stacks run last in, first out.
+    # Closing a Llama frees its weights, and the contexts on them have to go first. Exit
+    # stacks run in reverse order, so a callback added last runs first.
     stack = getattr(llama, "_stack", None)
     if stack is not None:
         stack.callback(weights._users.free_contexts)
