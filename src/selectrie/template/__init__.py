@@ -1,1 +1,5 @@
-"""Templates: text with `<<tags>>` to immutable segments with source spans. No model, no Python evaluation."""
+"""Parse, check and interpret templates: text with `<<tags>>`.
+
+Templates are immutable segments with source spans. Neither a model nor the evaluation
+of Python code is involved.
+"""

@@ -339,7 +339,10 @@ _FILTERS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "wordwrap": _quadratic,
     }
 )
-"""Filters that may make more than ten times their input, or are not linear."""
+"""Filters that need a rule.
+
+They may make more than ten times their input, or take longer than reading it.
+"""
 _SHALLOW = frozenset(
     [
         "abs",

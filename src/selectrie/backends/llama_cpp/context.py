@@ -132,7 +132,7 @@ class Context:
         `padding_sequence`, a sequence that the caller removes afterwards.
 
         Raises:
-            CapacityError: No cells are free.
+            CapacityError: Not enough cells are free.
             DecodeInterrupted: The stop flag was set.
             DecodeError: llama.cpp failed for another reason.
         """

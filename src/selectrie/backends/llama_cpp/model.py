@@ -100,8 +100,8 @@ class LlamaModel:
         model = self._weights.pointer
         # Evaluating a row again costs 2 flops a parameter; an idle cell costs each row
         # 4 flops a layer and channel (score and mix). As in the ski rental problem, a
-        # cell is dropped after as many rows as make the two costs equal. 0.5B shape: 11
-        # 486; measured: 10 000.
+        # cell is dropped after as many rows as make both costs equal. A 0.5B shape
+        # gives 11 486; measured: 10 000.
         cell = 2 * llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_embd(model)
         return Limits(
             nodes=self._context.size.nodes,
@@ -129,7 +129,7 @@ class LlamaModel:
 
     @property
     def granule(self) -> int:
-        """Return the number to whose multiple the rows of every call are filled up.
+        """Return the granule: calls are padded to a multiple of this many rows.
 
         The rows whose logits are computed are filled up in the same way. With 1 nothing
         is filled up (`fast`, and forking models, whose rows llama.cpp regroups by

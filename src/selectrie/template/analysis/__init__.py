@@ -1,1 +1,1 @@
-"""What is known of a template before it is rendered."""
+"""Analyse templates before they are rendered."""

@@ -1,4 +1,4 @@
-"""Text and slots that certainly stand outside of every turn of a page that certainly has turns."""
+"""Find text and slots outside of every turn, on a page that certainly has turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _REASON = "this stands outside of every role; on a page with roles only white sp
 
 
 def check_outside(document: Document, documents: Mapping[str, Document]) -> None:
-    """Raise `TemplateError` for what no values can put right: a turn beside text or a slot, whichever branch is taken."""
+    """Raise `TemplateError` for a turn beside text or a slot on every branch.
+
+    No values can avoid that error.
+    """
     found = list(_certain(document, documents))
     if any(isinstance(segment, Role) for segment, _ in found):
         for segment, where in found:
@@ -22,14 +25,20 @@ def check_outside(document: Document, documents: Mapping[str, Document]) -> None
 
 
 def outside(document: Document, span: Span, *, is_literal: bool) -> TemplateError:
-    """The error for what stands there; of a literal at its first character that is no white space."""
+    """Return the error for a segment outside of every turn.
+
+    For a literal it is at the first character that is not white space.
+    """
     written = document.source[span.start : span.stop]
     start = span.stop - len(written.lstrip()) if is_literal else span.start
     return error_at(document, Span(min(start, max(span.start, span.stop - 1)), span.stop), _REASON)
 
 
 def _certain(document: Document, documents: Mapping[str, Document]) -> Iterator[tuple[Segment, Document]]:
-    """Turns, slots and literals with text in them that every page has, what may be hidden left aside."""
+    """Yield the turns, slots and literals with text that every page has.
+
+    Segments that may be hidden are left out.
+    """
     pending: list[tuple[Segment, Document]] = [(segment, document) for segment in reversed(document.body)]
     while pending:
         segment, where = pending.pop()

@@ -1,7 +1,9 @@
-"""Rendering without a model: every expression is evaluated that no slot has a say in, and every argument checked.
+"""Render without a model to check values.
 
-Where a slot decides what comes next, each way is tried; what differs between them is undecided behind it. A loop whose turns
-nobody knows is tried with one turn of which nothing is known.
+Every expression that does not depend on a slot is evaluated, and every argument is
+checked. If a slot decides what comes next, each branch is tried; what differs between
+them is undecided afterwards. A loop whose number of turns is unknown is tried with one
+turn of which nothing is known.
 """
 
 from __future__ import annotations
@@ -34,13 +36,19 @@ from selectrie.template.values.tag_values import known_values
 from selectrie.template.values.values import plain
 
 MOST_SEGMENTS = 100_000
-"""Segments and turns of loops that are tried; what comes behind is not looked at."""
+"""Maximum number of segments and turns of loops that are tried.
+
+Anything beyond them is not checked.
+"""
 
 
 def try_values(
     document: Document, documents: Mapping[str, Document], sources: Sources, values: Mapping[str, object]
 ) -> None:
-    """Raise the first `TemplateError` that rendering with these values ends in, or may end in by what a slot decides."""
+    """Raise the first `TemplateError` of rendering with these values.
+
+    Errors that depend on what a slot decides are included.
+    """
     refuse_long(document, documents, values)
     try:
         _Trial(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
@@ -49,7 +57,7 @@ def try_values(
 
 
 class _EnoughError(Exception):
-    """So many segments were tried that the rest is left to the rendering."""
+    """The maximum number of segments was tried; the rest is left to the rendering."""
 
 
 @dataclass(slots=True)
@@ -66,13 +74,13 @@ class _Trial:
                 handle(self, segment, scope, document)
 
     def spend(self) -> None:
-        """One segment, or one turn of a loop, of which others may not be tried at all."""
+        """Count one segment, or one turn of a loop, whose body may count nothing."""
         self.room -= 1
         if self.room < 0:
             raise _EnoughError
 
     def values(self, segment: Segment, scope: Scope, document: Document) -> dict[str, object]:
-        """The tag's own expressions checked, and their values; undecided ones left out."""
+        """Check the tag's own expressions and return the values that are known."""
         return known_values(segment, scope, document, self.sources)
 
     def output(self, segment: Output, scope: Scope, document: Document) -> None:
@@ -159,7 +167,10 @@ class _Trial:
     def unknown_turn(
         self, segment: Each | GenEach, variables: Mapping[str, object], scope: Scope, document: Document
     ) -> None:
-        """A turn that there may be, and more after it: what it sets is undecided behind it."""
+        """Try a turn that may happen, possibly with more after it.
+
+        What it sets is undecided afterwards.
+        """
         self.body(segment.body, scope.child(variables), document)
         for name in names_in(segment.body, self.documents).sets:
             scope.assign(name, UNDECIDED)
@@ -176,7 +187,10 @@ def _undecide(names: Iterable[str], scope: Scope) -> None:
 
 
 def _merged(levels: Iterable[Mapping[str, object]]) -> dict[str, object]:
-    """What is named whichever way was gone: undecided where the ways differ."""
+    """Merge the values of several branches.
+
+    A name is undecided if its values differ between the branches.
+    """
     ways = list(levels)
     names = dict.fromkeys(name for way in ways for name in way)
     return {

@@ -1,4 +1,7 @@
-"""A template of one spelling read in the other: its tags would stand on the page as text."""
+"""Detect a template that is read in the wrong dialect.
+
+Its tags would appear on the page as text.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,10 @@ _BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
 
 
 def refuse_foreign(document: Document, given: Container[str] | None = None) -> None:
-    """Raise `TemplateError` where a template has none of its own tags, but one of the other spelling.
+    """Raise `TemplateError` if a template only has tags of the other dialect.
 
-    given: names of values, which such a tag may output; None: slots and blocks alone are taken for tags.
+    given: names of values, which such a tag may output. With None, only slots and
+    blocks are recognised as tags.
     """
     own, other = (SELECTRIE, HANDLEBARS) if document.dialect == "selectrie" else (HANDLEBARS, SELECTRIE)
     if own.opens in document.source:
@@ -37,7 +41,10 @@ def refuse_foreign(document: Document, given: Container[str] | None = None) -> N
 
 
 def _tags(source: str, dialect: Dialect) -> Iterator[re.Match[str]]:
-    """What looks like a tag: a slot, the beginning of a block, or (as group `name`) a value."""
+    """Find what looks like a tag.
+
+    That is a slot, the beginning of a block, or a value (as group `name`).
+    """
     opens, closes = re.escape(dialect.opens), re.escape(dialect.closes)
     inside = f"[^{re.escape(dialect.opens[0] + dialect.closes[0])}]{{0,400}}"
     slot, block = rf"(?:select|gen|beam)[ \t]+['\"]{inside}", rf"#(?:{_BLOCKS})\b{inside}"

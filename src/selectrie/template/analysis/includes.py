@@ -1,4 +1,4 @@
-"""Includes: every file that a template names, read once, within bounds."""
+"""Read every file that a template includes, once and within limits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from selectrie.template.syntax.visitors import walk
 from selectrie.template.values.sources import Sources, dialect_of
 
 MOST_FILES_DEEP = 16
-"""A file within a file within …, the template itself left out."""
+"""Maximum depth of nested includes, not counting the template itself."""
 MOST_BYTES = 4 << 20
-"""Of all files together, each as often as it is included."""
+"""Maximum size of all files together, counting each as often as it is included."""
 MOST_BLOCKS_DEEP = 64
-"""A block within a block within …, through includes."""
+"""Maximum depth of nested blocks, through includes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Of a document with its includes: bytes, files one within the other, blocks one within the other."""
+    """The extent of a document with its includes.
+
+    Attributes:
+        n_bytes: Size.
+        files: Depth of nested files.
+        blocks: Depth of nested blocks.
+    """
 
     n_bytes: int
     files: int = 0
@@ -37,7 +43,10 @@ class _Reader:
     extents: dict[str, _Extent] = field(default_factory=dict)
 
     def extent(self, document: Document, chain: tuple[str, ...]) -> _Extent:
-        """Read what a document includes; chain: the names of the documents it stands in, and its own."""
+        """Read the files that a document includes, and return its extent.
+
+        chain: the names of the documents around it, and its own.
+        """
         n_bytes, files, blocks = len(document.source.encode("utf-8", "surrogatepass")), 0, 0
         for segment, depth in walk(document.body):
             inner = _Extent(0)
@@ -75,10 +84,14 @@ def _bound(document: Document, span: Span, reached: int, most: int, what: str) -
 
 
 def read_all(text: str, name: str, dialect: str, sources: Sources) -> tuple[Document, dict[str, Document]]:
-    """A template parsed, and the documents it includes, directly or not, by the path as written.
+    """Parse a template and the documents it includes, directly or not.
 
-    Files that end in `.hbs` or `.handlebars` are read in that dialect, others in the template's own. Raises `TemplateError`: at
-    the include for what cannot be read or is out of bounds, in the file itself for what cannot be parsed.
+    Returns the template and the included documents by the path as written. Files that
+    end in `.hbs` or `.handlebars` are read in that dialect, others in the template's
+    own.
+
+    Raises `TemplateError`: at the include for a file that cannot be read or exceeds a
+    limit, in the file itself for one that cannot be parsed.
     """
     reader = _Reader(dialect, sources)
     document = parse(text, name=name, dialect=dialect)

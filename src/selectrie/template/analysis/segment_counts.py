@@ -1,5 +1,7 @@
-"""How many segments a page passes at least, found from its loops before any turn of
-them is made."""
+"""Count how many segments a page passes at least.
+
+The count is found from the page's loops before any turn of them is made.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,22 @@ from selectrie.template.values.declared_names import Names, names_in
 from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, items_at, truth_at
 
 MOST_STEPS = 2_000_000
-"""Segments that one page may pass, repeated ones each time."""
+"""Maximum number of segments that one page may pass.
+
+Repeated ones count each time.
+"""
 MOST_LOOKED_AT = 50_000
-"""Segments and turns that counting looks at; what it does not reach counts nothing."""
+"""Maximum number of segments and turns that counting looks at.
+
+Those beyond it are not counted.
+"""
 
 
 def refuse_long(document: Document, documents: Mapping[str, Document], values: Mapping[str, object]) -> None:
-    """Raise `TemplateError` where the loops over these values pass more than
-    `MOST_STEPS` segments."""
+    """Raise `TemplateError` if loops over these values pass too many segments.
+
+    The limit is `MOST_STEPS`.
+    """
     count = _Count(documents, MOST_LOOKED_AT)
     scope, n_left = Scope(values), MOST_STEPS
     for segment in document.body:
@@ -38,8 +48,10 @@ def too_long(document: Document, segment: Segment) -> TemplateError:
 
 @dataclass(slots=True)
 class _Count:
-    """Lower bounds. is_sure: did nothing counted since it was set depend on a value
-    that is unknown?"""
+    """Counts lower bounds.
+
+    is_sure: whether everything counted since it was set depended only on known values.
+    """
 
     documents: Mapping[str, Document]
     room: int
@@ -50,8 +62,10 @@ class _Count:
         return sum([self.segment(segment, scope, document) for segment in body])
 
     def segment(self, segment: Segment, scope: Scope, document: Document) -> int:
-        """Return the segments passed for this one; what it names is known or undecided
-        behind it."""
+        """Return the number of segments passed for this one.
+
+        Afterwards the names that it gives are known or undecided in the scope.
+        """
         self.room -= 1
         if self.room < 0:
             return 0
@@ -74,7 +88,7 @@ class _Count:
     def value(self, segment: Set, scope: Scope, document: Document) -> object:
         try:
             return evaluate(segment.value, scope, document)
-        except (Undecided, TemplateError):  # the rendering raises an error at its turn
+        except (Undecided, TemplateError):  # rendering raises the error when it gets there
             self.is_sure = False
             return UNDECIDED
 
@@ -97,8 +111,11 @@ class _Count:
         return min(counts)
 
     def each(self, segment: Each, scope: Scope, document: Document) -> int:
-        """Return the segments of all turns: those of one turn, times the turns, where
-        no turn can differ; else turn by turn."""
+        """Return the number of segments of all turns.
+
+        If no turn can differ, one turn is counted and multiplied; otherwise each turn
+        is counted.
+        """
         try:
             items = items_at(segment.items, scope, document)
         except (Undecided, TemplateError):
@@ -113,7 +130,7 @@ class _Count:
         unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
         least = self.turn(segment, unknown, scope, document)
         n = least * len(items)
-        if self.is_sure:  # what is still undecided was not set
+        if self.is_sure:  # anything still undecided was not set
             after = {name: value for name, value in scope.snapshot(names)[0].items() if value is not UNDECIDED}
             scope.restore(names, ({**before[0], **after}, before[1]))
         else:
@@ -133,7 +150,7 @@ class _Count:
         return self.body(segment.body, scope.child(variables), document)
 
     def forget(self, segment: Segment, scope: Scope) -> None:
-        """What a segment may name is undecided."""
+        """Make everything that a segment may name undecided."""
         names = self.names_of(segment)
         for name in names.decided:
             scope.set(name, UNDECIDED)
@@ -141,7 +158,7 @@ class _Count:
             scope.assign(name, UNDECIDED)
 
     def names_of(self, segment: Segment) -> Names:
-        """What stands in a segment is walked through once."""
+        """Return the names of a segment, which is walked only once."""
         if id(segment) not in self.names:
             self.names[id(segment)] = names_in((segment,), self.documents)
         return self.names[id(segment)]

@@ -1,7 +1,8 @@
-"""What is wrong with a template whatever its values, and which names it decides, needs and reads.
+"""Find errors of a template that do not depend on values, and its names.
 
-One pass in the order of the page, includes in their places. It keeps what is named so far; the branches of one `if` each begin
-with what was named before it.
+The names are those it decides, needs and reads. One pass goes through the page in
+order, with includes in their place. It keeps the names given so far; each branch of an
+`if` begins with the names given before it.
 """
 
 from __future__ import annotations
@@ -35,15 +36,19 @@ from selectrie.template.values.tag_values import check_constants
 from selectrie.template.values.values import shown
 
 LOOP = ("@index", "@first", "@last")
-"""What a loop knows of its turn, beside its item; `each` over a mapping also "@key"."""
+"""Variables of a loop besides its item; `each` over a mapping also has "@key"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of a template, whatever the values.
+    """Facts about a template that do not depend on values.
 
-    slots: names the model decides, in the order of the page. needs: names used that nothing before gives a value to, in the
-    order of their use. read: names whose given value may be read. grammars: names of those named in the template.
+    Attributes:
+        slots: Names the model decides, in page order.
+        needs: Names that are used before anything gives them a value, in the order of
+            their use.
+        read: Names whose given value may be read.
+        grammars: Names of the grammars named in the template.
     """
 
     slots: tuple[str, ...]
@@ -54,7 +59,15 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What a name was given by. certain: on every way through the page that leads here."""
+    """The origin of a name.
+
+    Attributes:
+        what: What gave the name.
+        document: The document with the tag.
+        span: The span of the tag.
+        certain: Whether the name is given on every path through the page that leads
+            here.
+    """
 
     what: str
     document: Document
@@ -63,12 +76,15 @@ class _Named:
 
     @property
     def place(self) -> str:
-        """Where it stands, in a message."""
+        """Return its position for a message."""
         return where(self.document, self.span)
 
 
 class _Names:
-    """What is named so far, with a way back: an `if` and a loop cost what they name themselves."""
+    """The names given so far, with undo.
+
+    An `if` and a loop cost only as much as the names they give themselves.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, _Named] = {}
@@ -85,7 +101,7 @@ class _Names:
         return len(self._changes)
 
     def back(self, mark: int) -> dict[str, _Named]:
-        """Forget what was named since a mark, and say what it was."""
+        """Forget the names given since a mark, and return them."""
         since: dict[str, _Named] = {}
         while len(self._changes) > mark:
             name, before = self._changes.pop()
@@ -99,9 +115,16 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What a segment stands in. variables: of the loops; of: "each", "geneach" or "" for the innermost loop. level: how many
-    `geneach`es. joint: names of the slots of the joint around. role: is it in a turn? include: the innermost include and its
-    document.
+    """The context of a segment.
+
+    Attributes:
+        document: The document.
+        variables: Variables of the loops around it.
+        of: "each", "geneach" or "", the innermost loop.
+        level: Number of `geneach`es around it.
+        joint: Names of the slots of the joint around it.
+        role: Whether it is inside a turn.
+        include: The innermost include and its document.
     """
 
     document: Document
@@ -114,12 +137,12 @@ class _Around:
 
 
 def examine(document: Document, documents: Mapping[str, Document], sources: Sources) -> Findings:
-    """Raise the first `TemplateError` there is, else say what was found."""
+    """Return the findings, or raise the first `TemplateError`."""
     run = _Examination(documents, sources)
     run.body(document.body, _Around(document))
     check_outside(document, documents)
     for name, (used_in, span) in run.needed.items():
-        if name in run.decided and used_in.dialect != "handlebars":  # where a given name may be decided anew
+        if name in run.decided and used_in.dialect != "handlebars":  # in handlebars a given name may be decided again
             reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
             raise error_at(used_in, span, f"{reason}; move that before this, or call it otherwise")
     return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), tuple(sorted(run.grammars)))
@@ -142,7 +165,7 @@ class _Examination:
             check_constants(segment, around.document, self.sources)
             for name, expression in expressions_of(segment):
                 self._note_grammar(name, expression)
-                if not isinstance(segment, If):  # whose conditions are reached one after the other
+                if not isinstance(segment, If):  # its conditions are checked one after the other
                     self.uses(expression, around)
             handle = _HANDLERS.get(type(segment))
             if handle is not None:
@@ -152,7 +175,7 @@ class _Examination:
         if name == "grammar" and isinstance(expression, Constant) and isinstance(expression.value, str):
             self.grammars.add(expression.value)
 
-    # Names that are used.
+    # Uses of names.
 
     def uses(self, expression: Expression, around: _Around) -> None:
         for path in paths_in(expression):
@@ -173,7 +196,7 @@ class _Examination:
                 self.read.add(name)
 
     def _loop_name(self, path: Path, around: _Around) -> None:
-        """`this` and what begins with "@"."""
+        """Check the use of `this` or of a name that begins with "@"."""
         name = path.name
         if name in around.variables:
             return
@@ -188,10 +211,10 @@ class _Examination:
         there = ", ".join(sorted(around.variables))
         raise error_at(around.document, path.span, f"{name} is unknown in this loop; it has {there}")
 
-    # Names that are given.
+    # Declarations of names.
 
     def declare(self, name: str, what: str, around: _Around, span: Span) -> None:
-        """A name gets its value here, by a slot or the like."""
+        """Record that a slot or another segment gives a name its value."""
         self._check_name(name, what, around, span)
         key = _key(name, around)
         known = self.known.get(key)
@@ -211,10 +234,16 @@ class _Examination:
             raise error_at(around.document, span, f"{what} is called {shown(name)}, as the loop's item is; {reason}")
         if base == "this":
             if around.of != "geneach":
-                reason = f"{what} is called {shown(name)}, which names the item of a geneach, and it does not stand directly in one"
+                reason = (
+                    f"{what} is called {shown(name)}, which names the item of a geneach, "
+                    "and it does not stand directly in one"
+                )
                 raise error_at(around.document, span, reason)
             if self.known.get(_key(_ANY_FIELD if name == "this" else "this", around)):
-                reason = f"{what} is called {shown(name)}; the item of a geneach is `this`, or has fields `this.name`, not both"
+                reason = (
+                    f"{what} is called {shown(name)}; "
+                    "the item of a geneach is `this`, or has fields `this.name`, not both"
+                )
                 raise error_at(around.document, span, reason)
         elif base in RESERVED or base != name or base.startswith("@"):
             raise error_at(around.document, span, f"{what} cannot be called {shown(name)}; choose another word")
@@ -232,7 +261,7 @@ class _Examination:
     def slot(self, segment: Slot, around: _Around) -> None:
         for choice in segment.choices or ():
             self.body(choice, around)
-        # In a joint its names are no names of it: what stands there twice is found all the same.
+        # A slot of a joint declares its name here, too, so that duplicates are found.
         self.declare(segment.name, f"a {segment.kind}", around, segment.span)
         if segment.name.partition(".")[0] != "this":
             self.slots[segment.name] = None
@@ -292,14 +321,17 @@ class _Examination:
         turn = set(LOOP) if "num" in dict(segment.arguments) else set(LOOP) - {"@last"}
         variables = around.variables - {"this", "@key", "@last"} | turn
         self.slots[segment.name] = None
-        # Its own name has no value yet while its items are made.
+        # Its name has no value yet while its items are made.
         if not self._loop(segment.body, replace(around, variables=variables, of="geneach", level=around.level + 1)):
             reason = "no slot of the geneach is called this (or this.field), so it has no items; name one so"
             raise error_at(around.document, segment.span, reason)
         self.declare(segment.name, "a geneach", around, segment.span)
 
     def _loop(self, body: Body, around: _Around) -> bool:
-        """One turn of a loop. What its slots are called is a list behind it. Has it items of its own?"""
+        """Examine one turn of a loop, and return whether the loop has items.
+
+        Behind the loop, the names of its slots are lists.
+        """
         mark = self.known.mark()
         self.body(body, around)
         own = {_key("this", around), _key(_ANY_FIELD, around)} if around.of == "geneach" else set()
@@ -311,17 +343,20 @@ class _Examination:
 
 
 _ITEM = "\0"
-"""Begins the keys of `this` and its fields, once for each `geneach` around."""
+"""Prefix of the keys of `this` and its fields, once for each `geneach` around."""
 _ANY_FIELD = "this."
 
 
 def _key(name: str, around: _Around) -> str:
-    """What a name is kept under."""
+    """Return the key under which a name is kept."""
     return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
 
 
 def _no_items(segment: Each, document: Document) -> str:
-    """Why a comparison is nothing to go through; `x in xs` is how other languages write a loop."""
+    """Return the reason why a comparison cannot be looped over.
+
+    Other languages write a loop as `x in xs`.
+    """
     items = segment.items
     if not isinstance(items, Compare) or items.operator != "in" or segment.variable != "this":
         return "each goes through a list or a mapping, not through true or false"
@@ -333,7 +368,11 @@ def _no_items(segment: Each, document: Document) -> str:
 
 
 def _second(around: _Around, span: Span, known: _Named) -> tuple[Document, Span]:
-    """The second of two places; where a file is included twice they are one, and the include is shown."""
+    """Return the second of two positions.
+
+    If a file is included twice, both positions are equal, and that of the include is
+    returned.
+    """
     if known.document is around.document and known.span == span and around.include is not None:
         return around.include
     return around.document, span

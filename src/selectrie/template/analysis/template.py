@@ -1,4 +1,4 @@
-"""The template that users hold: read and checked when it is made, then immutable."""
+"""Define `Template`, which is parsed and checked when it is made, then immutable."""
 
 from __future__ import annotations
 
@@ -24,14 +24,24 @@ DIALECTS = ("selectrie", "handlebars")
 
 @final
 class Template:
-    """A page with slots that a model fills in. Immutable; any number of engines and threads may use one.
+    """A page with slots that a model fills in.
 
-    text: the source. name: what errors call it. search_path: the folder that includes and grammar files are read from.
-    dialect: "selectrie" (`<<name>>`) or "handlebars" (`{{name}}`, as programs of guidance 0.0.x are written).
+    Templates are immutable; any number of engines and threads may use one.
 
-    Made, it is parsed, its includes and the grammars named in it are read, and everything that can be known to be wrong without
-    values is a `TemplateError`. Templates are equal where their sources and the files they read are.
-    document: the template parsed. documents: the files it includes, by the path as written.
+    The constructor parses the text, reads its includes and the grammars it names, and
+    raises `TemplateError` for every error that can be found without values. Templates
+    are equal if their sources and the files they read are equal.
+
+    Attributes:
+        source: The text of the template.
+        name: Name for errors.
+        dialect: "selectrie" (`<<name>>`) or "handlebars" (`{{name}}`, the syntax of
+            guidance 0.0.x).
+        document: The parsed template.
+        documents: The files it includes, by the path as written.
+
+    The argument `search_path` is the folder from which includes and grammar files are
+    read.
     """
 
     source: str
@@ -84,9 +94,17 @@ class Template:
     def from_file(
         cls, path: str | Path, *, search_path: str | Path | None = None, dialect: str | None = None
     ) -> Template:
-        """A template file. search_path: default its own folder. dialect: default "handlebars" for `.hbs` and `.handlebars`.
+        """Return the template of a file.
 
-        Raises `InputFileError` where it cannot be read.
+        Args:
+            path: The file.
+            search_path: Folder of includes and grammars; default the file's own folder.
+            dialect: Default "handlebars" for `.hbs` and `.handlebars`, else
+                "selectrie".
+
+        Raises:
+            InputFileError: The file cannot be read.
+            TemplateError: The template has an error.
         """
         if not isinstance(path, str | Path):
             raise OptionError("path", path, "the path of a file, a str or a Path")
@@ -97,44 +115,55 @@ class Template:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names that the model gives values to, in the order of the page: of selects, gens, beams and `geneach` lists."""
+        """Return the names to which the model gives values, in page order.
+
+        They are the names of selects, gens, beams and `geneach` lists.
+        """
         return self._findings.slots
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names that values must be given for, in the order of their first use.
+        """Return the names for which values must be given, in order of first use.
 
-        Where a name stands only in a branch that is not taken, its value may be left out; `check` knows.
+        A name that occurs only in a branch that is not taken may be left out; `check`
+        takes that into account.
         """
         return self._findings.needs
 
     def check(self, values: Mapping[str, object] | None = None) -> None:
-        """Raise the first `TemplateError` that rendering would end in, as far as that is known before the model is asked.
+        """Raise the first `TemplateError` that can be found before the model is used.
 
-        values: also with them: names without one, options that are none, texts that two options share, arguments of the wrong
-        type, values without a text. None: only what construction has checked.
+        values: values to check as well. Errors are then also raised for names without a
+        value, invalid options, options with the same text, arguments of the wrong type,
+        and values without a text. With None, nothing is checked beyond what the
+        constructor has checked.
         """
         if values is not None:
             refuse_foreign(self.document, values)
             try_values(self.document, self.documents, self._sources, named("values", values))
 
     def unused(self, values: Mapping[str, object]) -> tuple[str, ...]:
-        """Names that are given and never read, in their order."""
+        """Return the names that are given but never read, in their order."""
         return tuple(name for name in named("values", values) if name not in self._findings.read)
 
     def included(self, include: Include) -> Document:
-        """The document that an include tag stands for."""
+        """Return the document of an include tag."""
         return self.documents[include.path]
 
     def read_grammar(self, name: str) -> Grammar:
-        """A grammar by name: a file of the search path, else one that comes with selectrie. The same object each time.
+        """Return a grammar by name: one that comes with selectrie, else a file.
 
-        Raises `TemplateError` without a place.
+        Files are those of the search path. The same object is returned each time.
+        Raises `TemplateError` without a position.
         """
         return self._sources.read_grammar(name)
 
     def read_regex(self, pattern: str) -> Grammar:
-        """A regular expression as a grammar; the same object as long as it is kept. Raises `TemplateError` without a place."""
+        """Return a regular expression as a grammar.
+
+        The same object is returned as long as it is kept. Raises `TemplateError`
+        without a position.
+        """
         return self._sources.read_regex(pattern)
 
     @cached_property
@@ -159,7 +188,10 @@ class Template:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled with the files it has read, so that it needs none of them where it is restored."""
+        """Pickle the template with the files it has read.
+
+        Restoring it then needs none of them.
+        """
         sources = self._sources
         held = (sources.root, dict(sources.texts), dict(sources.grammars))
         return _restored, (self.source, self.name, self.dialect, held)
@@ -171,7 +203,7 @@ _check_text = text
 def _restored(
     source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, Grammar]]
 ) -> Template:
-    """A pickled template."""
+    """Return a pickled template."""
     template = Template.__new__(Template)
     template._read(source, name, dialect, Sources(*held))
     return template

@@ -1,1 +1,1 @@
-"""Templates interpreted, step by step."""
+"""Interpret templates step by step."""

@@ -1,4 +1,4 @@
-"""What of a template is under way: bodies, loops with what they go through and how often, and what each turn names."""
+"""Hold the state of a running program: bodies, loops, and the names of turns."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from selectrie.template.values.tag_values import values_at
 from selectrie.template.values.values import plain, text_of
 
 DEFAULT_MOST = 100
-"""Items of a `geneach` that says neither `num` nor `max`."""
+"""Maximum number of items of a `geneach` that has neither `num` nor `max`."""
 
 Values: TypeAlias = "dict[str, object]"
 
 
 @dataclass(slots=True)
 class Level:
-    """One turn of a loop, or the page itself: what is named in it.
+    """The names of one turn of a loop, or of the page.
 
-    records: beside each value of a slot, what its decision says of itself. assumed: what a look ahead takes for granted.
+    Attributes:
+        scope: The scope of the turn.
+        values: The values of its names.
+        records: For each value of a slot, the record of its decision.
+        assumed: The values that a lookahead assumes.
     """
 
     scope: Scope
@@ -34,7 +38,7 @@ class Level:
     assumed: Values = field(default_factory=dict)
 
     def set(self, name: str, value: object, record: object) -> None:
-        """Name a slot's value; `this.field` is a field of what `this` is."""
+        """Name a slot's value; `this.field` is a field of `this`."""
         self.scope.set(name, value)
         self._put(self.values, name, value)
         if record is not None:
@@ -46,15 +50,27 @@ class Level:
 
 
 def fields_of(held: object) -> dict[str, object]:
-    """What `this` has so far, where it is put together from fields."""
+    """Return the fields of `this` so far, if it is made of fields."""
     return held if isinstance(held, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """A loop under way. n_done: turns that began. items: of an `each`; None of a `geneach`. names: that it gives values to.
-    bounds: least and most turns of a `geneach`, and what ends it between the two. values, records: of each name, an entry a turn that
-    ended; they are shared by what looks ahead, which adds nothing."""
+    """A running loop.
+
+    Attributes:
+        segment: The tag.
+        names: Names to which the loop gives values.
+        join: Text between two turns.
+        items: Items of an `each`; None for a `geneach`.
+        bounds: Minimum and maximum number of turns of a `geneach`, and the stop text
+            that may end it between the two.
+        n_done: Number of turns that have begun.
+        values: For each name, the values of the turns that have ended.
+        records: For each name, the records of the turns that have ended.
+
+    Lookaheads share `values` and `records` and add nothing to them.
+    """
 
     segment: Each | GenEach
     names: Names
@@ -68,7 +84,15 @@ class Loop:
 
 @dataclass(slots=True)
 class Frame:
-    """A body under way: the next segment, the loop it is a turn of, the steps that follow its end."""
+    """A running body.
+
+    Attributes:
+        body: Its segments.
+        document: Their document.
+        at: Index of the next segment.
+        loop: The loop of which it is a turn.
+        closing: Steps that follow its end.
+    """
 
     body: Body
     document: Document
@@ -78,7 +102,10 @@ class Frame:
 
 
 def loop_over(each: Each, template: Template, scope: Scope, document: Document) -> Loop:
-    """A loop over the items of a list or a mapping. `TemplateError` for what has none, or too many."""
+    """Return a loop over the items of a list or a mapping.
+
+    Raises `TemplateError` for a value without items, or with too many.
+    """
     items = items_at(each.items, scope, document)
     join = dict(each.arguments).get("join")
     between = "" if join is None else text_at(join, scope, document)
@@ -86,7 +113,7 @@ def loop_over(each: Each, template: Template, scope: Scope, document: Document) 
 
 
 def loop_of(each: GenEach, template: Template, scope: Scope, document: Document) -> Loop:
-    """A loop whose items the model makes."""
+    """Return a loop whose items the model makes."""
     given: dict[str, Any] = {name: plain(one) for name, one in values_at(each, scope, document, template).items()}
     check_range(each, document, given)
     join, stop = (text_of(given[name]) if name in given else None for name in ("join", "stop"))
@@ -96,7 +123,10 @@ def loop_of(each: GenEach, template: Template, scope: Scope, document: Document)
 
 
 def path_of(name: str, loops: list[Loop]) -> str:
-    """Where a name of the innermost loop is found on the page: `food[1]`, `items[0].name`."""
+    """Return the path on the page of a name of the innermost loop.
+
+    Examples are `food[1]` and `items[0].name`.
+    """
     base, dot, inner = name.partition(".")
     if base != "this":
         return name + "".join(f"[{loop.n_done - 1}]" for loop in loops)

@@ -1,6 +1,7 @@
-"""A template as a program: step by step what is to be written and decided, the control flow taken care of. No model in it.
+"""Interpret a template as a program that yields steps.
 
-Whoever renders asks for the next `Step`, does it, tells what was decided, and asks for the next.
+The program handles the control flow and involves no model. The renderer asks for the
+next `Step`, performs it, reports the decision, and asks for the next one.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from selectrie.template.values.values import plain
 
 
 class Program:
-    """A template on values, step by step.
+    """A template and its values, interpreted step by step.
 
-    After `Decide` and `Together` the values must be told by `name`, after `Continue` the decision by `go_on`, before the next
-    step is asked for. Every error is a `TemplateError` at its place.
+    After `Decide` and `Together` the results must be passed to `name`, and after
+    `Continue` the decision to `go_on`, before the next step is requested. Every error
+    is a `TemplateError` at its position.
     """
 
     def __init__(self, template: Template, values: Mapping[str, object]) -> None:
@@ -55,23 +57,28 @@ class Program:
 
     @property
     def page(self) -> Level:
-        """What the page names, loops that have ended included."""
+        """Return the names of the page, including those of loops that have ended."""
         return self._levels[0]
 
     def path_of(self, name: str) -> str:
-        """Where a name of the step just made is found on the page: `armor`, in loops `food[1]`, `items[0].name`."""
+        """Return the path on the page of a name of the current step.
+
+        Examples are `armor` and, in loops, `food[1]` and `items[0].name`.
+        """
         return path_of(name, [frame.loop for frame in self._frames if frame.loop is not None])
 
     def path_of_loop(self) -> str:
-        """Where the list is found of the loop that asks whether it goes on."""
+        """Return the path of the list of the loop that asks whether it goes on."""
         loops = [frame.loop for frame in self._frames if frame.loop is not None]
         segment = loops[-1].segment
         return path_of(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
 
     def ahead(self, n_steps: int) -> Program:
-        """The same program, to look at what follows: it decides nothing, and names change here alone.
+        """Return a copy of the program for a lookahead.
 
-        Values that only the model can tell end it with `Undecided`. n_steps: segments that it may pass.
+        The copy decides nothing, and its names do not affect this program. Values that
+        only the model can give raise `Undecided`, and so does passing more than
+        `n_steps` segments.
         """
         other = Program.__new__(Program)
         other._template = self._template
@@ -82,11 +89,15 @@ class Program:
         return other
 
     def name(self, name: str, value: object, record: object = None) -> None:
-        """Tell the value of a slot. record: of its decision; None: the name is another one of a slot's."""
+        """Set the value of a slot.
+
+        record: the record of its decision; None if the name is a secondary one of a
+        slot.
+        """
         self._levels[-1].set(name, value, record)
 
     def suppose(self, *names: str) -> None:
-        """Look ahead with these as yet undecided."""
+        """Treat these names as undecided during a lookahead."""
         assumed = self._levels[-1].assumed
         for name in names:
             base, _, field_name = name.partition(".")
@@ -94,7 +105,7 @@ class Program:
             assumed[base] = {**fields_of(held), field_name: UNDECIDED} if field_name else UNDECIDED
 
     def go_on(self, *, more: bool) -> None:
-        """Tell whether the loop of the last `Continue` has another turn."""
+        """Say whether the loop of the last `Continue` has another turn."""
         frame = self._frames[-1]
         if frame.loop is None or self._asked is not frame.loop:
             raise InternalError("no loop asked whether it goes on")
@@ -105,14 +116,17 @@ class Program:
             self._end_loop(frame, frame.loop)
 
     def skip(self, step: Decide) -> bool:
-        """Look past a slot where it is hidden, so that it is no text that follows; False where it is not."""
+        """Skip a hidden slot during a lookahead, because its text does not follow.
+
+        Returns False if the slot is not hidden.
+        """
         if not self._is_hidden(step.slot, step.scope, step.document):
             return False
         self.suppose(*names_in((step.slot,), self._template.documents).decided, step.slot.name)
         return True
 
     def leading_text(self, step: Together) -> str:
-        """The text before the first slot of a joint block."""
+        """Return the text before the first slot of a joint block."""
         written = []
         for part in step.joint.body:
             if isinstance(part, Slot):
@@ -123,7 +137,7 @@ class Program:
         return "".join(written)
 
     def step(self) -> Step | None:
-        """The next step; None at the end of the page."""
+        """Return the next step; None at the end of the page."""
         while not self._queue:
             if not self._frames:
                 return None
@@ -147,7 +161,10 @@ class Program:
             raise segment_counts.too_long(document, segment)
 
     def _pass(self, segment: Segment, document: Document) -> Step | None:
-        """Do one segment; the step that it comes to, None where it only changes what comes next."""
+        """Execute one segment.
+
+        Returns its step, or None if it only changes what comes next.
+        """
         if isinstance(segment, Literal):
             return Write(segment.text, is_literal=True, span=segment.span, document=document)
         if isinstance(segment, Comment):
@@ -170,7 +187,10 @@ class Program:
     def _enter(
         self, segment: Set | Include | If | Role | Block | Each | GenEach, scope: Scope, document: Document
     ) -> Step | None:
-        """Put what stands in a block on top."""
+        """Execute a segment that contains others, or a set.
+
+        Its body, if any, becomes the innermost frame.
+        """
         if isinstance(segment, Set):
             self._assign(segment, scope, document)
         elif isinstance(segment, Include):
@@ -192,13 +212,13 @@ class Program:
         return None
 
     def _role(self, segment: Role, scope: Scope, document: Document) -> str:
-        """The role of a turn."""
+        """Return the role of a turn."""
         if isinstance(segment.role, str):
             return segment.role
         return role_named(value_at(segment, ("role", segment.role), scope, document, self._template))
 
     def _scope(self) -> Scope:
-        """Where names are looked up."""
+        """Return the scope in which names are looked up."""
         innermost = self._levels[-1].scope
         if not self._is_ahead:
             return innermost
@@ -206,8 +226,11 @@ class Program:
         for level in self._levels:
             own = level.scope.own()
             assumed = {
-                name: value for name, value in assumed.items() if name not in own
-            }  # an inner name hides an outer one
+                name: value
+                for name, value in assumed.items()
+                if name not in own
+                # Inner names hide outer ones.
+            }
             assumed.update(level.assumed)
         return innermost.child(assumed)
 
@@ -237,14 +260,17 @@ class Program:
         self._frames.append(Frame(block.body, document, closing=closing))
 
     def _is_hidden(self, segment: Slot | Block | GenEach, scope: Scope, document: Document) -> bool:
-        """Does the tag say that it is no part of the page?"""
+        """Return whether the tag is hidden, that is, not part of the page."""
         hidden = dict(segment.arguments).get("hidden")
         if hidden is None:
             return False
         return plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
 
     def _skips_hidden(self, body: Body) -> bool:
-        """Who looks ahead passes over what is hidden: it is no text that follows. What it names is undecided."""
+        """Return whether a hidden body is skipped, which lookaheads do.
+
+        The names in it are then undecided.
+        """
         if self._is_ahead:
             names = names_in(body, self._template.documents)
             self.suppose(*names.decided)
@@ -252,7 +278,7 @@ class Program:
         return self._is_ahead
 
     def _enter_hidden(self) -> None:
-        """Hide what follows, up to the end of the frame that is put on top of this one."""
+        """Hide everything up to the end of the frame that is put on top of this one."""
         self._queue.append(Hide(begins=True))
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
@@ -270,7 +296,7 @@ class Program:
         self._next_turn(frame, loop)
 
     def _leave(self, frame: Frame) -> None:
-        """The end of a body: the next turn of its loop, or what comes after it."""
+        """End a body: begin the next turn of its loop, or go on behind it."""
         if frame.loop is None:
             self._frames.pop()
             self._queue.extend(frame.closing)
@@ -299,11 +325,11 @@ class Program:
             self._end_loop(frame, loop)
         else:
             self._asked = loop
-            self._queue.append(Continue(loop.segment, stop, frame.document))  # type: ignore[arg-type]  # no items: a GenEach
+            self._queue.append(Continue(loop.segment, stop, frame.document))  # type: ignore[arg-type]  # no items: it is a GenEach
 
     def _begin_turn(self, frame: Frame, loop: Loop) -> None:
         at, segment = loop.n_done, loop.segment
-        if not segment.body:  # a turn of which no segment is counted
+        if not segment.body:  # an empty turn, of which no segment is counted
             self._count(segment, frame.document)
         if at and loop.join:
             self._queue.append(Write(loop.join, is_literal=False, span=segment.span, document=frame.document))
@@ -318,7 +344,7 @@ class Program:
         frame.body, frame.at = segment.body, 0
 
     def _end_loop(self, frame: Frame, loop: Loop) -> None:
-        """What the slots of a loop got becomes lists."""
+        """End a loop and turn the values of its slots into lists."""
         self._frames.pop()
         self._queue.extend(frame.closing)
         own = (loop.segment.name,) if isinstance(loop.segment, GenEach) else ()

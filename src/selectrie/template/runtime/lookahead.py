@@ -1,4 +1,4 @@
-"""What certainly follows a slot on the page, whatever the model decides there."""
+"""Find what certainly follows a slot on the page, whatever the model decides there."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from selectrie.template.runtime.steps import Continue, Decide, Naming, Together,
 from selectrie.template.values.scope import Undecided
 
 MOST_FOLLOWING = 400
-"""Characters of it that are looked at: a choice ends at the first token boundary behind it, a few characters on."""
+"""Maximum number of following characters to look at.
+
+A choice ends at the first token boundary behind it, which is a few characters later.
+"""
 _MOST_STEPS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """text: at most `MOST_FOLLOWING` characters. ends_role: of the turn that ends right behind the text, None where none does.
-    either: where nothing is certain but that it is one of two texts, the next item of a loop or what ends it, these. ends: a
-    control token of the template's own text stands right behind the text: does it end generation? None: there is none.
+    """What certainly follows a step.
+
+    Attributes:
+        text: At most `MOST_FOLLOWING` characters.
+        ends_role: Role of the turn that ends directly behind the text, or None.
+        either: Two texts, if it is only certain that one of them follows: that of the
+            next item of a loop, and that behind the loop.
+        ends: Whether the control token of the template's own text that directly follows
+            the text ends generation; None if there is no such token.
     """
 
     text: str = ""
@@ -29,17 +38,23 @@ class Following:
 
 
 Cut = Callable[[str], "tuple[str, bool] | None"]
-"""Of literal text: what stands before its first control token, and whether that one ends generation; None: it has none."""
+"""Splits literal text at its first control token.
+
+Returns the text before the token and whether the token ends generation; None if there
+is no control token.
+"""
 
 
 def no_cut(_literal: str) -> None:
-    """Control tokens of literal text are none."""
+    """Return None: literal text has no control tokens."""
 
 
 def what_follows(program: Program, *names: str, cut: Cut = no_cut) -> Following:
-    """What stands on the page behind the step that the program is at, up to what the model decides next, or a control token.
+    """Return what follows the current step of the program on the page.
 
-    names: what this step will name; nothing is known of their values.
+    That is text up to the next decision of the model, or up to a control token.
+
+    names: the names that this step will give; nothing is known of their values.
     """
     ahead = program.ahead(_MOST_STEPS)
     ahead.suppose(*names)
@@ -47,16 +62,19 @@ def what_follows(program: Program, *names: str, cut: Cut = no_cut) -> Following:
 
 
 def what_comes(program: Program, *, more: bool, cut: Cut = no_cut) -> Following:
-    """What comes where the loop that asks whether it goes on does, or does not."""
+    """Return what comes if a loop that asks goes on (`more`), or if it ends."""
     ahead = program.ahead(_MOST_STEPS)
     ahead.go_on(more=more)
     return _certain(ahead, cut, may_branch=False)
 
 
 def _certain(ahead: Program, cut: Cut, *, may_branch: bool) -> Following:
-    """Text up to the next step that is no text. What cannot be told before a slot is decided is not certain."""
+    """Return the text up to the next step that writes none.
+
+    It ends early where the page depends on an undecided slot.
+    """
     written: list[str] = []
-    run = ""  # of literals, which may spell a control token together
+    run = ""  # literals, which together may spell a control token
     end = Following()
     try:
         while sum(map(len, written)) < MOST_FOLLOWING:
@@ -83,7 +101,7 @@ def _certain(ahead: Program, cut: Cut, *, may_branch: bool) -> Following:
                 end = Following("", step.role if isinstance(step, Turn) and not step.begins else None)
                 break
     except (Undecided, TemplateError):
-        end = Following()  # an error is raised where the page gets there, if it does
+        end = Following()  # rendering raises the error if the page gets there
     text = "".join(written) + end.text
     if len(text) > MOST_FOLLOWING:
         return Following(text[:MOST_FOLLOWING])
@@ -91,7 +109,7 @@ def _certain(ahead: Program, cut: Cut, *, may_branch: bool) -> Following:
 
 
 def _shared(one: Following, other: Following) -> Following:
-    """What is the same, whichever of the two it is."""
+    """Return the common beginning of two possible continuations."""
     if one == other:
         return one
     pairs = enumerate(zip(one.text, other.text, strict=False))

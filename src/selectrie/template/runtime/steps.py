@@ -1,4 +1,7 @@
-"""What a template comes to, step by step: the one thing that who renders must know of a program."""
+"""Define the steps into which a program divides a page.
+
+They are all that a renderer must know about a program.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,14 @@ from selectrie.template.values.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Text for the page. is_literal: of the template, not of a value. span: of the tag or text that writes it."""
+    """Text for the page.
+
+    Attributes:
+        text: The text.
+        is_literal: Whether it belongs to the template, not to a value.
+        span: The span of the tag or text that writes it.
+        document: The document of the span.
+    """
 
     text: str
     is_literal: bool
@@ -22,7 +32,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """A slot that the model decides; `Program.name` tells what it got."""
+    """A slot that the model decides; the result is passed to `Program.name`."""
 
     slot: Slot
     scope: Scope
@@ -31,7 +41,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Slots that the model decides together; `Program.name` tells what each got."""
+    """Slots that the model decides together; results are passed to `Program.name`."""
 
     joint: Joint
     scope: Scope
@@ -40,7 +50,11 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Does a loop go on? Its stop text against what would come; `Program.go_on` tells."""
+    """A loop asks whether it goes on.
+
+    The model decides between its stop text and what would come next; the decision is
+    passed to `Program.go_on`.
+    """
 
     loop: GenEach
     stop: str
@@ -49,7 +63,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn of a chat begins, or ends."""
+    """The beginning or the end of a turn of a chat."""
 
     role: str
     begins: bool
@@ -59,14 +73,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Hide:
-    """What is written from here on is no part of the page; or again it is."""
+    """The beginning or the end of hidden text, which is not part of the page."""
 
     begins: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What is written between two of these has a name."""
+    """The beginning or the end of text that has a name."""
 
     name: str
     begins: bool

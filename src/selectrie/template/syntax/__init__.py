@@ -1,1 +1,1 @@
-"""Template text to an immutable tree with source positions."""
+"""Parse template text into an immutable tree with source positions."""

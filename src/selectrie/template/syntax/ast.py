@@ -1,6 +1,7 @@
-"""A template as data: what the parser makes and everything else works on. Immutable trees with source spans.
+"""Define the template tree that the parser makes and everything else uses.
 
-Spans are left out of equality, so that a template printed and read again is equal.
+The tree is immutable and its nodes have source spans. Spans are left out of equality,
+so that a template printed and read again is equal.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from typing import TypeAlias
 from selectrie.template.syntax.expressions import NOWHERE, Expression, Span
 
 Arguments: TypeAlias = tuple[tuple[str, Expression], ...]
-"""Named arguments of a tag, in the order written; every name once, each one that the tag knows (`tags.TAGS`)."""
+"""Named arguments of a tag, in the order written.
+
+Every name occurs once, and the tag accepts it (`tags.TAGS`).
+"""
 
 Body: TypeAlias = "tuple[Segment, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Text that stands on the page as it is: escapes read, white space trimmed where a `~` says so. Never empty."""
+    """Text that appears on the page as it is; never empty.
+
+    Escapes have been replaced, and white space has been trimmed at a `~`.
+    """
 
     text: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -26,7 +33,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """`<<! … >>`; no part of the page."""
+    """A comment, `<<! … >>`, which is not part of the page."""
 
     text: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -34,7 +41,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`<<name>>`: a value as text."""
+    """A value as text: `<<name>>`."""
 
     value: Expression
     span: Span = field(default=NOWHERE, compare=False)
@@ -42,10 +49,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where the model decides. kind: "select", "gen" or "beam".
+    """A position where the model decides.
 
-    name: what its value is called: "armor", "this", "this.name". choices: of the block form, `Literal`s and `Output`s each (empty: the empty text); None
-    where arguments say what may stand there.
+    Attributes:
+        kind: "select", "gen" or "beam".
+        name: Name of its value: "armor", "this", "this.name".
+        arguments: Arguments of the tag.
+        choices: Choices of the block form, each made of `Literal`s and `Output`s; an
+            empty body is the empty text. None if arguments define the choices.
     """
 
     kind: str
@@ -57,7 +68,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """`<<set 'name' value>>`: names a value; no part of the page."""
+    """A named value: `<<set 'name' value>>`; not part of the page."""
 
     name: str
     value: Expression
@@ -66,7 +77,10 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """`<<include 'file.tmpl'>>`: the segments of another file of the search path, in the same scope."""
+    """The segments of another file of the search path: `<<include 'file.tmpl'>>`.
+
+    They run in the same scope.
+    """
 
     path: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -74,8 +88,11 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """`<<#each items>>`: the body once for each item of a list (or value of a mapping), which it names `this`, or `variable`
-    (`<<#each items as item>>`). arguments: join (text between two)."""
+    """A loop, `<<#each items>>`, over a list or over the values of a mapping.
+
+    The body runs once for each item, which is named `this`, or `variable` in `<<#each
+    items as item>>`. The only argument is `join`, the text between two items.
+    """
 
     items: Expression
     body: Body
@@ -86,8 +103,11 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class GenEach:
-    """`<<#geneach 'items' num=3 join=', '>>`: the body again and again; what its slots `this` (or `this.field`) hold becomes an
-    item of the list `name`."""
+    """A loop that generates a list: `<<#geneach 'items' num=3 join=', '>>`.
+
+    The body runs repeatedly. The values of its slots `this` (or `this.field`) become an
+    item of the list `name`.
+    """
 
     name: str
     body: Body
@@ -97,7 +117,10 @@ class GenEach:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """The body of the first condition that is true, else `otherwise`. `<<#unless x>>` is `If` of `Not(x)`."""
+    """The body of the first true condition, else `otherwise`.
+
+    `<<#unless x>>` is `If` of `Not(x)`.
+    """
 
     branches: tuple[tuple[Expression, Body], ...]
     otherwise: Body = ()
@@ -106,7 +129,13 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`<<#block>>`: a stretch of the page. name: what its text is called, or None. arguments: hidden."""
+    """A section of the page: `<<#block>>`.
+
+    Attributes:
+        body: Its segments.
+        name: Name of its text, or None.
+        arguments: `hidden`.
+    """
 
     body: Body
     name: str | None = None
@@ -116,8 +145,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """`<<#joint>>`: its selects are decided together. arguments: k, budget. Its body has `Literal`, `Output`, `Comment` and
-    `Slot`s of kind "select" alone."""
+    """A block whose selects are decided together: `<<#joint>>`.
+
+    Attributes:
+        body: `Literal`, `Output`, `Comment` and `Slot`s of kind "select" only.
+        arguments: `k` and `budget`.
+    """
 
     body: Body
     arguments: Arguments = ()
@@ -126,9 +159,10 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`<<#system>>`, `<<#user>>`, `<<#assistant>>`, `<<#role 'name'>>`: a turn of a chat, by the model's own chat template.
+    """A turn of a chat, rendered by the model's chat template.
 
-    role: its name, or an expression that says it: `<<#role message.role>>`.
+    The tags are `<<#system>>`, `<<#user>>`, `<<#assistant>>` and `<<#role 'name'>>`.
+    `role` is the role's name, or an expression for it: `<<#role message.role>>`.
     """
 
     role: str | Expression
@@ -141,7 +175,14 @@ Segment: TypeAlias = Literal | Comment | Output | Slot | Set | Include | Each | 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source, read. name: of the file, for errors, or "<template>". dialect: "selectrie" or "handlebars"."""
+    """A parsed source.
+
+    Attributes:
+        name: Name of the file, for errors, or "<template>".
+        source: The text.
+        body: Its segments.
+        dialect: "selectrie" or "handlebars".
+    """
 
     name: str
     source: str

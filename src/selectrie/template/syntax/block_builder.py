@@ -1,6 +1,7 @@
-"""From a row of texts and tags to segments: blocks closed, and what may stand in what.
+"""Build segments from texts and tags: close blocks and check what is allowed where.
 
-One `Builder` reads one source, piece by piece. Open blocks are held on a stack, so depth costs no recursion.
+One `Builder` reads one source, piece by piece. Open blocks are kept on a stack, so
+depth costs no recursion.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ _PARTED = {"or": ("select",), "else": ("if", "unless"), "elif": ("if", "unless")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A tag that begins a block. make: the segment, from its bodies and the span of the whole; None for what has conditions."""
+    """A tag that begins a block.
+
+    Attributes:
+        kind: Kind of the tag.
+        edges: Its extent and trimming.
+        make: Makes the segment from its bodies and the span of the whole; None for a
+            block with conditions.
+        condition: The first condition.
+    """
 
     kind: str
     edges: Edges
@@ -32,7 +41,15 @@ class Opening:
 
 @dataclass(slots=True)
 class _Frame:
-    """An open block: the body under way, those before it, and for `if` the conditions. last: the `else` has been."""
+    """An open block.
+
+    Attributes:
+        opening: The tag that began it.
+        body: The current body.
+        bodies: The bodies before it.
+        conditions: The conditions of an `if`.
+        last: Whether its `else` has been read.
+    """
 
     opening: Opening
     body: list[Segment] = field(default_factory=list)
@@ -42,7 +59,10 @@ class _Frame:
 
 
 class Builder:
-    """The segments of one source, under way. Every method returns the builder itself, but `finish`."""
+    """The segments of one source while it is being read.
+
+    Every method that adds something returns the builder itself.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -51,12 +71,12 @@ class Builder:
         self._literals = Literals()
 
     def text(self, text: str, span: Span, *, plain: bool) -> Builder:
-        """Text between tags. plain: as it stands in the source."""
+        """Add text between tags. plain: whether it is literally in the source."""
         self._literals.add(text, span, plain=plain)
         return self
 
     def raw(self, text: str, edges: Edges) -> Builder:
-        """A raw block: its text, which nothing outside trims."""
+        """Add the text of a raw block, which no other tag trims."""
         self._literals.meet(edges)
         self._literals.add(text, edges.span, plain=False)
         if edges.trims_right:
@@ -64,7 +84,10 @@ class Builder:
         return self
 
     def leaf(self, segment: Segment, edges: Edges) -> Builder:
-        """A segment without a body. Comments among the choices of a select are left out."""
+        """Add a segment without a body.
+
+        Comments among the choices of a select are left out.
+        """
         self._literals.meet(edges)
         if isinstance(segment, Comment) and self._is_in_choice:
             return self
@@ -74,7 +97,7 @@ class Builder:
         return self
 
     def opened(self, opening: Opening) -> Builder:
-        """The beginning of a block."""
+        """Begin a block."""
         self._admit(opening.kind, opening.edges)
         if len(self._frames) >= MOST_DEPTH:
             reason = f"blocks are nested more than {MOST_DEPTH} deep; include what is inside as a file of its own"
@@ -86,7 +109,7 @@ class Builder:
         return self
 
     def parted(self, word: str, edges: Edges, condition: Expression | None = None) -> Builder:
-        """`or`, `else` or `elif`."""
+        """Begin the next part of a block at `or`, `else` or `elif`."""
         frame = self._frames[-1] if self._frames else None
         kinds = _PARTED[word]
         if frame is None or frame.opening.kind not in kinds:
@@ -108,7 +131,7 @@ class Builder:
         return self
 
     def closed(self, name: str, edges: Edges) -> Builder:
-        """The end of a block."""
+        """End a block."""
         frame = self._matching(name, edges)
         self._end_literal(edges)
         opening = frame.opening
@@ -121,7 +144,7 @@ class Builder:
         return self
 
     def finish(self) -> Body:
-        """The segments, at the end of the source."""
+        """Return the segments at the end of the source."""
         if self._frames:
             opening = self._frames[-1].opening
             reason = (
@@ -132,7 +155,10 @@ class Builder:
         return tuple(self._bottom)
 
     def _meant_as_end(self) -> str:
-        """That a value of the open block is called as other languages end one."""
+        """Return a hint if a value of the open block looks like its end.
+
+        Other languages end a block with such a word ("endif").
+        """
         kind = self._frames[-1].opening.kind
         words = {"end", "end" + kind, *(("endfor",) if kind == "each" else ())}
         bodies = (*self._frames[-1].bodies, self._frames[-1].body)
@@ -161,7 +187,7 @@ class Builder:
         return f"{self._dialect.opens}{inner}{self._dialect.closes}"
 
     def _matching(self, name: str, edges: Edges) -> _Frame:
-        """The block that an end tag closes."""
+        """Return the block that an end tag closes."""
         tag = self._tag("/" + short(name))
         if not self._frames:
             reason = f"{tag} closes nothing: no block is open here"
@@ -179,7 +205,7 @@ class Builder:
         )
 
     def _admit(self, kind: str, edges: Edges) -> None:
-        """May such a tag stand here?"""
+        """Raise `Refused` if such a tag is not allowed here."""
         within = [frame.opening.kind for frame in self._frames]
         if self._is_in_choice and kind != "output":
             word = self._tag("/select")
@@ -198,6 +224,6 @@ class Builder:
 
 
 def _branches(frame: _Frame, span: Span) -> If:
-    """The bodies of an `if` with their conditions, and the one behind `else`."""
+    """Return the bodies of an `if` with their conditions, and that of its `else`."""
     otherwise = frame.bodies.pop() if frame.last else ()
     return If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span)

@@ -1,4 +1,4 @@
-"""The two spellings of the template language: what differs between them."""
+"""Define how the two dialects of the template language differ."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A spelling.
+    """A dialect of the template language.
 
-    opens, closes: the delimiters, two equal characters each. partials: is `{{>file}}` read? lenient: does a backslash in a
-    string stay where it makes no escape? helpers: what may stand first inside parentheses, and the operator it means. aliases:
-    arguments by another name. commands, arguments: those of programs written elsewhere that have no meaning here, and what to
-    do instead.
+    Attributes:
+        name: Its name.
+        opens: Opening delimiter, two equal characters.
+        closes: Closing delimiter, two equal characters.
+        partials: Whether `{{>file}}` includes a file.
+        lenient: Whether a backslash in a string that makes no escape is kept.
+        helpers: Words that may come first inside parentheses, and the operators they
+            mean.
+        aliases: Alternative names of arguments.
+        commands: Commands of foreign programs without a meaning here, and what to do
+            instead.
+        arguments: Arguments of foreign programs without a meaning here, and what to do
+            instead.
     """
 
     name: str

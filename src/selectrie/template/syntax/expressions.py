@@ -1,6 +1,8 @@
-"""What stands in a tag where a value is wanted: names, constants, comparisons. Data; nothing is called, no attribute is read.
+"""Define the expressions of tags: names, constants, lists and comparisons.
 
-Expressions are immutable trees. Their spans are left out of equality, so that a template printed and read again is equal.
+They are only data: nothing is called, and no attribute is read. Expressions are
+immutable trees. Their spans are left out of equality, so that a template printed and
+read again is equal.
 """
 
 from __future__ import annotations
@@ -11,19 +13,19 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters `start` to `stop` of a source."""
+    """The characters from `start` up to, but not including, `stop` of a source."""
 
     start: int
     stop: int
 
 
 NOWHERE = Span(0, 0)
-"""Of what was made without a source."""
+"""Span of a node that was made without a source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value as written: text, a number, true, false, none."""
+    """A constant as written: text, a number, true, false, none."""
 
     value: str | int | float | bool | None
     span: Span = field(default=NOWHERE, compare=False)
@@ -31,10 +33,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A value by name, and where in it: `data.items[0]`, `this`, `@index`.
+    """A value by name, or a part of it: `data.items[0]`, `this`, `@index`.
 
-    name: of a given value, of an earlier slot, or of a loop ("this", "@index", "@first", "@last", "@key"). steps: keys of mappings and places of lists,
-    or expressions that say them (`labels[lang]`).
+    Attributes:
+        name: Name of a given value, of an earlier slot, or of a loop ("this", "@index",
+            "@first", "@last", "@key").
+        steps: Keys of mappings and indices of lists, or expressions for them
+            (`labels[lang]`).
     """
 
     name: str
@@ -52,7 +57,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Is the operand false?"""
+    """The negation of the operand's truth."""
 
     operand: Expression
     span: Span = field(default=NOWHERE, compare=False)
@@ -60,7 +65,10 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """operator: "and" or "or", of two or more operands; the first that decides is the last looked at."""
+    """A conjunction or disjunction of two or more operands.
+
+    `operator` is "and" or "or". Evaluation stops at the first operand that decides.
+    """
 
     operator: str
     operands: tuple[Expression, ...]
@@ -69,7 +77,7 @@ class Logical:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """operator: one of `OPERATORS`."""
+    """A comparison. `operator` is one of `OPERATORS`."""
 
     operator: str
     left: Expression

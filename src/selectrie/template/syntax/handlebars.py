@@ -1,4 +1,7 @@
-"""The spelling of guidance 0.0.x: `{{…}}`, helpers for comparisons, its names for arguments."""
+"""Define the dialect of guidance 0.0.x.
+
+It has `{{…}}`, helpers for comparisons, and guidance's names for arguments.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""From characters to the symbols of the grammar file: text between tags, and the words of a tag.
+"""Split a source into the terminals of the grammar file.
 
-The patterns stand in the grammar file. What a pattern cannot say stands here: a word directly behind the beginning of a tag may
-name the tag, a `[` directly behind a value is an index, and brackets nest to a depth.
+They are the text between tags, and the tokens of a tag. The patterns are in the grammar
+file. This module adds what a pattern cannot express: a word directly behind the
+beginning of a tag may name the tag, a `[` directly behind a value is an index, and
+nesting of brackets is limited.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.tags import MIDDLE, TAGS
 
 MOST_DEPTH = 64
-"""Blocks inside each other; brackets and `not` inside each other."""
+"""Maximum depth of nested blocks, and of nested brackets and `not`."""
 
 WORDS: Mapping[str, str] = {
     **{word: word.upper() for word in ("and", "or", "not", "in", "as", "true", "false", "none", "this")},
@@ -28,10 +30,10 @@ WORDS: Mapping[str, str] = {
     "False": "FALSE",
     "None": "NONE",
 }
-"""Words that are symbols of their own wherever a value may stand."""
+"""Words that are separate terminals wherever a value is allowed."""
 
 OPENINGS = frozenset({"OPEN", "OPEN_BLOCK", "OPEN_END"})
-"""Symbols that a tag begins with, where it is not one symbol."""
+"""Terminals that begin a tag of more than one token."""
 _OUTSIDE = ("TEXT", "ESCAPED", "BACKSLASHES", "RAW_BLOCK", "COMMENT", "PARTIAL", "OPEN_BLOCK", "OPEN_END", "OPEN")
 _INSIDE = ("BLANK", "CLOSE", "STRING", "NUMBER", "NAME", "AT_NAME", "COMPARISON", "EQUALS", "COMMA", "DOT")
 _BRACKETS = {"(": "LPAR", ")": "RPAR", "[": "LIST", "]": "RSQB"}
@@ -43,8 +45,16 @@ _VALUE_ENDS = _PATH_ENDS | {"RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"}
 
 @dataclass(slots=True)
 class _Tag:
-    """A tag under way. last: the symbol before; stop: where that ended; held: the depth inside each open bracket; runaway: a
-    string that holds the end of a tag."""
+    """A tag that is being read.
+
+    Attributes:
+        start: Offset of the tag.
+        last: Type of the previous token.
+        stop: Offset behind the previous token.
+        depth: Current depth of nested brackets and `not`.
+        held: Depth inside each open bracket.
+        runaway: A string that contains the end of a tag.
+    """
 
     start: int
     last: str
@@ -55,7 +65,7 @@ class _Tag:
 
 
 class Scanner(Lexer):
-    """The symbols of a source. Raises `Refused` where there is none."""
+    """Splits a source into tokens; raises `Refused` where there is none."""
 
     __future_interface__ = 0
 
@@ -66,7 +76,7 @@ class Scanner(Lexer):
         self._outside = re.compile("|".join(f"(?P<{name}>{patterns[name]})" for name in outside))
         self._inside = re.compile("|".join(f"(?P<{name}>{patterns[name]})" for name in _INSIDE))
 
-    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the interface that every lark has
+    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # matches the interface of every lark
         place = 0
         while place < len(text):
             match = self._outside.match(text, place)
@@ -81,13 +91,16 @@ class Scanner(Lexer):
                 place = tag.stop
 
     def symbols_before(self, text: str, opening: Token, place: int) -> list[Token]:
-        """The symbols of one tag up to a place in it, which `lex` has passed without an error. The opening is the first."""
+        """Return the tokens of one tag before an offset in it, the opening first.
+
+        `lex` has passed this part of the source without an error.
+        """
         start = opening.start_pos or 0
         tag = _Tag(start, opening.type, start + len(opening))
         return [opening, *takewhile(lambda symbol: (symbol.start_pos or 0) < place, self._symbols(text, tag))]
 
     def _symbols(self, text: str, tag: _Tag) -> Iterator[Token]:
-        """What stands in a tag, its end included."""
+        """Yield the tokens of a tag, including its end."""
         place = tag.stop
         while True:
             match = self._inside.match(text, place)
@@ -113,7 +126,7 @@ class Scanner(Lexer):
             place = tag.stop
 
     def _word(self, word: str, tag: _Tag) -> str:
-        """The symbol that a word is, from what stands before it."""
+        """Return the type of a word, depending on the token before it."""
         is_tag = word in TAGS or word in MIDDLE
         if tag.last == "OPEN_END":
             return "END_NAME"
@@ -126,7 +139,7 @@ class Scanner(Lexer):
         return WORDS.get(word, "RESERVED" if is_tag else "NAME")
 
     def _bracket(self, text: str, place: int, tag: _Tag) -> str:
-        """The symbol of a character that no pattern has."""
+        """Return the type of a character that matches no pattern."""
         character = text[place]
         if character == "[" and tag.last in _PATH_ENDS and tag.stop == place:
             return "INDEX"
@@ -140,13 +153,16 @@ class Scanner(Lexer):
         return "BROKEN"
 
     def _is_helper(self, text: str, word: str, place: int) -> bool:
-        """Does a word or sign inside a parenthesis say what is done with what follows, instead of being a value itself?"""
+        """Return whether a word or sign after "(" is a helper rather than a value.
+
+        A helper says what is done with the operands that follow it.
+        """
         if word not in self._dialect.helpers:
             return False
         return _OPERATOR.match(text, place + len(word)) is None
 
     def _check(self, tag: _Tag, kind: str, value: str, place: int) -> None:
-        """Raise where a symbol shows that something before it was not closed."""
+        """Raise if a token shows that something before it was not closed."""
         opens, closes = self._dialect.opens, self._dialect.closes
         if kind == "STRING" and closes in value:
             if "\n" in value:
@@ -157,7 +173,7 @@ class Scanner(Lexer):
             raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
 
     def _unclosed(self, tag: _Tag) -> Refused:
-        """The error for a tag that the source ends in."""
+        """Return the error for a tag that is still open at the end of the source."""
         opens, closes = self._dialect.opens, self._dialect.closes
         if tag.runaway is not None:
             return runaway(tag.runaway, closes)
@@ -166,13 +182,16 @@ class Scanner(Lexer):
 
 
 def runaway(string: Token, closes: str) -> Refused:
-    """The error for a string that has swallowed the end of its tag, and was ended by the next quote of the text."""
+    """Return the error for a string that has swallowed the end of its tag.
+
+    The string was ended by the next quote of the text.
+    """
     reason = f"this string goes on over {closes}, and behind it the tag cannot be read"
     return Refused(string.start_pos or 0, f"{reason}; is its closing {string[0]} missing?")
 
 
 def _deepen(tag: _Tag, kind: str, place: int) -> None:
-    """Count the brackets, and the `not` before a value, that a symbol stands in."""
+    """Track the depth of brackets and of `not` before a value."""
     if kind in _OPENERS:
         tag.held.append(tag.depth + 1)
     elif kind in {"RPAR", "RSQB"} and tag.held:

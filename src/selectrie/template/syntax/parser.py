@@ -1,4 +1,4 @@
-"""Reads templates: source text to a `Document`."""
+"""Parse templates from source text to a `Document`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,20 @@ from selectrie.template.syntax.transformer import Reader
 
 
 def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") -> Document:
-    """The segments of a template. name: of the file, for errors. dialect: "selectrie" (`<<…>>`) or "handlebars" (`{{…}}`).
+    """Parse a template.
 
-    Raises `TemplateError` with the place, the line and what was expected there. Linear in the length of the source; blocks
-    nest at most 64 deep, and so do expressions.
+    Takes time linear in the length of the source. Blocks nest at most 64 deep, and so
+    do expressions.
+
+    Args:
+        source: The template.
+        name: Name of the file, for errors.
+        dialect: "selectrie" (`<<…>>`) or "handlebars" (`{{…}}`).
+
+    Raises:
+        TemplateError: The source is not a template. The error has the position, the
+            line and what was expected there.
+        OptionError: There is no such dialect.
     """
     if dialect not in DIALECTS:
         raise OptionError("dialect", dialect, f"one of {', '.join(DIALECTS)}")
@@ -34,7 +44,7 @@ def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") 
 
 
 def _read(source: str, dialect: str) -> Body:
-    """The segments, or `Refused`."""
+    """Return the segments, or raise `Refused`."""
     try:
         return cast("Body", _parser(dialect).parse(source))
     except UnexpectedToken as error:
@@ -51,7 +61,7 @@ def _read(source: str, dialect: str) -> Body:
 
 @cache
 def _parser(name: str) -> Lark:
-    """One a dialect; parsing changes nothing in it."""
+    """Return the parser of a dialect; parsing does not change it."""
     dialect = DIALECTS[name]
     text = files("selectrie.template.syntax").joinpath("template.lark").read_text(encoding="utf-8")
     first = re.escape(dialect.opens[0])

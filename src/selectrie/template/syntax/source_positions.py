@@ -1,4 +1,4 @@
-"""Where in a template something stands: offsets to lines and columns, and the errors that show them."""
+"""Turn offsets in a template into lines and columns, and into errors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from selectrie.template.syntax.expressions import Span
 
 
 class Refused(Exception):
-    """The source cannot be read: why, and at which character. It never leaves the package.
+    """The source cannot be parsed.
 
-    about: a tag that the reason speaks of; `{tag}` and `{line}` in the reason stand for it and its line.
+    This exception never leaves the package.
+
+    Attributes:
+        offset: The character at which parsing failed.
+        reason: The reason. `{tag}` and `{line}` in it refer to `about`.
+        about: A tag that the reason mentions.
     """
 
     def __init__(self, offset: int, reason: str, about: Span | None = None) -> None:
@@ -21,7 +26,7 @@ class Refused(Exception):
         super().__init__(reason)
 
     def error(self, source: str, name: str) -> TemplateError:
-        """As the callers of the package see it."""
+        """Return the error that callers of the package see."""
         reason = self.reason
         if self.about is not None:
             tag = " ".join(source[self.about.start : self.about.stop].split())
@@ -31,13 +36,16 @@ class Refused(Exception):
 
 
 def line_and_column(source: str, offset: int) -> tuple[int, int]:
-    """Line and column of a character, from 1 on, the column in characters. A line ends at its line feed."""
+    """Return line and column of a character.
+
+    Both count from 1, the column in characters. A line ends at its line feed.
+    """
     offset = max(0, min(offset, len(source)))
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
 
 
 def error_in(source: str, name: str, offset: int, reason: str) -> TemplateError:
-    """The error for character `offset` of a source that is no document yet."""
+    """Return the error for character `offset` of a source without a document."""
     offset = max(0, min(offset, len(source)))
     line, column = line_and_column(source, offset)
     stop = source.find("\n", offset)
@@ -46,13 +54,19 @@ def error_in(source: str, name: str, offset: int, reason: str) -> TemplateError:
 
 
 def error_at(document: Document, span: Span, reason: str) -> TemplateError:
-    """The error for what stands at a span of a document: its name, line and column, and the line with a caret."""
+    """Return the error for a span of a document.
+
+    It has the document's name, line and column, and the line with a caret.
+    """
     return error_in(document.source, document.name, span.start, reason)
 
 
 @contextmanager
 def told_at(document: Document, span: Span) -> Iterator[None]:
-    """What is wrong with a value in the block is told at this place, unless it knows one."""
+    """Report errors raised inside the block at this span.
+
+    Errors that have a position already keep it.
+    """
     try:
         yield
     except TemplateError as error:
@@ -64,16 +78,16 @@ def told_at(document: Document, span: Span) -> Iterator[None]:
 
 
 def where(document: Document, span: Span) -> str:
-    """file:line:column of what stands at a span."""
+    """Return file:line:column of a span."""
     line, column = line_and_column(document.source, span.start)
     return f"{document.name}:{line}:{column}"
 
 
 def short(text: str, limit: int = 40) -> str:
-    """A text cut to what a message has room for."""
+    """Shorten a text for an error message."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def clipped(text: str, limit: int = 40) -> str:
-    """A text as a message quotes it."""
+    """Quote a text for an error message, shortened."""
     return repr(short(text, limit))

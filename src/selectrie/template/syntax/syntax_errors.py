@@ -1,4 +1,7 @@
-"""What is wrong with a tag that the grammar refuses, in words: what stands there, what was expected, what to do."""
+"""Explain in words why the grammar refuses a tag.
+
+The message says what was found, what was expected, and what to do.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _BEHIND_VALUES = {
     **dict.fromkeys("+-*/%", _RECKONED),
     ";": "parts of a tag are parted by blanks",
 }
-"""What to do about signs that other languages have behind a value."""
+"""Advice about signs that other languages put behind a value."""
 _FOR_VALUES = {
     "!": "write not",
     "{": "mappings are given as values, not written",
@@ -38,7 +41,7 @@ _FOR_VALUES = {
     "\\": "a text stands in quotes",
     ".": "a path begins with a name",
 }
-"""What to do about signs that other languages begin a value with."""
+"""Advice about signs with which other languages begin a value."""
 _SYNONYMS = {
     "for": "each",
     "foreach": "each",
@@ -55,7 +58,7 @@ _SYNONYMS = {
     "verbatim": "raw",
     "literal": "raw",
 }
-"""What other languages call a tag."""
+"""Names of tags in other languages."""
 _NAMED = frozenset({"select", "gen", "beam", "geneach", "block", "role"})
 _FILE = re.compile(r"[\w./~-]+")
 _BLOCKS = tuple(kind for kind, tag in TAGS.items() if tag.block)
@@ -64,7 +67,15 @@ _INLINE = tuple(kind for kind, tag in TAGS.items() if not tag.block or kind == "
 
 @dataclass(frozen=True, slots=True)
 class BrokenTag:
-    """A tag that cannot be read. symbols: those before `token`, the opening first. accepted: the terminals possible at `token`."""
+    """A tag that cannot be parsed.
+
+    Attributes:
+        source: The whole source.
+        dialect: Its dialect.
+        symbols: The tokens of the tag before `token`, beginning with the opening.
+        token: The token that is refused.
+        accepted: The terminals possible at `token`.
+    """
 
     source: str
     dialect: Dialect
@@ -86,23 +97,23 @@ class BrokenTag:
 
     @property
     def word(self) -> str:
-        """The word behind the opening, or nothing."""
+        """Return the word behind the opening, or ""."""
         return str(self.head) if self.head is not None else ""
 
     @property
     def is_named(self) -> bool:
-        """Does it have its tag, and at most a name?"""
+        """Return whether the tag has its kind, and at most a name."""
         return self.word in TAGS and (
             len(self.symbols) == 2 or (len(self.symbols) == 3 and self.word not in {"each", "if", "unless"})
         )
 
     def tag(self, inner: str) -> str:
-        """A tag of the dialect."""
+        """Return a tag of the dialect with this content."""
         return f"{self.dialect.opens}{inner}{self.dialect.closes}"
 
 
 def refusal(broken: BrokenTag) -> Refused:
-    """The error for a symbol that cannot stand where it does."""
+    """Return the error for a token that is not allowed where it is."""
     return (
         _runaway(broken)
         or _unclosed(broken)
@@ -115,7 +126,7 @@ def refusal(broken: BrokenTag) -> Refused:
 
 
 def _runaway(broken: BrokenTag) -> Refused | None:
-    """A string before the place holds the end of a tag."""
+    """Return an error if an earlier string contains the end of a tag."""
     closes = broken.dialect.closes
     strings = (symbol for symbol in (*broken.symbols, broken.token) if symbol.type == "STRING" and closes in symbol)
     first = next(strings, None)
@@ -123,7 +134,7 @@ def _runaway(broken: BrokenTag) -> Refused | None:
 
 
 def _unclosed(broken: BrokenTag) -> Refused | None:
-    """A tag that another one begins in, or that ends nowhere."""
+    """Return an error if the tag has no end, or if another tag begins inside it."""
     opens, closes = broken.dialect.opens, broken.dialect.closes
     start = broken.opening.start_pos or 0
     behind = start + len(broken.opening)
@@ -136,7 +147,10 @@ def _unclosed(broken: BrokenTag) -> Refused | None:
 
 
 def _command(broken: BrokenTag) -> Refused | None:
-    """A command of other programs, at the beginning of the tag or of parentheses."""
+    """Return an error for a command of foreign programs.
+
+    Commands are recognised at the beginning of the tag or of parentheses.
+    """
     commands = broken.dialect.commands
     for before, symbol in pairwise(broken.symbols):
         if symbol.type == "NAME" and before.type in {"OPEN", "LPAR"} and symbol in commands:
@@ -145,7 +159,7 @@ def _command(broken: BrokenTag) -> Refused | None:
 
 
 def _headless(broken: BrokenTag) -> Refused | None:
-    """The first word of a tag is wrong."""
+    """Return an error if the first word of a tag is wrong."""
     if len(broken.symbols) > 1:
         return None
     opens, kind = broken.dialect.opens, broken.opening.type
@@ -162,7 +176,7 @@ def _headless(broken: BrokenTag) -> Refused | None:
 
 
 def _no_block(broken: BrokenTag) -> str:
-    """Why what stands behind `#` begins no block."""
+    """Return the reason why the token behind `#` begins no block."""
     word = str(broken.token)
     if word in MIDDLE:
         return f"{word} begins no block; write {broken.tag(word)}"
@@ -175,7 +189,7 @@ def _no_block(broken: BrokenTag) -> str:
 
 
 def _wrong_head(broken: BrokenTag) -> Refused | None:
-    """What begins like a value goes on like a tag."""
+    """Return an error if a value is followed by what belongs to a tag."""
     head, token = broken.head, broken.token
     if head is None or broken.opening.type != "OPEN" or head.type != "NAME" or len(broken.symbols) > 2:
         return None
@@ -188,7 +202,7 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
 
 
 def _misnamed(broken: BrokenTag, head: Token) -> Refused | None:
-    """A tag by a word that is none, or without its `#`."""
+    """Return an error if a tag has an unknown name or lacks its `#`."""
     word, place = str(head), head.start_pos or 0
     block = near_tag(word, _BLOCKS)
     known = f"the tags are {', '.join(_INLINE)}; functions cannot be called"
@@ -202,7 +216,7 @@ def _misnamed(broken: BrokenTag, head: Token) -> Refused | None:
 
 
 def _bare(broken: BrokenTag) -> Refused | None:
-    """A name, or the name of a file, without its quotes."""
+    """Return an error for a name or a file name without its quotes."""
     head, last = broken.word, broken.symbols[-1]
     if head == "include" and len(broken.symbols) == 2:
         match = _FILE.match(broken.source, broken.place)
@@ -217,7 +231,7 @@ def _bare(broken: BrokenTag) -> Refused | None:
 
 
 def _at(broken: BrokenTag) -> Refused:
-    """Something else in the middle of a tag."""
+    """Return the error for anything else in the middle of a tag."""
     return Refused(broken.place, f"expected {_expected(broken)}, not {_found(broken)}{_advice(broken)}")
 
 
@@ -231,7 +245,7 @@ def _found(broken: BrokenTag) -> str:
 
 
 def _expected(broken: BrokenTag) -> str:
-    """The terminals possible, in words."""
+    """Describe the terminals that are possible."""
     accepted, head, last = broken.accepted, broken.word, broken.symbols[-1].type
     if len(broken.symbols) == 1:
         return "a value or a tag"
@@ -252,7 +266,7 @@ def _expected(broken: BrokenTag) -> str:
 
 
 def _advice(broken: BrokenTag) -> str:
-    """What to do about it, or nothing."""
+    """Return advice about the token, or ""."""
     told = _about_names(broken) or _about_operators(broken) or _about_signs(broken)
     if told:
         return f"; {told}"
@@ -264,7 +278,7 @@ def _advice(broken: BrokenTag) -> str:
 
 
 def _about_signs(broken: BrokenTag) -> str:
-    """Signs that mean something elsewhere."""
+    """Return advice about signs that have a meaning in other languages."""
     if broken.token.type not in {"BROKEN", "NUMBER", "DOT"}:
         return ""
     sign = str(broken.token)[:1]
@@ -276,7 +290,7 @@ def _about_signs(broken: BrokenTag) -> str:
 
 
 def _about_names(broken: BrokenTag) -> str:
-    """Words that are no names, and names without their quotes."""
+    """Return advice about words that cannot be names, and about unquoted names."""
     word, kind, head = str(broken.token), broken.token.type, broken.word
     last, accepted = broken.symbols[-1], broken.accepted
     bare, quoted = short(str(last)), clipped(str(last))
@@ -293,7 +307,7 @@ def _about_names(broken: BrokenTag) -> str:
 
 
 def _about_operators(broken: BrokenTag) -> str:
-    """Signs and words that other languages compare and combine with."""
+    """Return advice about operators of other languages."""
     word, kind, last = str(broken.token), broken.token.type, broken.symbols[-1].type
     escape = f"\\{broken.dialect.opens} for the characters {broken.dialect.opens}"
     is_behind = last in _VALUE_ENDS and "EQUALS" not in broken.accepted
@@ -318,7 +332,7 @@ def _nearest(word: str, known: tuple[str, ...], otherwise: str) -> str:
 
 
 def near_tag(word: str, known: tuple[str, ...]) -> str:
-    """The tag that is most like a word, or that the word means elsewhere, or nothing."""
+    """Return the tag that a word resembles or stands for in other languages, or ""."""
     meant = _SYNONYMS.get(word.lower(), "")
     if meant in known or len(word) < 3:
         return meant if meant in known else ""

@@ -1,4 +1,4 @@
-"""The tags and what each may be told: one table for the parser, the checks, the docs and the error messages."""
+"""List the tags and their arguments for parser, checks, docs and error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One kind of tag. arguments: name -> what it takes, in words. block: may it have a body (`<<#kind>>…<</kind>>`)?"""
+    """A kind of tag.
+
+    Attributes:
+        kind: Name of the tag.
+        arguments: Description of each argument, by name.
+        block: Whether it may have a body (`<<#kind>>…<</kind>>`).
+    """
 
     kind: str
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -103,6 +109,9 @@ TAGS: Mapping[str, Tag] = MappingProxyType(
     }
 )
 MIDDLE = ("or", "else", "elif")
-"""Tags that part a block; nowhere else."""
+"""Tags that divide a block; they may not appear elsewhere."""
 RESERVED = frozenset({*TAGS, *MIDDLE, "this", "and", "not", "in", "as", "true", "false", "none"})
-"""Words that no value, slot or variable may be named (`this` is the item of a loop)."""
+"""Words that cannot name a value, slot or variable.
+
+`this` is the item of a loop.
+"""

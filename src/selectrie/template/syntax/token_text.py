@@ -1,4 +1,4 @@
-"""What single symbols of a tag say: strings with their escapes, names, where they stand."""
+"""Interpret single tokens of a tag: strings with escapes, names, positions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
 
 
 def start_of(token: Token) -> int:
-    """Where a symbol begins."""
+    """Return the offset at which a token starts."""
     return token.start_pos or 0
 
 
 def stop_of(token: Token) -> int:
-    """Where a symbol ends."""
+    """Return the offset behind a token."""
     return start_of(token) + len(token)
 
 
 def span_of(token: Token) -> Span:
-    """The characters of a symbol."""
+    """Return the span of a token."""
     return Span(start_of(token), stop_of(token))
 
 
 def text_of(token: Token, *, lenient: bool = False) -> str:
-    """What a string says: without its quotes, escapes read. lenient: a backslash that makes no escape stays."""
+    """Return the text of a string token, without quotes and with escapes replaced.
+
+    lenient: whether to keep a backslash that does not begin an escape.
+    """
     if "\\" not in token:
         return str(token[1:-1])
     return _ESCAPE.sub(lambda match: _escaped(token, match, lenient=lenient), token[1:-1])
@@ -58,12 +61,12 @@ def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
 
 
 def edges_of(opening: Token, closing: Token) -> Edges:
-    """Where the tag between two delimiters stands, and what it trims."""
+    """Return the extent of a tag, from its delimiters, and which sides it trims."""
     return Edges(start_of(opening), stop_of(closing), "~" in opening, closing.startswith("~"))
 
 
 def slot_name(kind: str, name: str, place: int) -> str:
-    """A name, or `this` or `this.field` of a geneach."""
+    """Return a valid slot name: a name, or a geneach's `this` or `this.field`."""
     first, dot, key = name.partition(".")
     if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
         return name
@@ -71,7 +74,7 @@ def slot_name(kind: str, name: str, place: int) -> str:
 
 
 def checked_name(name: str, place: int) -> str:
-    """What a value may be called."""
+    """Return the name if it may name a value, else raise `Refused`."""
     if name in RESERVED:
         raise Refused(place, f"{name!r} is a word of the language; choose another name")
     if not _NAME.fullmatch(name):

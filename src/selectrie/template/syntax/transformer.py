@@ -1,4 +1,4 @@
-"""What the productions of the grammar file mean: tags and expressions, from their symbols."""
+"""Turn the productions of the grammar file into tags and expressions."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ Named = list[tuple[Token, Expression]]
 
 
 class Reader(Transformer[Token, Any]):
-    """One production each. Tags are handed to the `Builder` that the left-recursive rule `pieces` passes on."""
+    """Handles one production per method.
+
+    Tags are added to the `Builder`, which the left-recursive rule `pieces` passes on.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__()
         self._dialect = dialect
 
-    # Pieces: the first child is the builder, which is handed on.
+    # Pieces: the first child is the builder, which is passed on.
 
     def start(self, children: list[Any]) -> Any:
         return children[0].finish()
@@ -225,7 +228,7 @@ class Reader(Transformer[Token, Any]):
         return builder.closed(str(name), edges_of(opening, closing))
 
     def _edges(self, token: Token) -> Edges:
-        """Of a tag that is one symbol."""
+        """Return the edges of a tag that is a single token."""
         n = len(self._dialect.opens)
         return Edges(start_of(token), stop_of(token), token[n] == "~", token[-n - 1] == "~")
 
@@ -249,7 +252,7 @@ class Reader(Transformer[Token, Any]):
         return found
 
     def _named(self, kind: Token, called: Token | None, named: Named, *, needed: bool = True) -> tuple[str, Arguments]:
-        """The name of a slot or block, "" without one, and its other arguments."""
+        """Return the name of a slot or block, or "", and its other arguments."""
         others = [(argument, value) for argument, value in named if argument != "name"]
         found = "" if called is None else slot_name(kind, self._text(called), start_of(called) + 1)
         is_named = called is not None
@@ -266,7 +269,7 @@ class Reader(Transformer[Token, Any]):
         return found, self._arguments(kind, others)
 
     def _arguments(self, kind: Token, named: Named) -> Arguments:
-        """By the names that the table of tags has."""
+        """Return the arguments by the names in the table of tags."""
         known = TAGS[str(kind)].arguments
         found: dict[str, Expression] = {}
         for argument, value in named:
@@ -283,7 +286,7 @@ class Reader(Transformer[Token, Any]):
         return tuple(found.items())
 
     def _instead(self, name: str, known: Mapping[str, str]) -> str:
-        """What to do about an argument that a tag does not take."""
+        """Return advice about an argument that a tag does not take."""
         if name in self._dialect.arguments:
             return self._dialect.arguments[name]
         near = get_close_matches(name, known, n=1)
@@ -373,7 +376,7 @@ class Reader(Transformer[Token, Any]):
 
 
 def _says_something(expression: Expression) -> bool:
-    """Is it a text, or does it name a value?"""
+    """Return whether an expression contains a text or names a value."""
     pending = [expression]
     while pending:
         match pending.pop():
@@ -392,7 +395,7 @@ def _says_something(expression: Expression) -> bool:
 
 
 def _step(path: Path, step: str | int | Expression, last: Token) -> Path:
-    """One step further."""
+    """Return the path extended by one step."""
     if len(path.steps) >= MOST_DEPTH:
         raise Refused(start_of(last), f"a path of more than {MOST_DEPTH} steps")
     return Path(path.name, (*path.steps, step), Span(path.span.start, stop_of(last)))
@@ -407,7 +410,7 @@ def _compare(operator: str, left: Expression, right: Expression) -> Compare:
 
 
 def _helped(word: Token, operator: str, operands: list[Expression], span: Span) -> Expression:
-    """`(equal a b)` and its like."""
+    """Return the expression for `(equal a b)` and similar helpers."""
     if operator in {"and", "or"}:
         if len(operands) < 2:
             raise Refused(start_of(word), f"{word} wants two values or more, not {len(operands)}")

@@ -1,4 +1,4 @@
-"""Segments back to text: one spelling of each template, which reads as the same segments."""
+"""Write segments as text in one canonical spelling that parses to the same segments."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ _TURNS = frozenset({"system", "user", "assistant"})
 
 
 def unparse(document: Document) -> str:
-    """The canonical text of a document in its dialect: `parse` of it gives the same segments, at other places.
+    """Return the canonical text of a document in its dialect.
 
-    White space is written as the segments have it, without `~`; `unless` is `if not`; a raw block is escapes. Segments that
-    no source has (two literals beside each other, a name with a blank) are written as they are. Raises `TemplateError` for a
-    comment that holds its own end.
+    `parse` of it gives the same segments, with other spans. White space is written as
+    the segments have it, without `~`; `unless` becomes `if not`; raw blocks become
+    escapes. Segments that no source can have (two adjacent literals, a name with a
+    blank) are written as they are.
+
+    Raises `TemplateError` for a comment that contains its own end.
     """
     dialect = DIALECTS[document.dialect]
     return "".join(_Printer(dialect.opens, dialect.closes).body(document.body, ends=True))
 
 
 class _Printer:
-    """The parts of a text, in order."""
+    """Yields the pieces of a document's text."""
 
     def __init__(self, opens: str, closes: str) -> None:
         self._opens, self._closes = opens, closes
@@ -54,7 +57,7 @@ class _Printer:
         self._opening = re.compile(rf"(?<!\\)(\\*)(?:({first}{first})|({first}?)\Z)")
 
     def body(self, body: Body, *, ends: bool = False) -> Iterator[str]:
-        """ends: does the source end behind it, instead of going on with a tag?"""
+        """Yield the text of a body. ends: whether the source ends behind it."""
         last = len(body) - 1
         for i, segment in enumerate(body):
             if isinstance(segment, Literal):
@@ -63,7 +66,10 @@ class _Printer:
                 yield from self._segment(segment)
 
     def _literal(self, text: str, *, before_tag: bool) -> str:
-        """Delimiters escaped, and backslashes doubled where the next sign would be escaped by them."""
+        """Return text with delimiters escaped.
+
+        Backslashes are doubled where they would escape what follows.
+        """
 
         def written(match: re.Match[str]) -> str:
             if match[2]:
@@ -116,7 +122,7 @@ class _Printer:
         return f"{self._opens}{inner}{self._closes}"
 
     def _comment(self, text: str) -> str:
-        """Without `--` where that says the same."""
+        """Return a comment tag, without `--` if that means the same."""
         first = self._closes[0]
         if self._closes not in text and not text.startswith("--") and not text.endswith(("~", first)):
             return self._tag(f"!{text}")
@@ -126,7 +132,7 @@ class _Printer:
 
 
 def _head(block: Each | GenEach | Block | Joint | Role) -> str:
-    """What stands behind the `#`."""
+    """Return the content of a block's opening tag behind the `#`."""
     match block:
         case Each(items, _, variable, arguments):
             named = "" if variable == "this" else f" as {variable}"
@@ -145,12 +151,15 @@ def _head(block: Each | GenEach | Block | Joint | Role) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a string of the language."""
+    """Return a text as a string of the language."""
     return f"'{text.translate(_ESCAPES)}'"
 
 
 def expression_text(expression: Expression, around: int = _ANY) -> str:
-    """An expression as text, in parentheses where what is around it binds as much or more."""
+    """Return an expression as text.
+
+    It is put in parentheses if its context binds more tightly.
+    """
     match expression:
         case Constant(value):
             return _constant(value)

@@ -1,4 +1,4 @@
-"""Going through segments: what stands in what. Nothing here recurses."""
+"""Visit segments and expressions without recursion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectrie.template.syntax.expressions import Compare, Expression, ListOf, L
 
 
 def bodies_of(segment: Segment) -> tuple[Body, ...]:
-    """The bodies of a block, in the order written; a slot's are its choices."""
+    """Return the bodies of a block in the order written; a slot's are its choices."""
     if isinstance(segment, If):
         return (*(body for _, body in segment.branches), segment.otherwise)
     if isinstance(segment, Slot):
@@ -34,7 +34,7 @@ def bodies_of(segment: Segment) -> tuple[Body, ...]:
 
 
 def walk(body: Body) -> Iterator[tuple[Segment, int]]:
-    """Every segment below, in the order of the source, and in how many blocks it stands."""
+    """Yield every segment below in source order, with its depth in blocks."""
     pending = [(segment, 0) for segment in reversed(body)]
     while pending:
         segment, depth = pending.pop()
@@ -44,7 +44,10 @@ def walk(body: Body) -> Iterator[tuple[Segment, int]]:
 
 
 def walk_through(body: Body, documents: Mapping[str, Document]) -> Iterator[Segment]:
-    """Every segment below in the order of the page, those of included files too. documents: these files, by path."""
+    """Yield every segment below in page order, including those of included files.
+
+    documents: the included files, by path.
+    """
     pending = [*reversed(body)]
     while pending:
         segment = pending.pop()
@@ -55,7 +58,10 @@ def walk_through(body: Body, documents: Mapping[str, Document]) -> Iterator[Segm
 
 
 def expressions_of(segment: Segment) -> tuple[tuple[str, Expression], ...]:
-    """The expressions of a tag itself with what each is for: an argument's name, or "value", "items", "condition"."""
+    """Return the expressions of a tag itself, each with its purpose.
+
+    The purpose is an argument's name, or "value", "items", "condition" or "role".
+    """
     if isinstance(segment, Output | Set):
         return (("value", segment.value),)
     if isinstance(segment, If):
@@ -70,7 +76,10 @@ def expressions_of(segment: Segment) -> tuple[tuple[str, Expression], ...]:
 
 
 def paths_in(expression: Expression) -> Iterator[Path]:
-    """Every path of an expression, those that say a place in another one included, in the order of the source."""
+    """Yield every path of an expression in source order.
+
+    Paths inside the steps of other paths are included.
+    """
     pending: list[Expression] = [expression]
     while pending:
         one = pending.pop()
@@ -80,7 +89,7 @@ def paths_in(expression: Expression) -> Iterator[Path]:
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions that stand directly in one."""
+    """Return the direct subexpressions of an expression."""
     if isinstance(expression, Path):
         return tuple(step for step in expression.steps if not isinstance(step, str | int))
     if isinstance(expression, ListOf):

@@ -1,4 +1,4 @@
-"""The literal under way between two tags: pieces of text, and the white space that a `~` beside them takes away."""
+"""Collect the literal text between two tags, trimmed at a `~`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from selectrie.template.syntax.expressions import Span
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Where a tag stands, and on which of its sides it trims the text beside it."""
+    """The extent of a tag, and the sides on which it trims the text beside it."""
 
     start: int
     stop: int
@@ -19,13 +19,17 @@ class Edges:
 
     @property
     def span(self) -> Span:
-        """Its characters."""
+        """Return the span of the tag."""
         return Span(self.start, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """plain: stands in the source as it is, so a tag may trim it; escapes and raw blocks are what they say."""
+    """A piece of text.
+
+    `plain` text is literally in the source, so a tag may trim it. The text of escapes
+    and raw blocks is not trimmed.
+    """
 
     text: str
     span: Span
@@ -34,13 +38,13 @@ class _Piece:
 
 @dataclass(slots=True)
 class Literals:
-    """Pieces that become one `Literal`. White space is what `str.isspace` says."""
+    """Pieces that become one `Literal`; white space is defined by `str.isspace`."""
 
     _pieces: list[_Piece] = field(default_factory=list)
     _trims_next: bool = False
 
     def add(self, text: str, span: Span, *, plain: bool) -> None:
-        """The next piece."""
+        """Add the next piece."""
         if plain and self._trims_next:
             text = text.lstrip()
             span = Span(span.stop - len(text), span.stop)
@@ -49,7 +53,10 @@ class Literals:
             self._pieces.append(_Piece(text, span, plain))
 
     def meet(self, edges: Edges) -> None:
-        """A tag comes next: it may trim what stands before it, and what will stand behind it."""
+        """Trim at a tag that comes next.
+
+        It may trim the text before it, and the text that will follow it.
+        """
         while edges.trims_left and self._pieces and self._pieces[-1].plain:
             last = self._pieces.pop()
             kept = last.text.rstrip()
@@ -59,7 +66,10 @@ class Literals:
         self._trims_next = edges.trims_right
 
     def take(self) -> list[Literal]:
-        """The literal, or nothing where it would be empty; the next one begins."""
+        """Return the literal and begin the next one.
+
+        Returns an empty list if the literal would be empty.
+        """
         text = "".join(piece.text for piece in self._pieces)
         found = [Literal(text, Span(self._pieces[0].span.start, self._pieces[-1].span.stop))] if text else []
         self._pieces.clear()

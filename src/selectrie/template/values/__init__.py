@@ -1,1 +1,1 @@
-"""Values that templates are given, and the arguments of tags."""
+"""Evaluate the values given to templates, and check the arguments of tags."""

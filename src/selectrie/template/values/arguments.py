@@ -1,4 +1,7 @@
-"""What the arguments of tags may be, each by itself. Errors are `TemplateError`s without a place."""
+"""Check the arguments of tags, each on its own.
+
+Errors are `TemplateError`s without a position.
+"""
 
 from __future__ import annotations
 
@@ -37,24 +40,33 @@ from selectrie.template.values.values import (
 )
 
 UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
-"""What may end a text of a grammar that is searched."""
+"""Possible ends of a text of a grammar that is searched."""
 _KINDS = (str, int, float, Mapping, EnumMeta, Rule, NoneType)
 
 
 class Grammars(Protocol):
-    """Who knows the grammars that arguments name: a `Template`. `TemplateError` without a place, or another error, for what it does not know."""
+    """Resolves the grammars that tag arguments refer to; `Template` implements it.
+
+    An unknown grammar raises `TemplateError` without a position, or another error.
+    """
 
     def read_grammar(self, name: str) -> Grammar: ...
     def read_regex(self, pattern: str) -> Grammar: ...
 
 
 Check = Callable[[str, object], None]
-"""Of a name and a value that is not None; raises `OptionError` or `TemplateError`."""
+"""Checks a name and its value, which is not None.
+
+Raises `OptionError` or `TemplateError`.
+"""
 
 
 def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> None:
-    """Raise (an error without a place) where a tag's argument cannot be this value. None: a slot goes without it, but not a select
-    or beam without what may stand there."""
+    """Raise an error without a position if a tag's argument cannot have this value.
+
+    None is allowed for the arguments of a slot, but not for those that define the
+    choices of a select or beam.
+    """
     is_language = name in ("options", "grammar", "regex") and kind != "gen"
     if value is None and kind in ("select", "gen", "beam") and not is_language:
         return
@@ -64,7 +76,8 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
     inner = plain(value)
     if (
         name != "options" and not isinstance(inner, _KINDS) and not is_list(inner)
-    ):  # a message shows no value of another type
+        # A message shows no value of another type.
+    ):
         raise TemplateError(f"{name}={shown(inner)}: expected a text, a number, true, false, a list or a mapping")
     try:
         _CHECKS[kind][name](name, inner)
@@ -73,7 +86,10 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
 
 
 def _check_language(name: str, value: object, grammars: Grammars) -> None:
-    """grammar: a `Grammar`, or the name of one that can be read. regex: a text that is one."""
+    """Check that a grammar or a regex can be read.
+
+    `grammar` is a `Grammar` or the name of one; `regex` is a text.
+    """
     if name == "grammar" and isinstance(value, Grammar):
         try_grammar(value)
         return
@@ -121,7 +137,11 @@ def _of(name: str, value: object, *, allowed: tuple[str, ...]) -> None:
 
 
 def _rule(name: str, value: object) -> None:
-    """By name those that need nothing else; as a record any but "batch"."""
+    """Check a scoring rule.
+
+    A name is allowed for rules that need no other data; a record for any rule but
+    "batch".
+    """
     if not isinstance(value, str | Rule):
         raise OptionError(name, value, f"one of {RULES}")
     rule = value.name if isinstance(value, Rule) else value
@@ -133,7 +153,7 @@ def _rule(name: str, value: object) -> None:
 
 
 def _stop(_name: str, value: object) -> None:
-    Stopping(stop=value)  # type: ignore[arg-type]  # it checks
+    Stopping(stop=value)  # type: ignore[arg-type]  # the check
 
 
 def _options(_name: str, value: object) -> None:
@@ -194,16 +214,19 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         "joint": {"k": _COUNT, "budget": _COUNT},
     }
 )
-"""By tag and argument; `grammar` and `regex` are read, which needs the files."""
+"""Checks by tag and argument.
+
+`grammar` and `regex` are missing here: reading them needs the files.
+"""
 
 
 def rule_of(value: str | Rule) -> Rule:
-    """The scoring rule that an argument says, which was checked."""
+    """Return the scoring rule of an argument that was checked."""
     return value if isinstance(value, Rule) else Rule(value)
 
 
 def kind_of_tag(segment: Segment) -> str:
-    """The key of a segment's tag in the table of arguments; "" for one that takes none."""
+    """Return a tag's key in the table of arguments, or "" if it takes none."""
     if isinstance(segment, Slot):
         return segment.kind
     kinds: Mapping[type, str] = {GenEach: "geneach", Each: "each", Block: "block", Joint: "joint"}
@@ -211,9 +234,10 @@ def kind_of_tag(segment: Segment) -> str:
 
 
 def weights_of(prior: object, options: tuple[Option, ...]) -> tuple[float, ...]:
-    """The weights of a prior that was checked by itself, in the order of the options.
+    """Return the weights of a checked prior in the order of the options.
 
-    Raises `TemplateError` (without a place) where they are not those of the options.
+    Raises `TemplateError` (without a position) if they do not match the options, or are
+    all 0.
     """
     texts = dict.fromkeys(option.text for option in options)
     if isinstance(prior, Mapping):

@@ -1,4 +1,4 @@
-"""Which names a stretch of a template gives values to."""
+"""Find the names to which a part of a template gives values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ from selectrie.template.values.values import shown
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """slots: of slots and `geneach` lists. texts: of named blocks and of `logprobs=`. sets: of `set` tags. Each name once, in the
-    order of the page; what `this` names belongs to a loop and is not among them."""
+    """The names of a part of a template.
+
+    Each name occurs once, in page order. Names that begin with `this` belong to a loop
+    and are not included.
+
+    Attributes:
+        slots: Names of slots and of `geneach` lists.
+        texts: Names of blocks and of `logprobs=`.
+        sets: Names of `set` tags.
+    """
 
     slots: tuple[str, ...]
     texts: tuple[str, ...]
@@ -24,12 +32,15 @@ class Names:
 
     @property
     def decided(self) -> tuple[str, ...]:
-        """Those that a loop collects."""
+        """Return the names whose values a loop collects."""
         return tuple(dict.fromkeys((*self.slots, *self.texts)))
 
 
 def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
-    """The names of a body, of blocks and included files in it too. documents: the included files, by path."""
+    """Return the names of a body, including blocks and included files.
+
+    documents: the included files, by path.
+    """
     slots: dict[str, None] = {}
     texts: dict[str, None] = {}
     sets: dict[str, None] = {}
@@ -46,25 +57,30 @@ def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
 
 
 def logprobs_names(slot: Slot) -> tuple[str, ...]:
-    """What `logprobs=` names, if anything."""
+    """Return the name given by `logprobs=`, if any."""
     named = dict(slot.arguments).get("logprobs")
     return (named.value,) if isinstance(named, Constant) and isinstance(named.value, str) else ()
 
 
 def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
-    """Raise `TemplateError` where a slot, a block or a list takes the name of a given
-    value; handlebars allows that."""
+    """Raise `TemplateError` if a segment takes the name of a given value.
+
+    The segment is a slot, a block or a list. The handlebars dialect allows that.
+    """
     if document.dialect == "handlebars":
         return
     own = names_of(segment)
     for name in (*own.slots, *own.texts):
         if scope.is_given(name):
-            reason = f"{shown(name)} is decided here, but a value of that name is given; leave that out, or choose another name"
+            reason = (
+                f"{shown(name)} is decided here, but a value of that name is given; "
+                "leave that out, or choose another name"
+            )
             raise error_at(document, segment.span, reason)
 
 
 def names_of(segment: Slot | Block | GenEach) -> Names:
-    """The names that this one segment gives, without what stands in it."""
+    """Return the names that one segment gives itself, without its content."""
     if isinstance(segment, Slot):
         return Names(_of_page({segment.name: None}), logprobs_names(segment), ())
     if isinstance(segment, Block):

@@ -1,4 +1,4 @@
-"""Compiled regular expressions of a template, within a bound."""
+"""Keep a bounded number of compiled regular expressions of a template."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from threading import Lock
 from selectrie.grammar import Grammar
 
 MOST_PATTERNS = 64
-"""Patterns that are kept, where values may bring any number of them."""
+"""Maximum number of patterns that are kept, since values may bring any number."""
 MOST_BYTES = 64 << 20
-"""That they hold together; the one used last stays in any case."""
+"""Maximum size of the kept patterns together.
+
+The pattern used last is kept in any case.
+"""
 
 
 class Patterns:
-    """Grammars by pattern, the least recently used dropped. Any thread may use it."""
+    """Grammars by pattern; the least recently used are dropped. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -24,14 +27,17 @@ class Patterns:
         return len(self._kept)
 
     def get(self, pattern: str) -> Grammar | None:
-        """The grammar of a pattern where it is kept."""
+        """Return the grammar of a pattern if it is kept, else None."""
         with self._lock:
             if pattern in self._kept:
                 self._kept.move_to_end(pattern)
             return self._kept.get(pattern)
 
     def keep(self, pattern: str, grammar: Grammar) -> Grammar:
-        """The grammar that is kept for a pattern: this one, unless another thread was first."""
+        """Keep a grammar, and return the one that is kept for the pattern.
+
+        That is the given one, unless another thread was first.
+        """
         with self._lock:
             kept = self._kept.setdefault(pattern, grammar)
             self._kept.move_to_end(pattern)

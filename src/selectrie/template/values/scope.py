@@ -1,4 +1,7 @@
-"""Names and their values while a page is made, and what an expression comes to. Every error stands at its expression."""
+"""Look up names and evaluate expressions while a page is made.
+
+Every error has the position of its expression.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,16 @@ __all__ = [
 ]
 
 MOST_NESTED = 100
-"""Expressions within expressions."""
+"""Maximum depth of nested expressions."""
 
 Snapshot: TypeAlias = tuple[dict[str, object], dict[str, object]]
 
 
 class Undecided(Exception):
-    """An expression needs a slot's value, which only the model can give: for checks that run before it."""
+    """An expression needs a slot's value, which only the model can give.
+
+    Checks that run before the model meet this exception.
+    """
 
 
 @final
@@ -60,14 +66,19 @@ class _Mark:
 
 
 UNDECIDED = _Mark()
-"""Stands in a scope for the value of a slot that nobody decided yet; whoever evaluates it gets `Undecided`."""
+"""The value, in a scope, of a slot that is not decided yet.
+
+Evaluating it raises `Undecided`.
+"""
 
 
 @final
 class Scope:
-    """Values by name: those given, those of the page (slots and sets), and in a loop those of this turn of it, innermost first.
+    """Values by name.
 
-    A scope without an outer one is a page's. The given mapping is read, never changed.
+    They are the given values, those of the page (slots and sets), and inside a loop
+    those of its current turn; inner names hide outer ones. A scope without an outer one
+    belongs to the page. The given mapping is read, never changed.
     """
 
     __slots__ = ("_given", "_outer", "_own", "_page")
@@ -79,31 +90,43 @@ class Scope:
         self._page: Scope = self
 
     def child(self, variables: Mapping[str, object] | None = None) -> Scope:
-        """One turn of a loop: its variables ("this" or a name, "@index", "@first", "@last", "@key") and what slots in it get."""
+        """Return the scope for one turn of a loop.
+
+        It holds the turn's variables ("this" or a name, "@index", "@first", "@last",
+        "@key") and the values of the slots in it.
+        """
         inner = Scope(self._given)
         inner._outer, inner._page = self, self._page
         inner._own.update(variables or {})
         return inner
 
     def set(self, name: str, value: object) -> None:
-        """Name a value in this scope: of a slot, or after a loop the list of a slot's values.
+        """Name a value in this scope.
 
-        "this.field" is a key of a mapping `this`, which belongs to this scope.
+        The value is a slot's or, after a loop, the list of a slot's values.
+        "this.field" is a key of the mapping `this`, which belongs to this scope.
         """
         base, dot, field = name.partition(".")
         if not dot:
             self._own[name] = value
             return
         held = self._own.get(base)
-        # A new mapping each time: whoever holds the earlier one keeps what it was.
+        # The mapping is new each time, so that earlier references to it keep their
+        # content.
         self._own[base] = {**(held if isinstance(held, dict) else {}), field: value}
 
     def assign(self, name: str, value: object) -> None:
-        """Name a value on the page, whatever loop this is in: what `<<set name=value>>` does."""
+        """Name a value on the page, even inside a loop.
+
+        This is what `<<set name=value>>` does.
+        """
         self._page.set(name, value)
 
     def get(self, name: str, *steps: object) -> object:
-        """The value of a name, and of the keys and places in it. `TemplateError` (a reason without a place) where there is none."""
+        """Return the value of a name, or of the keys and indices in it.
+
+        Raises `TemplateError` (a reason without a position) if there is none.
+        """
         level: Scope | None = self
         while level is not None and name not in level._own:
             level = level._outer
@@ -122,24 +145,33 @@ class Scope:
         return level is not None or name in self._given
 
     def is_given(self, name: str) -> bool:
-        """Is it among the values that were given?"""
+        """Return whether a name is among the given values."""
         return name in self._given
 
     def names(self) -> tuple[str, ...]:
-        """Every name that has a value here, innermost first."""
+        """Return every name that has a value here, innermost first."""
         return tuple(dict.fromkeys(self._names()))
 
     def own(self) -> Mapping[str, object]:
-        """What this scope itself names: of a page its slots and sets, of a turn of a loop its variables and slots."""
+        """Return the names of this scope alone.
+
+        A page's are its slots and sets; a turn's are its variables and slots.
+        """
         return MappingProxyType(self._own)
 
     def snapshot(self, names: Iterable[str]) -> Snapshot:
-        """What the page and this scope hold under these names now; names that they do not hold are left out."""
+        """Return what the page and this scope hold under these names now.
+
+        Names that they do not hold are left out.
+        """
         levels = [{name: own[name] for name in names if name in own} for own in (self._page._own, self._own)]
         return levels[0], levels[1]
 
     def restore(self, names: Iterable[str], held: Snapshot) -> None:
-        """Hold under these names what a snapshot of this scope says, and nothing else."""
+        """Restore the values of these names from a snapshot of this scope.
+
+        Names that are missing in the snapshot are removed.
+        """
         for own, kept in zip((self._page._own, self._own), held, strict=True):
             for name in names:
                 own.pop(name, None)
@@ -155,7 +187,7 @@ class Scope:
 
 @final
 class _Everything(Mapping[str, object]):
-    """Every name there may be, of which nothing is known."""
+    """A mapping that contains every name, with no value known."""
 
     def __getitem__(self, name: str) -> object:
         return UNDECIDED
@@ -171,7 +203,7 @@ class _Everything(Mapping[str, object]):
 
 
 UNKNOWN = Scope(_Everything())
-"""What is known before any value is given: nothing of any name."""
+"""The scope before any values are given: no name has a known value."""
 
 
 def _decided(value: object) -> object:
@@ -181,7 +213,10 @@ def _decided(value: object) -> object:
 
 
 def evaluate(expression: Expression, scope: Scope, document: Document) -> object:
-    """What an expression comes to. `TemplateError` at the smallest expression that comes to nothing."""
+    """Return the value of an expression.
+
+    Raises `TemplateError` at the smallest expression that has no value.
+    """
     return _value(expression, scope, document, MOST_NESTED)
 
 
@@ -207,7 +242,11 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
 
 
 def _operand(expression: Expression, scope: Scope, document: Document, room: int) -> object:
-    """Of a list or a comparison, where an unknown name is most often a text without its quotes."""
+    """Return an operand of a list or a comparison.
+
+    An unknown name in this position is most often a text without its quotes, and the
+    error says so.
+    """
     if isinstance(expression, Path) and not expression.steps and expression.name not in scope:
         name = expression.name
         advice = did_you_mean(name, scope.names()) or f"; if it is a text, it stands in quotes: {shown(name)}"
@@ -246,28 +285,31 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
 
 
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
-    """An expression's value as text: what `<<name>>` puts on the page."""
+    """Return an expression's value as text, as `<<name>>` puts it on the page."""
     value = evaluate(expression, scope, document)
     with told_at(document, expression.span):
         return text_of(value)
 
 
 def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
-    """Does a condition hold?"""
+    """Return whether a condition holds."""
     value = evaluate(expression, scope, document)
     with told_at(document, expression.span):
         return truth(value)
 
 
 def options_at(expression: Expression, scope: Scope, document: Document) -> tuple[Option, ...]:
-    """The options that an expression lists (`values.options_of`)."""
+    """Return the options that an expression lists (`values.options_of`)."""
     value = evaluate(expression, scope, document)
     with told_at(document, expression.span):
         return options_of(value)
 
 
 def items_at(expression: Expression, scope: Scope, document: Document) -> list[tuple[object, object]]:
-    """What `each` goes through: (place, item) of a list, (key, value) of a mapping."""
+    """Return the items of a loop.
+
+    They are (index, item) of a list or (key, value) of a mapping.
+    """
     value = evaluate(expression, scope, document)
     with told_at(document, expression.span):
         return items_of(value)

@@ -1,4 +1,7 @@
-"""Files that a template names: includes and grammars of its search path, and nothing outside it."""
+"""Read the files that a template names: includes and grammars.
+
+Only files of its search path are read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from selectrie.template.values.patterns import Patterns
 from selectrie.template.values.values import did_you_mean, shown
 
 MOST_FILE_BYTES = 1 << 20
-"""Of one file."""
+"""Maximum size of one file."""
 HANDLEBARS_ENDINGS = (".hbs", ".handlebars")
 GRAMMAR_ENDINGS = (".gbnf", ".lark", ".json")
 
@@ -19,8 +22,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_source(path: Path, shown_as: str) -> str:
-    """The text of a file without a byte order mark, its line ends LF. `InputFileError` with path and line where it cannot be
-    read, is no UTF-8, or is longer than `MOST_FILE_BYTES`."""
+    """Return the text of a file, with LF line ends and without a byte order mark.
+
+    Raises `InputFileError` with path and line if the file cannot be read, is not UTF-8,
+    or is longer than `MOST_FILE_BYTES`.
+    """
     try:
         if not path.is_file():
             reason = "is a folder; name a file" if path.is_dir() else "is no file" if path.exists() else "no such file"
@@ -41,16 +47,21 @@ def read_source(path: Path, shown_as: str) -> str:
 
 
 def dialect_of(path: str, otherwise: str) -> str:
-    """The dialect that a file's ending says."""
+    """Return the dialect that a file's ending implies."""
     return "handlebars" if path.lower().endswith(HANDLEBARS_ENDINGS) else otherwise
 
 
 @dataclass(slots=True)
 class Sources:
-    """The files of one search path as they were when first asked for. Errors are `TemplateError`s without a place.
+    """The files of one search path as they were when first read.
 
-    root: the folder, resolved; None: there is none, and every file is refused. texts: included files by path as written.
-    grammars: grammars by file or installed name. patterns: regular expressions.
+    Errors are `TemplateError`s without a position.
+
+    Attributes:
+        root: The folder, resolved. None: there is none, and every file is refused.
+        texts: Included files by path as written.
+        grammars: Grammars by file name or name of an installed one.
+        patterns: Compiled regular expressions.
     """
 
     root: Path | None = None
@@ -59,19 +70,22 @@ class Sources:
     patterns: Patterns = field(default_factory=Patterns)
 
     def text(self, path: str) -> str:
-        """The text of an included file."""
+        """Return the text of an included file."""
         if path not in self.texts:
             self.texts.setdefault(path, self._read(self._found(path, "include"), path))
         return self.texts[path]
 
     def read_grammar(self, name: str) -> Grammar:
-        """A grammar: a file of the search path, else an installed one."""
+        """Return a grammar: an installed one, else a file of the search path."""
         if name not in self.grammars:
-            self.grammars.setdefault(name, self._grammar(name))  # whichever of two threads is first
+            self.grammars.setdefault(name, self._grammar(name))  # the first of two threads wins
         return self.grammars[name]
 
     def read_regex(self, pattern: str) -> Grammar:
-        """A regular expression as a grammar, the same object as long as it is kept."""
+        """Return a regular expression as a grammar.
+
+        The same object is returned as long as it is kept.
+        """
         kept = self.patterns.get(pattern)
         if kept is not None:
             return kept
@@ -91,7 +105,8 @@ class Sources:
                 f"no grammar is called {shown(name)}: it is no file name ({endings}) and not installed{known}"
             )
         path = self._found(name, "grammar")
-        self._read(path, name)  # within bounds; what it says is read by its ending
+        # Only the size and the encoding are checked; the content is parsed below.
+        self._read(path, name)
         try:
             return _compiled(Grammar.from_file(path))
         except (GrammarError, InputFileError, OptionError) as error:
@@ -106,7 +121,10 @@ class Sources:
             raise TemplateError(f"the file {shown(name)} cannot be read{where}: {error.reason}") from error
 
     def _found(self, name: str, what: str) -> Path:
-        """Where a file of the search path lies, links followed; `TemplateError` for what is outside, or not there."""
+        """Return the path of a file of the search path, with links resolved.
+
+        Raises `TemplateError` if it is outside the search path.
+        """
         if self.root is None:
             raise TemplateError(f"no search path is given, so {shown(name)} cannot be read; give search_path=<folder>")
         pure = PurePosixPath(name)
@@ -120,7 +138,7 @@ class Sources:
             raise TemplateError(f"{shown(name)} has '..', which may lead out of the search path; name a file within it")
         try:
             path = (self.root / pure).resolve()
-        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        except (OSError, RuntimeError) as error:  # RuntimeError: circular links, before Python 3.13
             raise TemplateError(f"the file {shown(name)} cannot be read: {error}") from error
         if not path.is_relative_to(self.root):
             raise TemplateError(
@@ -130,7 +148,10 @@ class Sources:
 
 
 def try_grammar(grammar: Grammar) -> None:
-    """Refuse a grammar among the values that cannot be compiled. `TemplateError` without a place."""
+    """Raise `TemplateError` if a given grammar cannot be compiled.
+
+    The error has no position.
+    """
     try:
         _compiled(grammar)
     except GrammarError as error:
@@ -138,13 +159,19 @@ def try_grammar(grammar: Grammar) -> None:
 
 
 def _compiled(grammar: Grammar) -> Grammar:
-    """The grammar, tried on a text, for a mistake may show only where it is compiled. What it was compiled to is kept."""
+    """Return the grammar after trying it on a text.
+
+    Some mistakes show only when a grammar is compiled. The compiled form is kept.
+    """
     grammar.accepts("")
     return grammar
 
 
 def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
-    """The place and the reason of an error in a grammar, on one line. prefix: left out where the reason begins with it."""
+    """Return position and reason of an error in a grammar, on one line.
+
+    prefix: removed from the beginning of the reason.
+    """
     if not isinstance(error, GrammarError):
         return f": {error}"
     at = "" if error.line is None else f" at line {error.line}"
@@ -153,7 +180,10 @@ def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> s
 
 
 def search_folder(path: str | Path | None) -> Path | None:
-    """The folder to search, links followed; `OptionError` where it is none."""
+    """Return the folder to search, with links resolved.
+
+    Raises `OptionError` if it is not a folder.
+    """
     if path is None:
         return None
     if not isinstance(path, str | Path):

@@ -1,4 +1,7 @@
-"""What must be said about a tag, and what may not be said twice, whatever the values. Errors are `TemplateError`s at their place."""
+"""Check what a tag must contain and what it may not contain twice.
+
+These checks do not depend on values. Errors are `TemplateError`s at their position.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _ALONE = MappingProxyType(
 
 
 def check_form(segment: Segment, document: Document) -> None:
-    """Raise where a tag says too little or too much."""
+    """Raise `TemplateError` for missing or conflicting arguments."""
     if isinstance(segment, Slot):
         _check_slot(segment, document)
     elif isinstance(segment, GenEach):
@@ -40,7 +43,7 @@ def check_form(segment: Segment, document: Document) -> None:
 
 
 def _check_slot(slot: Slot, document: Document) -> None:
-    """Raise where what may stand in a slot is said twice, or not at all."""
+    """Raise if the choices of a slot are defined twice, or not at all."""
     given = dict(slot.arguments)
     said = [name for name in given if name in ("options", "grammar", "regex", "json")]
     if slot.choices is not None and said:
@@ -56,7 +59,7 @@ def _check_slot(slot: Slot, document: Document) -> None:
 
 
 def _check_geneach(block: GenEach, document: Document) -> None:
-    """Raise where nothing says how many items there are, or it is said twice."""
+    """Raise if the number of items is missing, or given twice."""
     given = dict(block.arguments)
     for other in ("min", "max", "stop"):
         if "num" in given and other in given:
@@ -67,14 +70,20 @@ def _check_geneach(block: GenEach, document: Document) -> None:
 
 
 def check_range(block: GenEach, document: Document, values: Mapping[str, object]) -> None:
-    """Raise where `min` is above `max`; values: those of the arguments known."""
+    """Raise if `min` is above `max`.
+
+    values: the known values of the arguments.
+    """
     least, most = (plain(values.get(name)) for name in ("min", "max"))
     if isinstance(least, int) and isinstance(most, int) and least > most:
         raise error_at(document, dict(block.arguments)["min"].span, f"min={least} is above max={most}")
 
 
 def constant_name(expression: Expression, document: Document) -> str:
-    """The name that `logprobs=` says: a text as written, for what it is called must be known before anything is decided."""
+    """Return the name in `logprobs=`.
+
+    It must be a constant text, because names must be known before anything is decided.
+    """
     if not isinstance(expression, Constant) or not isinstance(expression.value, str) or not expression.value:
         raise error_at(document, expression.span, "expected a name in quotes: logprobs='name'")
     return expression.value

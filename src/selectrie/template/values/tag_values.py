@@ -1,4 +1,7 @@
-"""What the expressions of a tag come to, checked: before any value is given, with values, and while a page is made."""
+"""Evaluate and check the expressions of a tag.
+
+This happens before any value is given, with values, and while a page is made.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from selectrie.template.values.values import Option, items_of, option_of, option
 
 
 def check_constants(segment: Segment, document: Document, grammars: Grammars) -> None:
-    """Raise where what a tag says outright, without a name that stands for a value, is not what is wanted, or cannot be compared.
-    Bodies are not looked into."""
+    """Raise if the constants of a tag are invalid or cannot be compared.
+
+    Constants are expressions without names. Bodies are not checked.
+    """
     known_values(segment, UNKNOWN, document, grammars)
     for name, expression in expressions_of(segment):
         if any(paths_in(expression)):
@@ -24,7 +29,10 @@ def check_constants(segment: Segment, document: Document, grammars: Grammars) ->
 
 
 def known_values(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
-    """The values of a tag's expressions, checked each and beside one another; those that a slot has a say in are left out."""
+    """Return the values of a tag's expressions, checked singly and together.
+
+    Those that depend on an undecided slot are left out.
+    """
     values: dict[str, object] = {}
     for name, expression in expressions_of(segment):
         try:
@@ -44,16 +52,22 @@ def known_values(segment: Segment, scope: Scope, document: Document, grammars: G
 
 
 def values_at(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
-    """The values of a tag's expressions, checked each. `Undecided` where one is not known."""
+    """Return the checked values of a tag's expressions.
+
+    Raises `Undecided` if one is not known.
+    """
     return {name: value_at(segment, (name, one), scope, document, grammars) for name, one in expressions_of(segment)}
 
 
 def value_at(
     segment: Segment, named: tuple[str, Expression], scope: Scope, document: Document, grammars: Grammars
 ) -> object:
-    """What an expression of a tag comes to; `TemplateError` there where the tag cannot take it.
+    """Return the value of one expression of a tag.
 
-    named: as `walking.expressions_of` says what it is for: an argument, a text, a condition, what a loop goes through.
+    Raises `TemplateError` at the expression if the tag cannot take the value.
+
+    named: the expression with its purpose, as in `visitors.expressions_of`: an
+    argument, a text, a condition, the items of a loop.
     """
     return _fitting(segment, named, evaluate(named[1], scope, document), document, grammars)
 
@@ -61,7 +75,7 @@ def value_at(
 def _fitting(
     segment: Segment, named: tuple[str, Expression], value: object, document: Document, grammars: Grammars
 ) -> object:
-    """The value, where the tag can take it."""
+    """Return the value if the tag can take it, else raise `TemplateError`."""
     (name, expression), kind = named, kind_of_tag(segment)
     with told_at(document, expression.span):
         if name == "condition":
@@ -78,7 +92,10 @@ def _fitting(
 
 
 def role_named(value: object) -> str:
-    """The name of a role. Raises `TemplateError` (without a place) where it is no text, or an empty one."""
+    """Return the name of a role.
+
+    Raises `TemplateError` (without a position) if it is not a text, or is blank.
+    """
     name = plain(value)
     if not isinstance(name, str) or not name.strip():
         raise TemplateError(f"a role is a text such as 'user', not {shown(value)}")
@@ -86,7 +103,11 @@ def role_named(value: object) -> str:
 
 
 def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:
-    """The options of a block's choices; None where a slot has a say in one. Raises where two are one text."""
+    """Return the options of a block's choices.
+
+    Returns None if a choice depends on an undecided slot. Raises `TemplateError` if two
+    choices have the same text.
+    """
     options: dict[str, Option] = {}
     is_known = True
     for body in slot.choices or ():
@@ -103,7 +124,11 @@ def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ..
 
 
 def _choice(body: Body, scope: Scope, document: Document) -> Option:
-    """A value alone is an option as it is, so that it keeps its type; text and values together are a text."""
+    """Return a choice as an option.
+
+    A single value is an option as it is, so that it keeps its type; text and values
+    together are a text.
+    """
     parts = [part for part in body if not isinstance(part, Comment)]
     if len(parts) == 1 and isinstance(parts[0], Output):
         value = evaluate(parts[0].value, scope, document)
@@ -119,7 +144,7 @@ def _choice(body: Body, scope: Scope, document: Document) -> Option:
 
 
 def _check_parts(expression: Expression, document: Document) -> None:
-    """Evaluate what is constant within an expression that is not."""
+    """Evaluate the constant parts of an expression that is not constant."""
     for part in parts_of(expression):
         if any(paths_in(part)):
             _check_parts(part, document)
@@ -128,7 +153,7 @@ def _check_parts(expression: Expression, document: Document) -> None:
 
 
 def _check_listed(name: str, expression: Expression, document: Document) -> None:
-    """The constants among options, of which others are named."""
+    """Check the constants in a list of options that also has names."""
     if name != "options" or not isinstance(expression, ListOf):
         return
     fixed = [item for item in expression.items if not any(paths_in(item))]

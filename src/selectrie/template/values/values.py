@@ -1,8 +1,11 @@
-"""Values as templates see them: texts, numbers, true, false, none, Enum members, lists, mappings. What each is as text, which
-are equal, which is less, what a list of options holds.
+"""Define how templates see values.
 
-Nothing here knows a place: what cannot be done is a `TemplateError` with its reason alone; `scope` adds where it stands.
-No attribute of a value is read but an Enum member's value, and nothing of it is called but what lists and mappings have.
+Values are texts, numbers, true, false, none, Enum members, lists and mappings. This
+module defines the text of each, equality, order, and the options of a list.
+
+Nothing here has a position: operations that are not possible raise a `TemplateError`
+with a reason only, and `scope` adds the position. Of a value's attributes only an Enum
+member's value is read, and only the methods of lists and mappings are called.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ from typing import TypeGuard
 from selectrie.errors import TemplateError
 
 MOST_TURNS = 100_000
-"""Items that one loop goes through."""
+"""Maximum number of items of one loop."""
 MOST_OPTIONS = 1_000_000
-"""Options of one slot."""
+"""Maximum number of options of one slot."""
 MOST_COMPARED = 100_000
-"""Parts of two values that one comparison looks at."""
+"""Maximum number of parts of two values that one comparison looks at."""
 
 _NO_LIST = (str, bytes, bytearray, memoryview, UserString)
 _HASHABLE: type = Hashable  # a list that is an Enum is not
@@ -34,19 +37,27 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of what a slot chooses among. text: as it stands on the page. value: what the slot's value is then."""
+    """An option of a slot.
+
+    Attributes:
+        text: The option's text on the page.
+        value: The slot's value if this option is chosen.
+    """
 
     text: str
     value: object
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
-    """Does it have places? Lists, tuples, ranges; never a text."""
+    """Return whether a value is a list, a tuple or a range, but not a text."""
     return isinstance(value, Sequence) and not isinstance(value, _NO_LIST)
 
 
 def plain(value: object) -> object:
-    """An Enum member as its value, a number of numpy as Python's; anything else as it is."""
+    """Return an Enum member's value or a numpy number as Python's.
+
+    Any other value is returned as it is.
+    """
     for _ in range(8):
         if not isinstance(value, Enum):
             break
@@ -61,7 +72,10 @@ def plain(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """It in a message: short, and without asking it for more than lists and mappings tell."""
+    """Return a short description for messages.
+
+    It uses only what lists and mappings report about themselves.
+    """
     inner = plain(value)
     if isinstance(inner, bool) or inner is None:
         return str(inner).lower()
@@ -78,16 +92,20 @@ def shown(value: object) -> str:
 
 
 def _of_type(value: object) -> str:
-    """What is no text, number, list or mapping, in a message."""
+    """Describe a value that is not a text, number, list or mapping."""
     if isinstance(value, EnumMeta):
         return f"the Enum class {value.__name__}"
     return f"a value of the type {type(value).__name__}"
 
 
 def text_of(value: object) -> str:
-    """A value as the page shows it: a str as it is, numbers by repr, `true` and `false`, Enum members by their value.
+    """Return a value as it appears on the page.
 
-    Raises `TemplateError` for what has no text: none, lists, mappings, NaN, infinities, anything else.
+    A str appears as it is, a number by its repr, a bool as `true` or `false`, and an
+    Enum member as its value.
+
+    Raises `TemplateError` for anything without a text: none, lists, mappings, NaN,
+    infinities, other types, texts with lone surrogates.
     """
     value = plain(value)
     if isinstance(value, bool):
@@ -103,7 +121,7 @@ def text_of(value: object) -> str:
     if isinstance(value, int):
         try:
             return int.__repr__(value)
-        except ValueError:  # Python's limit on digits
+        except ValueError:  # exceeds Python's limit on digits
             raise TemplateError("the number has too many digits to be written; give a text") from None
     raise TemplateError(_no_text(value))
 
@@ -119,7 +137,11 @@ def _no_text(value: object) -> str:
 
 
 def truth(value: object) -> bool:
-    """Does a condition hold? none, false, 0, the empty text, an empty list or mapping do not; an Enum member as its value."""
+    """Return whether a condition holds.
+
+    none, false, 0, the empty text, an empty list and an empty mapping are false; an
+    Enum member counts as its value. Raises `TemplateError` for other types.
+    """
     value = plain(value)
     if value is None:
         return False
@@ -131,9 +153,11 @@ def truth(value: object) -> bool:
 
 
 def same(left: object, right: object) -> bool:
-    """Are they equal? Values of different kinds never are (`true` is no 1); an Enum member equals itself and its value.
+    """Return whether two values are equal.
 
-    Lists are compared place by place, mappings key by key. Raises `TemplateError` beyond `MOST_COMPARED` parts.
+    Values of different kinds never are (`true` is not 1); an Enum member equals itself
+    and its value. Lists are compared item by item, mappings key by key. Raises
+    `TemplateError` beyond `MOST_COMPARED` parts.
     """
     pending = [(left, right)]
     room = MOST_COMPARED
@@ -163,7 +187,7 @@ def same(left: object, right: object) -> bool:
 
 
 def _same_plain(one: object, other: object) -> bool:
-    """Two values that are neither lists nor mappings."""
+    """Return whether two values that are neither lists nor mappings are equal."""
     if isinstance(one, str) and isinstance(other, str):
         return one == other
     if isinstance(one, bool) or isinstance(other, bool):
@@ -174,9 +198,9 @@ def _same_plain(one: object, other: object) -> bool:
 
 
 def order(left: object, right: object) -> int:
-    """-1, 0 or 1: two numbers by size, two texts by code points. Raises `TemplateError` for anything else.
+    """Return -1, 0 or 1: numbers are ordered by size, texts by code points.
 
-    NaN is neither less nor more nor the same: it raises too.
+    Raises `TemplateError` for anything else and for NaN, which has no order.
     """
     one, other = plain(left), plain(right)
     if isinstance(one, str) and isinstance(other, str):
@@ -193,7 +217,12 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def contains(container: object, item: object) -> bool:
-    """Is it in a list (an equal one), among a mapping's keys, or part of a text?"""
+    """Return whether a container has an item.
+
+    That is an equal item of a list or Enum class, a key of a mapping, or a part of a
+    text. Raises `TemplateError` for other containers, and for a part of a text that is
+    not a text.
+    """
     container = plain(container)
     if isinstance(container, str):
         inner = plain(item)
@@ -202,7 +231,7 @@ def contains(container: object, item: object) -> bool:
         return inner in container
     if isinstance(container, Mapping):
         return _key_in(container, item) is not None
-    if isinstance(container, range):  # of any length
+    if isinstance(container, range):  # may have any length
         number = plain(item)
         return _is_number(number) and (isinstance(number, int) or number.is_integer()) and int(number) in container
     if is_list(container):
@@ -213,9 +242,10 @@ def contains(container: object, item: object) -> bool:
 
 
 def part(value: object, step: object) -> object:
-    """The part of a list at a place (negative ones count from the end), or of a mapping at a key.
+    """Return an item of a list by its index, or of a mapping by its key.
 
-    Raises `TemplateError` where there is none: a key that is missing, a place outside, a value without parts.
+    Negative indices count from the end. Raises `TemplateError` if the key is missing,
+    the index is out of range, or the value has no parts.
     """
     whole = value
     if isinstance(whole, Mapping):
@@ -237,7 +267,11 @@ def part(value: object, step: object) -> object:
 
 
 def _key_in(mapping: Mapping[object, object], key: object) -> tuple[object] | None:
-    """The key as the mapping has it: an Enum member itself, else its value; None: it is not there, or can be no key."""
+    """Return the key as the mapping has it, in a tuple; None if it is missing.
+
+    An Enum member is looked up itself, then by its value. None is also returned for a
+    value that cannot be a key.
+    """
     for candidate in (key, plain(key)):
         can_be_key = isinstance(candidate, str | int | float | Enum) and isinstance(candidate, _HASHABLE)
         if can_be_key and candidate in mapping:
@@ -251,7 +285,10 @@ def _nearest(step: object, mapping: Mapping[object, object]) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: "; did you mean …?" with the nearest name known, or nothing."""
+    """Return the end of a message about an unknown name.
+
+    It is "; did you mean …?" with the nearest known name, or "".
+    """
     from difflib import get_close_matches
 
     near = get_close_matches(name[:100], [one[:100] for one in known], n=1) if isinstance(name, str) else []
@@ -259,12 +296,16 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def members_of(enum: EnumMeta) -> list[object]:
-    """The members of an Enum class, in the order defined, without aliases."""
+    """Return the members of an Enum class in order of definition, without aliases."""
     return list(enum)
 
 
 def items_of(value: object) -> list[tuple[object, object]]:
-    """What `each` goes through: (place, item) of a list or an Enum class, (key, value) of a mapping; `MOST_TURNS` at most."""
+    """Return the items over which `each` loops.
+
+    These are (index, item) of a list or an Enum class and (key, value) of a mapping.
+    Raises `TemplateError` for other values and beyond `MOST_TURNS` items.
+    """
     _check_size(value, MOST_TURNS, "items", "that a loop goes through")
     if isinstance(value, Mapping):
         return list(value.items())
@@ -276,13 +317,16 @@ def items_of(value: object) -> list[tuple[object, object]]:
 
 
 def _check_size(value: object, most: int, what: str, of: str) -> None:
-    """Before anything is listed: a range may hold more than memory does."""
+    """Check a size before anything is listed, since a range may exceed memory."""
     if (is_list(value) or isinstance(value, Mapping)) and len(value) > most:
         raise TemplateError(f"{len(value)} {what} are more than the {most} {of}; give fewer")
 
 
 def option_of(value: object) -> Option:
-    """One option: a text, a number, true or false, an Enum member; or a pair of a text and the value it stands for."""
+    """Return a single option.
+
+    It is a text, a number, a bool or an Enum member, or a pair of a text and its value.
+    """
     if is_list(value):
         if len(value) == 2 and isinstance(value[0], str):
             return Option(text_of(value[0]), value[1])
@@ -291,9 +335,11 @@ def option_of(value: object) -> Option:
 
 
 def options_of(value: object) -> tuple[Option, ...]:
-    """The options of a list, of an Enum class (its members), or of a mapping from texts to values; in their order.
+    """Return the options of a list, of an Enum class, or of a mapping, in their order.
 
-    Raises `TemplateError` where there is none, or more than `MOST_OPTIONS`, or where two have one text.
+    The options of an Enum class are its members; a mapping maps texts to values. Raises
+    `TemplateError` if there are none, if there are more than `MOST_OPTIONS`, or if two
+    have the same text.
     """
     _check_size(value, MOST_OPTIONS, "options", "of one slot")
     if isinstance(value, EnumMeta):
@@ -323,7 +369,7 @@ def options_of(value: object) -> tuple[Option, ...]:
 
 
 def _make_list(value: object) -> str:
-    """The remedy for what holds several values and is no list."""
+    """Return a hint for an iterable that is not a list."""
     if isinstance(value, AbstractSet) and not isinstance(value, MappingView):
         return "; a set has no order, give sorted(…)"
     return "; give list(…) of it" if isinstance(value, Iterable) and not isinstance(value, _NO_LIST) else ""
