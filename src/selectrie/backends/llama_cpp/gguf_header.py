@@ -197,7 +197,7 @@ def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
 
 
 def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
-    """Return the offset behind n texts."""
+    """Return the offset after n texts."""
     read = _U64.unpack_from
     for _ in range(n):
         at += _U64.size + read(data, at)[0]

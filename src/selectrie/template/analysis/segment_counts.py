@@ -1,6 +1,6 @@
-"""Count how many segments a page passes at least.
+"""Count the minimum number of segments that a page passes.
 
-The count is found from the page's loops before any turn of them is made.
+The count is found from the page's loops before any of their turns is made.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def too_long(document: Document, segment: Segment) -> TemplateError:
 
 @dataclass(slots=True)
 class _Count:
-    """Counts lower bounds.
+    """Computes lower bounds of numbers of segments.
 
     is_sure: whether everything counted since it was set depended only on known values.
     """

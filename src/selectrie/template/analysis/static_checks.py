@@ -1,4 +1,4 @@
-"""Find errors of a template that do not depend on values, and its names.
+"""Find a template's names, and the errors that do not depend on values.
 
 The names are those it decides, needs and reads. One pass goes through the page in
 order, with includes in their place. It keeps the names given so far; each branch of an
@@ -330,7 +330,7 @@ class _Examination:
     def _loop(self, body: Body, around: _Around) -> bool:
         """Examine one turn of a loop, and return whether the loop has items.
 
-        Behind the loop, the names of its slots are lists.
+        After the loop, the names of its slots are lists.
         """
         mark = self.known.mark()
         self.body(body, around)

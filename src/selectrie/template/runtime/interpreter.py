@@ -57,7 +57,7 @@ class Program:
 
     @property
     def page(self) -> Level:
-        """Return the names of the page, including those of loops that have ended."""
+        """Return the level of the page, which includes loops that have ended."""
         return self._levels[0]
 
     def path_of(self, name: str) -> str:
@@ -225,12 +225,7 @@ class Program:
         assumed: Values = {}
         for level in self._levels:
             own = level.scope.own()
-            assumed = {
-                name: value
-                for name, value in assumed.items()
-                if name not in own
-                # Inner names hide outer ones.
-            }
+            assumed = {name: value for name, value in assumed.items() if name not in own}  # inner names hide outer ones
             assumed.update(level.assumed)
         return innermost.child(assumed)
 
@@ -296,7 +291,7 @@ class Program:
         self._next_turn(frame, loop)
 
     def _leave(self, frame: Frame) -> None:
-        """End a body: begin the next turn of its loop, or go on behind it."""
+        """End a body: begin the next turn of its loop, or go on after it."""
         if frame.loop is None:
             self._frames.pop()
             self._queue.extend(frame.closing)

@@ -13,7 +13,7 @@ from selectrie.template.values.scope import Undecided
 MOST_FOLLOWING = 400
 """Maximum number of following characters to look at.
 
-A choice ends at the first token boundary behind it, which is a few characters later.
+A choice ends at the first token boundary after it, which is a few characters later.
 """
 _MOST_STEPS = 2_000
 
@@ -24,9 +24,9 @@ class Following:
 
     Attributes:
         text: At most `MOST_FOLLOWING` characters.
-        ends_role: Role of the turn that ends directly behind the text, or None.
+        ends_role: Role of the turn that ends directly after the text, or None.
         either: Two texts, if it is only certain that one of them follows: that of the
-            next item of a loop, and that behind the loop.
+            next item of a loop, and that after the loop.
         ends: Whether the control token of the template's own text that directly follows
             the text ends generation; None if there is no such token.
     """

@@ -90,8 +90,8 @@ class Include:
 class Each:
     """A loop, `<<#each items>>`, over a list or over the values of a mapping.
 
-    The body runs once for each item, which is named `this`, or `variable` in `<<#each
-    items as item>>`. The only argument is `join`, the text between two items.
+    The body runs once for each item, which is named `this`, or `variable` in
+    `<<#each items as item>>`. The only argument is `join`, the text between two items.
     """
 
     items: Expression

@@ -1,8 +1,8 @@
 """Split a source into the terminals of the grammar file.
 
 They are the text between tags, and the tokens of a tag. The patterns are in the grammar
-file. This module adds what a pattern cannot express: a word directly behind the
-beginning of a tag may name the tag, a `[` directly behind a value is an index, and
+file. This module adds what a pattern cannot express: a word directly after the
+beginning of a tag may name the tag, a `[` directly after a value is an index, and
 nesting of brackets is limited.
 """
 
@@ -50,7 +50,7 @@ class _Tag:
     Attributes:
         start: Offset of the tag.
         last: Type of the previous token.
-        stop: Offset behind the previous token.
+        stop: Offset after the previous token.
         depth: Current depth of nested brackets and `not`.
         held: Depth inside each open bracket.
         runaway: A string that contains the end of a tag.

@@ -33,7 +33,7 @@ _BEHIND_VALUES = {
     **dict.fromkeys("+-*/%", _RECKONED),
     ";": "parts of a tag are parted by blanks",
 }
-"""Advice about signs that other languages put behind a value."""
+"""Advice about signs that other languages put after a value."""
 _FOR_VALUES = {
     "!": "write not",
     "{": "mappings are given as values, not written",
@@ -97,7 +97,7 @@ class BrokenTag:
 
     @property
     def word(self) -> str:
-        """Return the word behind the opening, or ""."""
+        """Return the word after the opening, or ""."""
         return str(self.head) if self.head is not None else ""
 
     @property
@@ -176,7 +176,7 @@ def _headless(broken: BrokenTag) -> Refused | None:
 
 
 def _no_block(broken: BrokenTag) -> str:
-    """Return the reason why the token behind `#` begins no block."""
+    """Return the reason why the token after `#` begins no block."""
     word = str(broken.token)
     if word in MIDDLE:
         return f"{word} begins no block; write {broken.tag(word)}"

@@ -22,7 +22,7 @@ def start_of(token: Token) -> int:
 
 
 def stop_of(token: Token) -> int:
-    """Return the offset behind a token."""
+    """Return the offset after a token."""
     return start_of(token) + len(token)
 
 

@@ -57,7 +57,7 @@ class _Printer:
         self._opening = re.compile(rf"(?<!\\)(\\*)(?:({first}{first})|({first}?)\Z)")
 
     def body(self, body: Body, *, ends: bool = False) -> Iterator[str]:
-        """Yield the text of a body. ends: whether the source ends behind it."""
+        """Yield the text of a body. ends: whether the source ends after it."""
         last = len(body) - 1
         for i, segment in enumerate(body):
             if isinstance(segment, Literal):
@@ -132,7 +132,7 @@ class _Printer:
 
 
 def _head(block: Each | GenEach | Block | Joint | Role) -> str:
-    """Return the content of a block's opening tag behind the `#`."""
+    """Return the content of a block's opening tag after the `#`."""
     match block:
         case Each(items, _, variable, arguments):
             named = "" if variable == "this" else f" as {variable}"

@@ -76,8 +76,7 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
     inner = plain(value)
     if (
         name != "options" and not isinstance(inner, _KINDS) and not is_list(inner)
-        # A message shows no value of another type.
-    ):
+    ):  # a message shows no value of another type
         raise TemplateError(f"{name}={shown(inner)}: expected a text, a number, true, false, a list or a mapping")
     try:
         _CHECKS[kind][name](name, inner)

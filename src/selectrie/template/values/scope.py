@@ -153,7 +153,7 @@ class Scope:
         return tuple(dict.fromkeys(self._names()))
 
     def own(self) -> Mapping[str, object]:
-        """Return the names of this scope alone.
+        """Return the names and values of this scope alone.
 
         A page's are its slots and sets; a turn's are its variables and slots.
         """

@@ -58,7 +58,8 @@ class Sources:
     Errors are `TemplateError`s without a position.
 
     Attributes:
-        root: The folder, resolved. None: there is none, and every file is refused.
+        root: The folder, resolved. None: there is no search path, so every file is
+            refused.
         texts: Included files by path as written.
         grammars: Grammars by file name or name of an installed one.
         patterns: Compiled regular expressions.

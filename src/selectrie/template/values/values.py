@@ -49,7 +49,7 @@ class Option:
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
-    """Return whether a value is a list, a tuple or a range, but not a text."""
+    """Return whether a value is a sequence such as a list or range, but not a text."""
     return isinstance(value, Sequence) and not isinstance(value, _NO_LIST)
 
 
