@@ -1,4 +1,7 @@
-"""What a job sends with the next call below its prompt: what is left of its ask, or rows that were taken from it."""
+"""The rows that a job sends with the next call, once its prompt is evaluated.
+
+These are the pending rows of its ask, or rows that it lost to preemption.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from selectrie.errors import ProtocolError
 
 
 def attach(model: Model, job: Job) -> bool:
-    """Find the prompt's node in the cache."""
+    """Set the job's prompt node from the cache; return whether it was there."""
     node, depth = model.find(job.prompt)
     if depth < len(job.prompt):
         model.release(as_ids([node]))
@@ -22,7 +25,11 @@ def attach(model: Model, job: Job) -> bool:
 
 
 def ask_part(model: Model, job: Job, room: Room) -> Part:
-    """What is left of the ask, or as much of it as the room or a forking model takes at once; what it hangs from goes first."""
+    """Return the next part of the job's ask.
+
+    The part has as many rows as the capacity, or a recurrent-state model, takes at
+    once. Lost rows that pending ones descend from are evaluated again first.
+    """
     rows, runs = job.rows, job.runs
     if runs is None:
         lost = rows.lost_above()[: room.rows]
@@ -38,7 +45,7 @@ def ask_part(model: Model, job: Job, room: Room) -> Part:
 
 
 def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> Part:
-    """Rows of the ask that were never evaluated."""
+    """Return a part with rows of the ask that were never evaluated."""
     rows, ask, gathered = job.rows, job.ask, job.gathered
     if ask is None or gathered is None:
         raise ProtocolError("nothing was asked for")
@@ -62,7 +69,7 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
 
 
 def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> Part:
-    """Rows that were evaluated before and taken away, by their path."""
+    """Return a part that evaluates lost rows again, by their paths."""
     rows = job.rows
 
     def take(nodes: list[int], _told: Rows) -> None:

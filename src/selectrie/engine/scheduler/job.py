@@ -1,4 +1,4 @@
-"""What the scheduler knows of each task under way: the local rows it holds, what is left of its ask, what it reserves."""
+"""What the scheduler knows of a task: its rows, its ask and its reservation."""
 
 from __future__ import annotations
 
@@ -17,34 +17,48 @@ from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LocalRows, Runs
 
 ROW_CACHE_BYTES = 64 << 20
-"""Rows of prompt ends kept for the next request: about 100 at a vocabulary of 152k."""
+"""Bytes of prompt-end rows kept for later requests, about 100 rows of 152k tokens."""
 
 
 @runtime_checkable
 class Expiring(Protocol):
-    """A task that can end with what it has when its deadline passes."""
+    """A task that can end with a partial result when its deadline passes."""
 
     def expire(self) -> None:
-        """End now: `result` answers from then on, whatever was asked for and not told."""
+        """End now; `result` answers from then on, without the rows still pending."""
         ...
 
 
 @runtime_checkable
 class Frugal(Protocol):
-    """A task that extends a few rows alone and marks the others as `Ask.spent`; of any other, every row may be extended."""
+    """A task that extends only a few rows and marks the others as `Ask.spent`.
+
+    Of any other task, every row may be extended.
+    """
 
     @property
     def states(self) -> int:
-        """Most states that a forking model holds for it at once, that of row 0 not counted; an evaluation included."""
+        """The largest number of states that a model holds for the task at once.
+
+        This applies to recurrent-state models. The state of row 0 is not counted; that
+        of a running evaluation is.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One job's share of a call. Plain lists, which are joined to the arrays of the call.
+    """The rows of one job in one call, as plain lists that are joined to arrays.
 
-    parents: nodes, or ~j within the part. take: given the part's nodes and wanted rows. base: rows of the job that it stands
-    on. n_again: rows that were evaluated before and lost since.
+    Attributes:
+        job: The job that the rows belong to.
+        parents: Parent of each row: a node, or ~j for the j-th row of the part.
+        tokens: Token of each row.
+        wanted: Whether the logits of each row are wanted.
+        keep: Whether the node of each row may be a parent later.
+        take: Called with the part's nodes and its wanted rows.
+        base: Numbers of the job's rows that the part starts from.
+        n_again: Number of rows that were evaluated before and lost since.
     """
 
     job: Job
@@ -61,21 +75,25 @@ class Part:
 
     @property
     def key(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Equal for parts that are the same rows."""
+        """Return a key that is equal for parts with the same rows."""
         return tuple(self.parents), tuple(self.tokens)
 
 
 class Gathered:
-    """Rows of an ask that come in several calls, until all are there."""
+    """Collects the rows of an ask that is evaluated in several calls."""
 
     def __init__(self, wanted: BoolArray) -> None:
-        """wanted: bool[n], of the whole ask."""
+        """Start with nothing; wanted – bool[n] – the wanted rows of the whole ask."""
         self._wanted, self._missing = wanted, len(wanted)
         self._parts: list[Rows] = []
         self._order: list[NDArray[np.int64]] = []
 
     def add(self, elements: list[int], rows: Rows) -> Rows | None:
-        """Note the rows of some elements, ascending; every wanted row in the order of the ask after the last, else None."""
+        """Add the rows of some elements, which are ascending.
+
+        Returns every wanted row in the order of the ask after the last element, else
+        None.
+        """
         self._missing -= len(elements)
         if not self._missing and not self._parts:
             return rows
@@ -87,14 +105,20 @@ class Gathered:
 
 
 class Job:
-    """A task on its way: its rows, what it has cost, and the future that will hold its result.
+    """A task with its rows, its cost so far and the future that receives its result.
 
-    priority: higher goes first. deadline: on the scheduler's clock, s. order: when it came. linger: what it has evaluated
-    stays as cache when it ends, until room is needed.
-    on_queued_no_more: called when it is admitted or ended; it may be called again.
-    told: it knows the row of its prompt's end. cursor, depth: the node that the prompt is evaluated up to, while it is.
-    narrow: its runs go one by one, since several did not fit. cancelled: set by anybody; answered: the future is, or will be
-    at once.
+    Attributes:
+        priority: Higher goes first.
+        deadline: Time on the scheduler's clock, in seconds, or None.
+        linger: Whether the job's nodes stay cached when it ends, until room is needed.
+        on_queued_no_more: Called when the job is admitted or ended, possibly twice.
+        order: Number of the job in the order of submission.
+        told: Whether the task has received the row of its prompt's end.
+        cursor, depth: Node up to which the prompt is evaluated, and its number of
+            tokens.
+        narrow: Whether runs go one by one, since several did not fit.
+        cancelled: Whether the job was cancelled; any thread may set it.
+        answered: Whether the future is set, or will be at once.
     """
 
     def __init__(
@@ -126,21 +150,21 @@ class Job:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Ascending in the order in which jobs are admitted; the last gives way first."""
+        """Return the rank: the lowest is admitted first and preempted last."""
         return -self.priority, self.order
 
     @property
     def prompt_node(self) -> int:
-        """The node of row 0."""
+        """Return the node of row 0."""
         return self.rows.node[0]
 
     @property
     def rest(self) -> int:
-        """Tokens of the prompt that are not evaluated yet."""
+        """Return the number of prompt tokens that are not evaluated yet."""
         return 0 if self.rows.node[0] != NO_NODE else len(self.prompt) - self.depth
 
     def begin(self, ask: Ask, *, forks: bool) -> list[int]:
-        """Take up an ask; nodes to be given back for it."""
+        """Start an ask; return the nodes to release for it."""
         gone = self.rows.turn_over(ask)
         self.ask, self.gathered, self.narrow = ask, Gathered(ask.wanted), False
         if forks:
@@ -150,10 +174,12 @@ class Job:
         return gone
 
     def need(self, *, forks: bool) -> Room:
-        """What is reserved for it beyond what it holds: the rest of its prompt, what was taken away, what is left of its
-        ask, and its floor.
+        """Return the capacity to reserve for the job beyond what it holds.
 
-        forks: every row to come may own a state, unless the task is `Frugal`; a long prompt holds two on its way.
+        That is the rest of its prompt, the nodes it lost to preemption and the rest of
+        its ask, and never less than `task.floor`. In a recurrent-state model, every new
+        row may own a state, unless the task is `Frugal`; a prompt being evaluated holds
+        two.
         """
         rows, floor, rest = self.rows, self.floor, self.rest
         pending = len(rows.pending)
@@ -167,10 +193,10 @@ class Job:
         return Room(floor.rows, rest + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
     def room_to_ask(self, room: Room, *, forks: bool) -> Room:
-        """What its task may ask for, given what is free for it; never below its floor."""
+        """Return what the task may ask for in this capacity; at least its floor."""
         held, floor, rest = self.rows.n_held, self.floor, self.rest
         rows, nodes = room.rows, held + room.nodes - rest
-        if forks:  # each row asked for may own a state
+        if forks:  # each row of the ask may own a state
             states = room.branches - 2 * (rest > 0)
             rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
         else:
@@ -179,22 +205,26 @@ class Job:
         return Room(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.branches, leaves))
 
     def let_go(self) -> tuple[list[int], list[int]]:
-        """Forget every node: (below its prompt, of its prompt). What was told is kept, so it can go on later."""
+        """Forget every node; return (those below the prompt, those of the prompt).
+
+        The rows that the task has received are kept, so that it can continue later.
+        """
         ends = [node for node in (self.prompt_node, self.cursor) if node != NO_NODE]
         self.rows.node[0] = self.cursor = NO_NODE
         self.depth, self.part = 0, None
         return self.rows.let_go(), ends
 
     def leave_queue(self) -> None:
-        """It waits no more: admitted, or ended before."""
+        """Report that the job no longer waits: it was admitted or has ended."""
         if self.on_queued_no_more is not None:
             self.on_queued_no_more()
 
     def answer(self, result: object, error: BaseException | None) -> None:
-        """Set the future, once, unless whoever had it cancelled it.
+        """Set the future once, unless it was cancelled.
 
-        `StopIteration` out of a callback becomes a `RuntimeError`, as in a generator (PEP 479): it would end whatever
-        loop the answer is waited for in, as if all was well, and an asyncio future refuses it.
+        `StopIteration` out of a callback becomes a `RuntimeError`, as in a generator
+        (PEP 479): otherwise it would silently end a loop that waits for the answer, and
+        an asyncio future refuses it.
         """
         if self.answered:
             return
@@ -211,7 +241,10 @@ class Job:
 
 
 class RowCache:
-    """Rows by token path: what a row predicts depends on nothing else. Least recently used goes first."""
+    """A cache of logits rows by token path, least recently used first out.
+
+    The path alone determines the row.
+    """
 
     def __init__(self, most_bytes: int = ROW_CACHE_BYTES) -> None:
         self._most_bytes = most_bytes

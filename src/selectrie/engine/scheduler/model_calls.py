@@ -1,4 +1,4 @@
-"""One model call for the parts of many jobs: joining them, and telling each what it asked for and what it cost."""
+"""Join the parts of many jobs into one model call and split the result again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectrie.engine.scheduler.node_table import as_ids
 
 
 def extend(model: Model, parts: Sequence[Part]) -> Extension:
-    """One `Model.extend` of all parts, one after the other."""
+    """Evaluate all parts, one after the other, in one `Model.extend`."""
     parents: list[int] = []
     tokens: list[int] = []
     wanted: list[bool] = []
@@ -30,7 +30,11 @@ def extend(model: Model, parts: Sequence[Part]) -> Extension:
 
 
 def shares(parts: Sequence[Part], extension: Extension) -> Iterator[tuple[Part, list[int], Rows, Cost]]:
-    """Each part with its nodes, its wanted rows, and its share of the cost, by its size (exact for a call of one part)."""
+    """Yield each part with its nodes, its wanted rows and its share of the cost.
+
+    The cost is divided by the sizes of the parts, which is exact for a call of one
+    part.
+    """
     nodes = extension.nodes.tolist()
     node = row = 0
     for part in parts:
@@ -41,8 +45,13 @@ def shares(parts: Sequence[Part], extension: Extension) -> Iterator[tuple[Part, 
 
 
 def _cost(extension: Extension, share: float, n_new: int) -> Cost:
-    """The cost of a part by its share. n_new: rows of it that were never evaluated for
-    its job."""
+    """Return the cost of a part that has this share of the call.
+
+    Args:
+        extension: The result of the whole call.
+        share: Fraction of the call's rows that belong to the part, 0 to 1.
+        n_new: Rows of the part that were never evaluated for its job.
+    """
     rows = round(extension.rows_evaluated * share)
     n_again = max(0, rows - n_new)  # what stays cached is not evaluated
     return Cost(

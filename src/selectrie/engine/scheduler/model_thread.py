@@ -1,4 +1,8 @@
-"""The thread that owns a model. Calls from any thread queue to it; it works while there is work and sleeps otherwise."""
+"""The thread that owns a model.
+
+Calls from any thread are queued to it. It runs while there is work and sleeps
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -33,29 +37,41 @@ from selectrie.options import at_least
 R = TypeVar("R")
 
 _AGAIN_S = 0.005
-"""Seconds between two interrupts of work that goes on: a model forgets one that comes between two of its decodes."""
+"""Seconds between two interrupts of running work.
+
+A model forgets an interrupt that comes between two of its decodes.
+"""
 
 _LEAVING_S = 0.2
-"""Seconds between two looks at who still uses the memory of a model that is closed: Ctrl-C may keep one who leaves from
-saying so."""
+"""Seconds between two checks of whether the memory of a closed model is still in use.
+
+Ctrl-C may keep a thread that leaves `Owner.using` from reporting it.
+"""
 
 
 class Handle(Generic[R]):
-    """A task under way. Who forgets the handle cancels the task: it is kept as long as the answer is wanted."""
+    """A running task. If the handle is garbage-collected, the task is cancelled."""
 
     def __init__(self, owner: Owner, job: Job) -> None:
         self._owner, self._job = owner, job
-        # Of the job no more than a weak reference: its task or callback may hold, by way of the engine, this very handle.
+        # Only a weak reference to the job: its task or callback may hold this handle,
+        # by way of the engine.
         weakref.finalize(self, _abandon, owner, weakref.ref(job)).atexit = False
 
     def start(self) -> None:
-        """Queue the task. A handle made before it is queued can be cancelled whenever Ctrl-C comes."""
+        """Queue the task.
+
+        The handle exists before the task is queued, so that it can be cancelled
+        whenever Ctrl-C comes.
+        """
         self._owner.queue(self._job)
 
     def result(self) -> R:
-        """Wait for the answer. Ctrl-C cancels the task, in the middle of a decode too, and is raised again.
+        """Wait for the answer.
 
-        Raises `ForkedError` in a child process where there is none: none will come.
+        Ctrl-C cancels the task, even in the middle of a decode, and is raised again.
+        Raises `ForkedError` in a child process if there is no answer yet: none will
+        come.
         """
         if not self.is_done:
             self._owner.check_process()
@@ -67,34 +83,42 @@ class Handle(Generic[R]):
         return answer
 
     def cancel(self) -> None:
-        """Stop the task; its nodes are given back. `result` raises `CancelledError`."""
+        """Stop the task and release its nodes; `result` raises `CancelledError`."""
         self._owner.cancel(self._job)
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call a function once when the task has ended, on the model's thread; at once where it has."""
+        """Call a function once when the task ends, or at once if it has ended.
+
+        It is called on the model's thread, or here if the task has ended already.
+        """
         self._job.future.add_done_callback(lambda _: callback())
 
     @property
     def is_done(self) -> bool:
-        """Has it ended, one way or another?"""
+        """Whether the task has ended, successfully or not."""
         return self._job.future.done()
 
     @property
     def cost(self) -> Cost:
-        """What it has cost so far."""
+        """The cost of the task so far."""
         return self._job.cost
 
 
 def _abandon(owner: Owner, job: weakref.ref[Job]) -> None:
-    """Cancel a job whose handle is gone. Runs wherever the garbage collector does, so it takes no lock."""
+    """Cancel a job whose handle is gone.
+
+    This runs wherever the garbage collector does, so it takes no lock.
+    """
     under_way = job()
     if under_way is not None and not under_way.answered:
         owner.cancel(under_way)
 
 
 def _move(source: list[bool], target: list[bool]) -> bool:
-    """Move an item from one list to another, False where there is none. No signal and no thread comes in between, since
-    no Python runs there."""
+    """Move an item from one list to another; return False if there is none.
+
+    No signal and no other thread comes in between, since no Python code runs there.
+    """
     try:
         target.extend(islice(iter(source.pop, None), 1))
     except IndexError:
@@ -103,7 +127,7 @@ def _move(source: list[bool], target: list[bool]) -> bool:
 
 
 class _Call:
-    """A function for the model's thread. is_stopped: nobody waits for it any more."""
+    """A function for the model's thread; `is_stopped` if no caller waits for it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
@@ -112,23 +136,30 @@ class _Call:
 
 
 class Owner:
-    """Runs a scheduler on a thread of its own, which alone touches the model.
+    """Runs a scheduler on a background thread, which alone touches the model.
 
-    Threads meet at a `SimpleQueue` and at single assignments, without a lock: a signal handler, a finalizer or a forked
-    child may come at any point, and would wait for ever for a lock that is held there.
+    Threads communicate through a `SimpleQueue` and single assignments, without a lock:
+    a signal handler, a finalizer or a forked child may come at any point, and would
+    wait forever for a lock that is held there.
     """
 
     def __init__(
         self, model: Model, *, max_waiting: int | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """max_waiting: tasks that may wait to begin; None: any number. clock: seconds, for deadlines."""
+        """Start the thread.
+
+        Args:
+            model: The model to run.
+            max_waiting: Maximum number of tasks that wait to begin; None for no limit.
+            clock: Returns the seconds that deadlines are compared with.
+        """
         at_least("max_waiting", max_waiting, 1)
         self._clock = clock
         self._max_waiting = max_waiting
-        self._places = [True] * (max_waiting or 0)  # one for each task that may still come to wait
+        self._places = [True] * (max_waiting or 0)  # one for each task that may still be queued
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
-        self.check: SelfCheck | None = None  # of the model, once it was made; set by the engine
+        self.check: SelfCheck | None = None  # of the model, once it has run; set by the engine
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
         self._users: dict[int, int] = {}
@@ -146,10 +177,16 @@ class Owner:
         deadline_s: float | None = None,
         linger: bool = False,
     ) -> Handle[R]:
-        """A task that is not queued yet. on_step: called on the model's thread when its prompt's row is known and after each of its model calls.
+        """Return a handle of a task that is not queued yet.
 
-        priority: higher goes first. deadline_s: seconds from now; a task that has none left ends with what it has where it
-        can (`jobs.Expiring`), else with `DeadlineError`. linger: its nodes stay as cache when it has ended.
+        Args:
+            task: The task to run.
+            on_step: Called on the model's thread when the row of the prompt's end is
+                known and after each model call of the task.
+            priority: Higher goes first.
+            deadline_s: Seconds from now, or None. A task out of time ends with a
+                partial result if it can (`job.Expiring`), else with `DeadlineError`.
+            linger: Whether the task's nodes stay cached when it has ended.
         """
         if deadline_s is not None and not deadline_s > 0:
             raise OptionError("deadline_s", deadline_s, "seconds above 0, or None for no deadline")
@@ -164,7 +201,7 @@ class Owner:
         priority: int = 0,
         deadline_s: float | None = None,
     ) -> Handle[R]:
-        """Queue a task, as `handle` makes it."""
+        """Queue a task; see `handle` for the arguments."""
         handle = self.handle(task, on_step, priority=priority, deadline_s=deadline_s)
         try:
             handle.start()
@@ -174,7 +211,10 @@ class Owner:
         return handle
 
     def queue(self, job: Job) -> None:
-        """Let the model's thread work at a job. Raises `QueueFullError`, `ClosedError` or `ForkedError`."""
+        """Queue a job for the model's thread.
+
+        Raises `QueueFullError`, `ClosedError` or `ForkedError`.
+        """
         with self.using():
             try:
                 if self._max_waiting is not None:
@@ -186,24 +226,29 @@ class Owner:
 
     def _take_place(self, job: Job, most: int) -> None:
         place: list[bool] = []
-        job.on_queued_no_more = partial(_move, place, self._places)  # before: Ctrl-C may come as soon as it has one
+        # Set first: Ctrl-C may come as soon as the job has a place.
+        job.on_queued_no_more = partial(_move, place, self._places)
         if not _move(self._places, place):
             raise QueueFullError(most)
 
     def now(self) -> float:
-        """Seconds on the clock that deadlines are held against."""
+        """Return the seconds on the clock that deadlines are compared with."""
         return self._clock()
 
     def load(self) -> Load:
-        """How busy the model is, as of its last call; tasks that came in since count as waiting."""
+        """Return how busy the model is, as of its last call.
+
+        Tasks that were queued since count as waiting.
+        """
         load = self.scheduler.load
         return replace(load, n_waiting=load.n_waiting + self._inbox.qsize())
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread, between two steps, and return what it returns.
+        """Run a function on the model's thread, between two steps.
 
-        It must be one that can be done again: a stray interrupt starts it anew. Ctrl-C stops it, in the middle of a decode
-        too, its own or that of a `solo` model, and is raised again when it has ended.
+        The function must be repeatable: a stray interrupt runs it again. Ctrl-C stops
+        it, even in the middle of a decode of this model or of one made by `Model.solo`,
+        and is raised again when the function has ended.
         """
         call = _Call(function)
         with self.using():
@@ -222,35 +267,48 @@ class Owner:
         self._inbox.put(item)
 
     def _stop(self, call: _Call) -> None:
-        """Take a call back where it is queued; else interrupt it until it has ended."""
+        """Cancel a queued call; interrupt a running one until it has ended."""
         call.is_stopped = True
         while not (call.future.cancel() or call.future.done()):
             self._interrupt(call)
             wait([call.future], _AGAIN_S)
 
     def cancel(self, job: Job) -> None:
-        """Mark a job as cancelled; the decode that is running is stopped unless somebody else waits for it."""
+        """Mark a job as cancelled.
+
+        The running decode is stopped unless another job that is not cancelled shares
+        it.
+        """
         job.cancelled = True
         if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
             self._interrupt(self.scheduler)
 
     def _interrupt(self, work: _Call | Scheduler) -> None:
-        """Stop the decode of this work. One of other work that starts at this very moment may be hit: it is done again."""
+        """Interrupt the decode of this work.
+
+        The interrupt may hit other work that starts at this very moment, which is
+        repeated.
+        """
         if self._running is work:
             self._model.interrupt()
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """Keep the model's memory until the block ends: its tokenizer reads it on the caller's thread.
+        """Keep the model's memory until the block ends.
 
-        Raises `ClosedError` or `ForkedError`. A `close` meanwhile ends waits in the block with `ClosedError`. One that
-        comes from within the block, out of a callback or a signal handler, is complete when the block has ended.
+        The model's tokenizer reads it on the caller's thread. A `close` meanwhile ends
+        waits in the block with `ClosedError`. A `close` from within the block, out of a
+        callback or a signal handler, completes when the block ends.
+
+        Raises:
+            ClosedError: If the engine was closed.
+            ForkedError: In a child process, where the thread does not run.
         """
         self._check()
         thread = threading.get_ident()
-        self._users[thread] = self._users.get(thread, 0) + 1  # nobody else touches this entry
+        self._users[thread] = self._users.get(thread, 0) + 1  # only this thread touches this entry
         try:
-            self._check()  # again: a close that came before sees the entry, or is seen here
+            self._check()  # again: a close before this line sees the entry, or is seen here
             yield
         finally:
             self._users[thread] -= 1
@@ -265,13 +323,17 @@ class Owner:
                 self._join()
 
     def _is_used(self) -> bool:
-        """Is a thread within `using`? One that Ctrl-C kept from leaving altogether has left an entry of 0."""
+        """Return whether a thread is within `using`.
+
+        A thread that Ctrl-C interrupted while leaving may have left an entry of 0.
+        """
         return any(list(self._users.values()))
 
     def close(self) -> None:
-        """End all work with `ClosedError`, close the model, end the thread. Closing twice is fine.
+        """End all work with `ClosedError`, close the model and end the thread.
 
-        Waits for that, but where the thread would wait for the caller: on itself, and within `using`.
+        May be called twice. Waits for the thread, except where that would deadlock: on
+        the thread itself, and within `using`.
         """
         if self._process != os.getpid():
             return
@@ -292,7 +354,7 @@ class Owner:
         return self._closing
 
     def check_process(self) -> None:
-        """Raise `ForkedError` in a child process: the thread has stayed with the parent."""
+        """Raise `ForkedError` in a child process: the thread stayed with the parent."""
         if self._process != os.getpid():
             raise ForkedError
 
@@ -309,7 +371,7 @@ class Owner:
         self._shut()
 
     def _turn(self) -> bool:
-        """Wait for work and do one step of it; False = closing."""
+        """Wait for work and do one step; return False if the engine is closing."""
         for item in self._received(block=self.scheduler.idle):
             if isinstance(item, Job):
                 self.scheduler.submit(item)
@@ -321,8 +383,12 @@ class Owner:
         return True
 
     def _received(self, *, block: bool, most_s: float | None = None) -> list[_Call | Job | None]:
-        """What came in since; waits for the first of it where told to, `most_s` seconds. It waits with nothing in its
-        frame or its caller's: what somebody asked for last may hold the engine, which would never be forgotten."""
+        """Return everything queued since the last call.
+
+        With `block`, waits up to `most_s` seconds for the first item, or forever if
+        that is None. No local variable here or in the caller may hold a job while
+        waiting: that reference would keep an abandoned engine alive.
+        """
         try:
             items = [self._inbox.get(timeout=most_s)] if block else []
         except Empty:
@@ -341,7 +407,7 @@ class Owner:
             self._running = None
 
     def _until_done(self, call: _Call) -> Any:
-        """What the function returns; it is called again after an interrupt that was meant for others."""
+        """Return the function's result, calling it again after a stray interrupt."""
         while not self._closing:
             try:
                 return call.function()
@@ -351,12 +417,12 @@ class Owner:
         raise ClosedError("the engine")
 
     def _step(self) -> None:
-        """One step; an error nobody foresaw ends the jobs under way instead of the thread."""
+        """Do one step; an unexpected error ends the jobs instead of the thread."""
         self._running = self.scheduler
         try:
             if not self.scheduler.idle:
                 self.scheduler.step()
-        except BaseException as error:  # noqa: BLE001 - the thread must live on and every waiting caller must hear of it
+        except BaseException as error:  # noqa: BLE001 - the thread lives on and every caller gets the error
             self.scheduler.fail_all(error)
         finally:
             self._running = None
@@ -366,7 +432,8 @@ class Owner:
         self.scheduler.fail_all(error)
         is_used = True
         while is_used:
-            is_used = self._is_used()  # asked before the inbox: who has left puts nothing into it any more
+            # Checked before the inbox: a thread that has left puts nothing into it.
+            is_used = self._is_used()
             for item in self._received(block=is_used, most_s=_LEAVING_S):
                 if isinstance(item, Job):
                     item.answer(None, error)

@@ -1,4 +1,4 @@
-"""The local rows that a task holds on a model: which of them are evaluated, lost or waited for, and the runs between them."""
+"""The local rows that a task holds on a model, and the unbranched runs of an ask."""
 
 from __future__ import annotations
 
@@ -16,17 +16,28 @@ _GONE = -2
 
 
 class LocalRows:
-    """The local rows of one task as flat columns indexed by the task's own numbers; row 0 is the end of its prompt.
+    """The local rows of one task as flat columns, indexed by the task's own numbers.
 
-    Plain lists: most asks are of one row, where numpy is slower. No step looks at more rows than it moves, so a task that
-    holds five hundred is as fast as one that holds none; `let_go`, which ends or evicts it, looks at all.
+    Row 0 is the end of the prompt. The columns are plain lists: most asks have one row,
+    for which numpy is slower. No step looks at more rows than it changes, so a task
+    that holds five hundred rows is as fast as one that holds none; only `let_go`, which
+    ends or evicts the task, looks at all of them.
 
-    up: number of the parent. token. keep: may be a parent in a later ask. done: evaluated.
-    node: NO_NODE where a row has none: not evaluated yet, lost, or (in a forking model, where holding a node is holding its
-    state) no parent of anything to come.
-    pending: numbers of what is left of the last ask, ascending; asked_from: the number of its first row.
-    n_held: rows below row 0, pending ones included. n_leaves: of these, without children. n_nodes: of these, with a node.
-    n_lost: rows whose nodes were taken away for others. n_lost_leaves: of these, without children.
+    Attributes:
+        up: Number of the parent row.
+        token: Token of the row.
+        keep: Whether the row may be a parent in a later ask.
+        done: Whether the row was evaluated.
+        node: Node of the row, or NO_NODE if it is not evaluated yet, lost, or (in a
+            model that forks, where holding a node means holding its state) no longer
+            needed as a parent.
+        pending: Numbers of the rows of the last ask still to be evaluated, ascending.
+        asked_from: Number of the first row of the last ask.
+        n_held: Number of rows below row 0, pending ones included.
+        n_leaves: Number of these rows that have no children.
+        n_nodes: Number of these rows that have a node.
+        n_lost: Number of rows whose nodes were taken away for other tasks.
+        n_lost_leaves: Number of lost rows that have no children.
     """
 
     def __init__(self) -> None:
@@ -38,9 +49,10 @@ class LocalRows:
         self.n_held = self.n_leaves = self.n_nodes = self.n_lost = self.n_lost_leaves = 0
 
     def turn_over(self, ask: Ask) -> list[int]:
-        """Take out what an ask releases and append what it asks for; nodes to be given back.
+        """Remove the rows that an ask releases and append those that it asks for.
 
-        Raises `ProtocolError` where a row is released that carries others or is not held, or a parent is not held.
+        Returns the nodes to release. Raises `ProtocolError` if a released row has
+        children that stay or is not held, or if a parent is not held.
         """
         released, parents = ask.release.tolist(), ask.parents.tolist()
         leaving = self._check_released(released)
@@ -73,7 +85,7 @@ class LocalRows:
         return row < len(self.up) and self.up[row] != _GONE
 
     def _check_released(self, released: list[int]) -> set[int]:
-        """The rows to release; raises before anything changed."""
+        """Return the rows to release as a set; raise before anything has changed."""
         leaving = set(released)
         if len(leaving) < len(released) or any(row <= 0 or not self._is_held(row) for row in released):
             raise ProtocolError("an ask released a row that is not held")
@@ -83,7 +95,7 @@ class LocalRows:
         return leaving
 
     def _take_out(self, released: list[int], leaving: set[int]) -> list[int]:
-        """Release rows; the nodes they had."""
+        """Release rows and return the nodes that they had."""
         for row in released:
             if not self._n_children[row]:
                 self._count_leaf(row, -1)
@@ -106,21 +118,21 @@ class LocalRows:
             self.n_lost_leaves += change
 
     def evaluated(self, rows: list[int], nodes: list[int]) -> None:
-        """Some of what is pending has nodes now."""
+        """Assign nodes to pending rows that were evaluated."""
         for row, node in zip(rows, nodes, strict=True):
             self.done[row], self.node[row] = True, node
         self.n_nodes += len(nodes)
         self.pending = [row for row in self.pending if not self.done[row]] if len(rows) < len(self.pending) else []
 
     def restored(self, row: int, node: int) -> None:
-        """A row that had lost its node has one again."""
+        """Assign a node to a row that had lost its own."""
         self.node[row] = node
         self.n_nodes += 1
         if self._lost[row]:
             self._set_lost(row, lost=False)
 
     def take_away(self, row: int) -> int:
-        """Take a row's node for others; it is lost until it is `restored`."""
+        """Take a row's node for other tasks; the row is lost until it is `restored`."""
         node, self.node[row] = self.node[row], NO_NODE
         self.n_nodes -= 1
         self._set_lost(row, lost=True)
@@ -134,15 +146,18 @@ class LocalRows:
             self.n_lost_leaves += change
 
     def let_go(self) -> list[int]:
-        """Take every node below row 0 away; what they were."""
+        """Take away every node below row 0 and return these nodes."""
         return [self.take_away(row) for row in range(1, len(self.node)) if self.node[row] != NO_NODE]
 
     def holding(self) -> list[int]:
-        """Rows below row 0 that have a node."""
+        """Return the rows below row 0 that have a node."""
         return [row for row in range(1, len(self.node)) if self.node[row] != NO_NODE]
 
     def drop_states(self, rows: list[int]) -> list[int]:
-        """Of these rows, forget the nodes of those that nothing to come hangs from; what they were."""
+        """Forget the nodes of rows that have no pending children; return them.
+
+        Rows marked `keep` are left alone.
+        """
         waited_for = {self.up[row] for row in self.pending}
         gone = []
         for row in rows:
@@ -157,8 +172,11 @@ class LocalRows:
         return gone
 
     def lost_above(self) -> list[int]:
-        """Lost rows that pending ones hang from, at whatever distance, ascending. What is above a row with a node has one
-        too, unless the model forks."""
+        """Return the lost ancestors of pending rows, at any distance, ascending.
+
+        An ancestor of a row with a node has one too, unless the model is a
+        recurrent-state model.
+        """
         if not self.n_lost:
             return []
         found: set[int] = set()
@@ -170,22 +188,27 @@ class LocalRows:
         return sorted(found)
 
     def way_to(self, row: int, most: int) -> list[int]:
-        """Rows on the way to one from below the nearest above it that has a node, `most` of them at most."""
+        """Return the path to a row from below its nearest ancestor that has a node.
+
+        The path is cut after `most` rows.
+        """
         way = [row]
         while self.up[way[-1]] > 0 and self.node[self.up[way[-1]]] == NO_NODE:
             way.append(self.up[way[-1]])
         return way[::-1][:most]
 
     def parents_of(self, rows: list[int]) -> list[int]:
-        """The parents of some rows as nodes, `~j` where that is the j-th of these rows."""
+        """Return the parents of some rows as nodes; `~j` is the j-th of these rows."""
         place = {row: i for i, row in enumerate(rows)}
         return [~place[up] if (up := self.up[row]) in place else self.node[up] for row in rows]
 
 
 class Runs:
-    """The unbranched runs of an ask: what a forking model evaluates from the state of one row to that of another.
+    """The unbranched runs of an ask.
 
-    A run starts wherever `model.rounds` starts a later round. At most one state is kept of it, at its tip.
+    A recurrent-state model evaluates a run from the state of one row to that of
+    another. A run starts wherever `model.rounds` starts a later round. At most one
+    state is kept of a run, at its tip.
     """
 
     def __init__(self, rows: LocalRows, ask: Ask) -> None:
@@ -205,7 +228,7 @@ class Runs:
         self._keeps = [rows.keep[tip] or tip in self._carriers for tip in self._tip]
 
     def _ready(self, rows: LocalRows) -> list[int]:
-        """Runs to come that start from an evaluated row."""
+        """Return the runs to evaluate whose base row is evaluated."""
         return [
             run
             for run, (base, tip) in enumerate(zip(self._base, self._tip, strict=True))
@@ -213,10 +236,12 @@ class Runs:
         ]
 
     def choose(self, rows: LocalRows, most_rows: int, states: int) -> list[int]:
-        """The rows of the runs to evaluate now, ascending; none where every state that one could start from is gone.
+        """Return the rows of the runs to evaluate now, ascending.
 
-        Runs that keep no state go first, then the last ones: depth first, so that few states wait at a time. Each run
-        takes a sequence; one of those that keep nothing is spare. At least one run is chosen where there is any.
+        The result is empty if every state that a run could start from is gone. Runs
+        that keep no state go first, then the last ones: this is depth first, so that
+        few states wait at a time. Each run takes a sequence; one more is allowed for a
+        run that keeps no state. At least one run is chosen if any is ready.
         """
         ready = [run for run in self._ready(rows) if rows.node[self._base[run]] != NO_NODE]
         ready.sort(key=lambda run: (self._keeps[run], -self._tip[run]))
@@ -229,14 +254,14 @@ class Runs:
         return sorted(chosen)
 
     def to_restore(self, rows: LocalRows) -> int:
-        """The row that the last run starts from whose base has lost its state."""
+        """Return the base row of the last ready run, whose state was lost."""
         return self._base[max(self._ready(rows), key=self._tip.__getitem__)]
 
     def carries(self, row: int) -> bool:
-        """Whether other runs start from this row."""
+        """Return whether other runs start from this row."""
         return row in self._carriers
 
 
 def as_ids(values: list[int]) -> IntArray:
-    """int32[n]."""
+    """Return node or token ids as int32[n]."""
     return np.array(values, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Prompts on their way into the tree: who evaluates how much of its prompt in the next call."""
+"""Evaluate prompts: decide how much of each goes into the next call."""
 
 from __future__ import annotations
 
@@ -13,19 +13,32 @@ from selectrie.engine.scheduler.job import Job, Part, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 
 PREFILL_ROWS = 128
-"""Rows of prompts in a call that other tasks wait for. A model of 0.5B in q8_0 on 2 cores takes 6.8 ms a row in calls of 32
-and 6.4 in calls of 128: more rows a call would only make the others wait."""
+"""Rows of prompts in a call that other tasks wait for.
+
+A model of 0.5B in q8_0 on 2 cores takes 6.8 ms a row in calls of 32 rows and 6.4 ms in
+calls of 128: more rows would only make the other tasks wait.
+"""
 
 _LEAST_CHUNK = 32
-"""Rows below which a prompt's share of a call is not worth making: rather fewer prompts, and the others next time."""
+"""Rows below which a prompt's share of a call is not worthwhile.
+
+Rather than cutting shares smaller, fewer prompts take part and the others wait.
+"""
 
 
 def share_out(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Job, int]]:
-    """How many tokens of its prompt each job evaluates, of `budget` rows in all; whoever is left out waits.
+    """Return each job with the number of prompt tokens it evaluates in the next call.
 
-    jobs: higher priorities first; those have what they can use, and equals have equal shares, of which nothing goes unused.
-    A token that another one evaluates in this call takes no row (in a forking model it does, so nobody relies on it there).
-    Of equal prompts one is evaluated; the others will find it.
+    Jobs that are left out wait. Higher priorities get what they can use; equal
+    priorities share equally, and nothing goes unused. A token that another job
+    evaluates in the same call takes no row, except in a recurrent-state model, where
+    this is not relied on. Of equal prompts one is evaluated; the others will find it in
+    the cache.
+
+    Args:
+        jobs: The jobs to prefill, higher priorities first.
+        budget: Number of rows for all prompts together.
+        forks: Whether the model is a recurrent-state model.
     """
     by_prompt: dict[bytes, Job] = {}
     for job in jobs:
@@ -40,7 +53,9 @@ def share_out(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Jo
             chunk.n = min(job.rest, n_shared + budget // (len(taking) - i))
             chunks.append(chunk)
             budget -= chunk.n - n_shared
-    if not forks:  # who came early may go on along those that came later, and into what these left
+    if not forks:
+        # An early job may continue along the tokens of later ones, and use the rows
+        # that these left over.
         for chunk in chunks:
             n_shared = max(chunk.n, chunk.shared([other for other in chunks if other is not chunk]))
             chunk.n = min(chunk.job.rest, n_shared + budget)
@@ -49,7 +64,7 @@ def share_out(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Jo
 
 
 def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
-    """The first of these jobs, as many as can have a chunk that is worth making; shortest first."""
+    """Return the first jobs that can each have a worthwhile chunk, shortest first."""
     taking: list[Job] = []
     for job in jobs:
         budget -= min(job.rest, _LEAST_CHUNK)
@@ -67,7 +82,7 @@ class _Chunk:
         self._to_come = job.prompt[job.depth :]
 
     def shared(self, others: Sequence[_Chunk]) -> int:
-        """How many of the next tokens another chunk has too."""
+        """Return how many of the next tokens another chunk evaluates too."""
         return max(
             (
                 _common_prefix(self._to_come, other._to_come[: other.n])
@@ -85,7 +100,7 @@ def _common_prefix(one: IntArray, other: IntArray) -> int:
 
 
 def find_cursor(model: Model, job: Job) -> None:
-    """Let a prompt that is not evaluated go on from the deepest node of it that is there, whoever evaluated that."""
+    """Move the cursor of an unevaluated prompt to its deepest cached node."""
     before = job.cursor
     job.cursor, job.depth = model.find(job.prompt[:-1])
     if before != NO_NODE:
@@ -93,7 +108,7 @@ def find_cursor(model: Model, job: Job) -> None:
 
 
 def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> Part:
-    """The next n tokens of the prompt, below the cursor."""
+    """Return a part with the next n tokens of the prompt, below the cursor."""
     want_row = not job.told
     parents = [job.cursor, *range(-1, -n, -1)]
     is_end = [False] * (n - 1) + [True]

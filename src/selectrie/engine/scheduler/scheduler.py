@@ -1,14 +1,23 @@
-"""Merges the asks of many tasks into few model calls: admission, fair turns, cutting to size, cancellation, row cache.
+"""Merge the asks of many tasks into few model calls.
 
-One step is one `extend`, and more only where that failed. Tasks of any kind come and go at any time. Higher priorities are
-admitted first and go into a call first; among equals, who went first last time goes last. What tasks ask for goes into a call
-before prompts do, and prompts share what is left (`prefill.share_out`), so a long prompt holds nobody up for more than a
-chunk of it.
+The scheduler admits jobs, gives them fair turns, cuts asks to size, cancels jobs and
+keeps the row cache. One step makes one `extend`, and more only if that failed. Tasks of
+any kind may come and go at any time.
 
-Every admitted task has reserved what it may still need, so most asks fit. Where one does not after all (nodes that several
-tasks hold are not free when one of them gives them back), the others go on; where nobody can, the last in rank gives up its
-nodes and queues again, to extend them by path later. The first is never evicted, so no two half-done tasks wait for each
-other. Not thread-safe: one thread owns it together with its model (`owner.Owner`).
+Higher priorities are admitted first and go into a call first. Among equals, the job
+that went first in one step goes last in the next. The asks of tasks go into a call
+before prompts do, and prompts share what is left (`prefill.share_out`), so a long
+prompt delays other jobs by no more than a chunk of it.
+
+Every admitted task has reserved what it may still need, so most asks fit. An ask may
+still fail to fit, since nodes that several tasks hold are not free when one of them
+releases its reference. The other jobs then go on. If no job can go on, the
+lowest-ranked one gives up its nodes and is queued again, to evaluate them by path
+later. The highest-ranked job is never evicted, so no two unfinished tasks wait for each
+other.
+
+The scheduler is not thread-safe: one thread owns it together with its model
+(`model_thread.Owner`).
 """
 
 from __future__ import annotations
@@ -48,7 +57,11 @@ logger = logging.getLogger(__name__)
 class Load:
     """How busy a model is, as of its last call.
 
-    n_active: tasks under way. n_waiting: tasks that wait to begin. nodes_free, branches_free: neither held nor reserved.
+    Attributes:
+        n_active: Number of admitted tasks.
+        n_waiting: Number of tasks that wait to begin.
+        nodes_free: Number of nodes neither held nor reserved.
+        branches_free: Number of branches neither held nor reserved.
     """
 
     n_active: int
@@ -58,10 +71,12 @@ class Load:
 
 
 class Scheduler:
-    """Runs jobs on one model. `submit`, then `step` until `idle`.
+    """Runs jobs on one model: call `submit`, then `step` until `idle`.
 
-    n_interrupted: calls that will be made again. calling: jobs in the call that is being made. load: as of the last step; any
-    thread may read it.
+    Attributes:
+        n_interrupted: Number of interrupted calls, which are made again.
+        calling: The jobs of the call that is running.
+        load: The load as of the last step; any thread may read it.
     """
 
     def __init__(
@@ -72,8 +87,15 @@ class Scheduler:
         prefill_rows: int = PREFILL_ROWS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """prefill_rows: most rows of prompts in a call while more than one task is under way, and most rows of one ask
-        then. clock: seconds, what deadlines are held against."""
+        """Create a scheduler without jobs.
+
+        Args:
+            model: The model to run on.
+            row_cache_bytes: Size of the cache of prompt-end rows, in bytes.
+            prefill_rows: Maximum rows of prompts in a call, and of one ask, while more
+                than one task is active.
+            clock: Returns the seconds that deadlines are compared with.
+        """
         self.model = model
         self._forks = model.limits.kind.forks
         self.row_cache = RowCache(row_cache_bytes)
@@ -92,8 +114,11 @@ class Scheduler:
         return not self._waiting and not self._active
 
     def submit(self, job: Job) -> None:
-        """Queue a job. One that cannot fit even alone fails at once with `CapacityError`, one without a prompt with
-        `ProtocolError`."""
+        """Queue a job, or fail it at once.
+
+        A job that cannot fit even alone fails with `CapacityError`, one without a
+        prompt with `ProtocolError`.
+        """
         if not len(job.prompt):
             self._answer(job, error=ProtocolError("a task needs a prompt of at least one token"))
             return
@@ -111,11 +136,14 @@ class Scheduler:
         insort(self._waiting, job, key=_rank)
 
     def fail_all(self, error: BaseException) -> None:
-        """End every job with this error. Never raises: whoever waits must hear of it, whatever state the model is in."""
+        """End every job with this error.
+
+        Never raises: every caller must get the error, whatever state the model is in.
+        """
         jobs = [*self._active, *self._waiting]
         self._active.clear()
         self._waiting.clear()
-        for job in jobs:  # each has an error of its own, which may come to name its request
+        for job in jobs:  # each has its own error, which may later name its request
             self._fail(job, _own(error))
         self.load = replace(self.load, n_active=0, n_waiting=0)
 
@@ -133,7 +161,7 @@ class Scheduler:
     def step(self) -> None:
         """Let every job that can go on do so in one model call."""
         self._end_early()
-        if not (self._refused and self._active):  # what did not fit goes before what has not begun
+        if not (self._refused and self._active):  # parts that did not fit go first
             self._admit()
         self._refused, self._moved = [], False
         parts, free = self._collect()
@@ -143,15 +171,15 @@ class Scheduler:
         if self._refused and not self._moved:
             self._relieve(*self._refused[0])
         self._active.rotate(-1)
-        if self.idle:  # nobody comes by here soon
+        if self.idle:  # the next step may be far away
             self._measure(self._free())
 
     def _measure(self, free: Room) -> None:
-        """What `load` says from now on."""
+        """Update `load`."""
         self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.branches))
 
     def _end_early(self) -> None:
-        """End what was cancelled, and what has no time left."""
+        """End jobs that were cancelled and those whose deadline has passed."""
         now = self._clock()
         for job in [*self._active, *self._waiting]:
             if job.cancelled:
@@ -172,7 +200,7 @@ class Scheduler:
             self._end(job, result=result)
 
     def _admit(self) -> None:
-        """Take waiting jobs in order while what all admitted ones may still need fits."""
+        """Admit waiting jobs in order while the reservations of all jobs fit."""
         if not self._waiting:
             return
         free = self._free()
@@ -186,7 +214,7 @@ class Scheduler:
             free = Room(free.rows, free.nodes - need.nodes, free.branches - need.branches)
 
     def _free(self) -> Room:
-        """Room that is neither held nor reserved for an admitted job."""
+        """Return the capacity that is neither held nor reserved for an admitted job."""
         room = self.model.room()
         nodes, branches = room.nodes, room.branches
         for job in self._active:
@@ -196,7 +224,10 @@ class Scheduler:
         return Room(self.model.limits.rows_per_call, nodes, branches)
 
     def _collect(self) -> tuple[list[Part], Room]:
-        """A part from every active job that finds room in the call, and what room is left."""
+        """Return the parts that fit into the next call, and the capacity left.
+
+        Every active job has one part at most.
+        """
         jobs = sorted(self._active, key=_priority)
         unread = {job for job in jobs if not job.told and job.key not in self.row_cache}
         free = self._free()
@@ -219,7 +250,8 @@ class Scheduler:
                 continue
             key = part.key
             if key not in taken and len(part) > free.rows > 0 and job.priority < jobs[0].priority:
-                free = self._next(job, free, free.rows)  # its turn to be first never comes, so it goes bit by bit
+                # This job never gets a first turn, so it goes bit by bit.
+                free = self._next(job, free, free.rows)
                 part = job.part
                 if part is None:
                     continue
@@ -233,15 +265,17 @@ class Scheduler:
         return parts + self._prefills(filling, free.rows), free
 
     def _next(self, job: Job, free: Room, rows: int) -> Room:
-        """Find the job's next part, in at most so many rows; the room that is left to others.
+        """Find the job's next part, of at most `rows` rows; return the capacity left.
 
-        No part: it waits for its prompt, or has ended. A task that raises ends its own job and no other, `sys.exit` in a
-        callback too: it is raised where the answer is waited for."""
+        There is no part if the job waits for its prompt or has ended. A task that
+        raises ends its own job and no other. This includes `sys.exit` in a callback: it
+        is raised where the result is waited for.
+        """
         reserved = job.need(forks=self._forks)
         room = Room(rows, free.nodes + reserved.nodes, free.branches + reserved.branches)
         try:
             job.part = self._next_part(job, room)
-        except BaseException as error:  # noqa: BLE001 - a task is foreign code: whatever it raises is its caller's answer
+        except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
             self._end(job, error=error)
         if job.answered:
             return replace(self._free(), rows=free.rows)
@@ -265,18 +299,22 @@ class Scheduler:
         return ask_part(self.model, job, room)
 
     def _prefills(self, jobs: list[Job], rows: int) -> list[Part]:
-        """Chunks of these jobs' prompts, within so many rows of the call."""
+        """Return chunks of the jobs' prompts that fit into `rows` rows of the call."""
         if not jobs or rows <= 0:
             return []
         if len(self._active) > 1:
             used = self.model.limits.rows_per_call - rows
-            whole = -(-(used + self._prefill_rows) // self.model.granule) * self.model.granule  # padding is no use
+            # Fill the batch up to a multiple of the granule; the rest would be padding.
+            whole = -(-(used + self._prefill_rows) // self.model.granule) * self.model.granule
             rows = min(rows, whole - used)
         chunks = share_out([job for job in jobs if self._is_placed(job)], rows, forks=self._forks)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
     def _is_placed(self, job: Job) -> bool:
-        """Find where the job's prompt goes on; what it held may be lost, after a failure."""
+        """Find where the job's prompt continues; return False if the job failed.
+
+        After a failure of the model, the nodes that the job held may be lost.
+        """
         try:
             find_cursor(self.model, job)
         except NodeError as error:
@@ -284,7 +322,10 @@ class Scheduler:
         return not job.answered
 
     def _ask(self, job: Job, room: Room) -> bool:
-        """Ask the task within what it holds and what is free, and give back what it releases; False = it has finished."""
+        """Let the task ask within its capacity and release what it names.
+
+        Returns False if the task has finished.
+        """
         offer = job.room_to_ask(room, forks=self._forks)
         ask = job.task.ask(offer)
         if ask is None:
@@ -297,12 +338,16 @@ class Scheduler:
         return True
 
     def _extend(self, parts: list[Part]) -> None:
-        """One call for all parts. What does not fit together is tried with fewer; what fails alone fails its own job."""
+        """Evaluate all parts in one call.
+
+        Parts that do not fit together are tried in halves. A part that fails alone
+        fails its own job.
+        """
         self.calling = tuple(part.job for part in parts)
         try:
             extension = extend(self.model, parts)
         except DecodeInterrupted:
-            self._moved = True  # it would have been
+            self._moved = True  # without the interrupt, it would have
             self.n_interrupted += 1
             return
         except SelectrieError as error:
@@ -312,7 +357,7 @@ class Scheduler:
                 self._extend(parts[:half])
                 self._extend([part for part in parts[half:] if part.job.part is part])
             elif isinstance(error, CapacityError):
-                parts[0].job.part = None  # to be cut to what is free then
+                parts[0].job.part = None  # to be cut to the capacity that is free then
                 self._refused.append((parts[0], error))
             else:
                 self._end(parts[0].job, error=error)
@@ -332,8 +377,12 @@ class Scheduler:
                 self._end(job, error=error)
 
     def _relieve(self, part: Part, error: CapacityError) -> None:
-        """Nobody could go on: the last in rank gives everything back and queues again, never the first; a job alone makes do
-        with less, and fails where there is nothing less."""
+        """Free capacity when no job can make progress.
+
+        Preempts the lowest-ranked job and queues it again; the highest-ranked job is
+        never preempted. A job that runs alone falls back to smaller batches and fails
+        if the smallest does not fit.
+        """
         if len(self._active) > 1:
             last = max(self._active, key=_rank)
             logger.debug("job %d gives its nodes back: %s", last.order, error)
@@ -344,8 +393,11 @@ class Scheduler:
             self._end(part.job, error=error)
 
     def _shrink(self, part: Part) -> bool:
-        """Let a job that is alone go on with less: one run at a time, then without states that this part does not start
-        from, then without anything cached."""
+        """Let a job that runs alone go on with less; return whether it can.
+
+        It first takes one run at a time, then drops states that this part does not
+        start from, then everything cached.
+        """
         job, rows = part.job, part.job.rows
         if self._forks:
             if not job.narrow:
@@ -358,7 +410,7 @@ class Scheduler:
         return self.model.trim(0) > 0
 
     def _end(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:
-        """Give the job's nodes back and answer, whatever becomes of the nodes."""
+        """Release the job's nodes and answer, even if the release fails."""
         if job in self._active:
             self._active.remove(job)
         elif job in self._waiting:
@@ -374,13 +426,19 @@ class Scheduler:
         job.answer(result, error)
 
     def _give_back(self, job: Job, *, forget: bool = True) -> None:
-        """Release everything that a job holds. Its prompt stays as cache; its branches go, or stay as cache too."""
+        """Release everything that a job holds.
+
+        Its prompt stays cached; its branches are dropped if `forget`, else cached too.
+        """
         branches, ends = job.let_go()
         self._tolerant(lambda: self.model.release(as_ids(branches), forget=forget))
         self._tolerant(lambda: self.model.release(as_ids(ends)))
 
     def _tolerant(self, give_back: Callable[[], object]) -> None:
-        """A model that was closed, or dropped every node after a failure, holds nothing more to give back."""
+        """Release nodes, ignoring that the model holds none any more.
+
+        This happens if the model was closed, or dropped every node after a failure.
+        """
         try:
             give_back()
         except (NodeError, ClosedError) as error:
@@ -388,7 +446,7 @@ class Scheduler:
 
 
 def _own(error: BaseException) -> BaseException:
-    """An error for one job of many."""
+    """Return a copy of an error for one job of many; a foreign error is not copied."""
     if not isinstance(error, SelectrieError):
         return error
     own = copy(error).with_traceback(error.__traceback__)
@@ -401,5 +459,5 @@ def _rank(job: Job) -> tuple[int, int]:
 
 
 def _priority(job: Job) -> int:
-    """Ascending: higher priorities first."""
+    """Return a sort key under which higher priorities come first."""
     return -job.priority

@@ -1,4 +1,4 @@
-"""What one request has under way on the model's thread: begun together, taken back together."""
+"""The tasks of one request, which are started and cancelled together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectrie.engine.scheduler.model_thread import Handle, Owner
 from selectrie.errors import CancelledError
 
 _MOST_HANDLES = 256
-"""Handles that an errand keeps before it looks for those that have ended."""
+"""Number of handles that a group keeps before it drops those that are done."""
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -27,9 +27,15 @@ class Counting(Task[R_co], Protocol[R_co]):
 
 
 class Errand:
-    """The tasks and calls of one request. Any thread may cancel it at any point; from then on it begins nothing more.
+    """The tasks and calls of one request.
 
-    priority, deadline_s, linger: of its tasks (`Owner.handle`); the seconds count from when the errand is made.
+    Any thread may cancel the group at any time; from then on it starts nothing more.
+
+    Args:
+        owner: The thread of the model.
+        priority: Priority of every task; higher goes first (`Owner.handle`).
+        deadline_s: Seconds from the creation of the group, or None for no deadline.
+        linger: Whether the nodes of a finished task stay cached.
     """
 
     def __init__(
@@ -48,7 +54,7 @@ class Errand:
 
     @property
     def late_s(self) -> float:
-        """Seconds since its deadline; 0 before it, or without one."""
+        """Return the seconds since the deadline; 0 before it, or if there is none."""
         return 0.0 if self._until is None else max(0.0, self.owner.now() - self._until)
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
@@ -64,7 +70,13 @@ class Errand:
         return handle
 
     def begin_told(self, task: Counting[R], tell: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
-        """Queue a task that tells after each model call how many rows it has read, of how many (0: nobody knows)."""
+        """Queue a task and report its progress after each model call.
+
+        Args:
+            task: The task to run.
+            tell: Called with the number of rows read and `total`; None reports nothing.
+            total: Number of rows there are to read; 0 if it is unknown.
+        """
         return self.begin(task, None if tell is None else lambda: tell(task.n_evaluated, total))
 
     def call(self, function: Callable[[], R]) -> R:
@@ -72,7 +84,8 @@ class Errand:
         self._is_calling = True
         try:
             self._check()
-            # A decode that `cancel` stops makes the owner call again, to be told that nobody waits any more.
+            # After `cancel` interrupts a decode, the owner calls again and learns that
+            # the group was cancelled.
             answer = self.owner.call(lambda: () if self._is_cancelled else (function(),))
         finally:
             self._is_calling = False
@@ -81,7 +94,7 @@ class Errand:
         return answer[0]
 
     def cancel(self) -> None:
-        """Take everything back that has not ended. Whoever waits for it meets `CancelledError`."""
+        """Cancel all that has not ended; `result` then raises `CancelledError`."""
         self._is_cancelled = True
         for handle in tuple(self._handles):
             if not handle.is_done:  # to cancel is to stop the decode, which others share
@@ -90,7 +103,7 @@ class Errand:
             self.owner.scheduler.model.interrupt()
 
     def leave(self) -> None:
-        """Its scope need not know it any more: nobody waits for it there."""
+        """Remove the group from its scope, which need not cancel it any more."""
         if self._scope is not None:
             self._scope.drop(self)
 
@@ -103,11 +116,20 @@ class Errand:
 def errand(
     owner: Owner, *, priority: int = 0, deadline_s: float | None = None, linger: bool = False
 ) -> Iterator[Errand]:
-    """An errand that is taken back where the block fails, Ctrl-C included; the model's memory stays until the block ends.
+    """Yield a group of tasks that is cancelled if the block fails.
 
-    linger: what its tasks have evaluated stays as cache when they end, for requests that go on from there.
+    Ctrl-C counts as a failure. The model's memory stays valid until the block ends.
 
-    Raises `ClosedError` or `ForkedError`.
+    Args:
+        owner: The thread of the model.
+        priority: Priority of every task; higher goes first.
+        deadline_s: Seconds from now, or None for no deadline.
+        linger: Whether what the tasks have evaluated stays cached when they end, for
+            requests that go on from there.
+
+    Raises:
+        ClosedError: If the engine was closed.
+        ForkedError: In a child process, where the thread does not run.
     """
     with owner.using():
         begun = Errand(owner, priority=priority, deadline_s=deadline_s, linger=linger)
@@ -121,7 +143,10 @@ def errand(
 
 
 class Scope:
-    """The errands begun within a `with` block, in the same thread or asyncio task: who waits for the block may cancel them."""
+    """The task groups created within a `with` block, in one thread or asyncio task.
+
+    Code that waits for the block can cancel all of them through the scope.
+    """
 
     def __init__(self) -> None:
         self._errands: list[Errand | Scope] = []
@@ -129,7 +154,7 @@ class Scope:
 
     @classmethod
     def nested(cls) -> Scope:
-        """One that is cancelled with the scope that is open here, if there is one."""
+        """Return a new scope that is cancelled with the one open here, if any."""
         scope, outer = cls(), _SCOPE.get()
         if outer is not None:
             outer.add(scope)
@@ -137,12 +162,12 @@ class Scope:
 
     @property
     def is_cancelled(self) -> bool:
-        """Was it cancelled?"""
+        """Whether the scope was cancelled."""
         return self._is_cancelled
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Collect the errands of a block."""
+        """Collect the groups that are created in the block."""
         token = _SCOPE.set(self)
         try:
             yield
@@ -150,17 +175,17 @@ class Scope:
             _SCOPE.reset(token)
 
     def add(self, begun: Errand | Scope) -> None:
-        """Collect one; it is cancelled at once where the scope is."""
+        """Add a group or scope; cancel it at once if this scope is cancelled."""
         self._errands.append(begun)
         if self._is_cancelled:
             begun.cancel()
 
     def drop(self, begun: Errand) -> None:
-        """Keep one no longer."""
+        """Remove a group."""
         self._errands.remove(begun)
 
     def cancel(self) -> None:
-        """Cancel all of them, and those to come; from any thread."""
+        """Cancel all groups and every later one. May be called from any thread."""
         self._is_cancelled = True
         for begun in tuple(self._errands):
             begun.cancel()
