@@ -38,7 +38,7 @@ class Frugal(Protocol):
 
     @property
     def states(self) -> int:
-        """The largest number of states that a model holds for the task at once.
+        """Return the most states that a model holds for the task at once.
 
         This applies to recurrent-state models. The state of row 0 is not counted; that
         of a running evaluation is.

@@ -95,12 +95,12 @@ class Handle(Generic[R]):
 
     @property
     def is_done(self) -> bool:
-        """Whether the task has ended, successfully or not."""
+        """Return whether the task has ended, successfully or not."""
         return self._job.future.done()
 
     @property
     def cost(self) -> Cost:
-        """The cost of the task so far."""
+        """Return the cost of the task so far."""
         return self._job.cost
 
 

@@ -29,8 +29,8 @@ class LocalRows:
         keep: Whether the row may be a parent in a later ask.
         done: Whether the row was evaluated.
         node: Node of the row, or NO_NODE if it is not evaluated yet, lost, or (in a
-            model that forks, where holding a node means holding its state) no longer
-            needed as a parent.
+            recurrent-state model, where holding a node means holding its state) no
+            longer needed as a parent.
         pending: Numbers of the rows of the last ask still to be evaluated, ascending.
         asked_from: Number of the first row of the last ask.
         n_held: Number of rows below row 0, pending ones included.

@@ -162,7 +162,7 @@ class Scope:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the scope was cancelled."""
+        """Return whether the scope was cancelled."""
         return self._is_cancelled
 
     @contextmanager
