@@ -1,1 +1,1 @@
-"""What an engine does for each kind of request."""
+"""Prepare and answer each kind of request of an engine."""

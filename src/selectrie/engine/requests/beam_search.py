@@ -1,4 +1,4 @@
-"""From a prompt and a grammar to a beam search, or the exact search, and from what was found to a `BeamResult`."""
+"""Beam search, or the exact search: from a prompt and a grammar to a `BeamResult`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,24 @@ from selectrie.tokenization.prompts import Prompt
 
 
 def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, prompting: Prompting) -> Constrained:
-    """Check a beam search and cut it into tokens."""
+    """Check and tokenize a beam search."""
     record("beam", beam, Beam)
     space = Space(model.limits, beam.max_tokens)
     return constrain(model.vocabulary, space, prompt, grammar, terminator=beam.terminator, prompting=prompting)
 
 
 def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) -> BeamResult:
-    """Search, and make the result. tau: nats a row that layout may move, None = not
-    measured.
+    """Search and make the result.
 
-    Raises `NothingFoundError` where nothing was found, not even the beginning of a
-    text.
+    Args:
+        errand: The group that the tasks belong to.
+        asked: Prompt and grammar.
+        beam: Options of the search.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+
+    Raises:
+        NothingFoundError: If not even the beginning of a text was found.
     """
     rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
     signature = asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, rule)
@@ -56,8 +62,12 @@ def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) ->
 
 
 def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> tuple[BeamOutcome, Cost]:
-    """Search with a beam. Where none of its paths came to an end in the tokenizer's own tokens, texts are looked for in any
-    tokens, and their own paths evaluated: that is what a narrow beam misses, and it proves nothing."""
+    """Search with a beam.
+
+    If none of its paths ends in canonical tokens, a second search looks for texts in
+    any tokens, and their canonical paths are evaluated. A narrow beam misses these; the
+    result proves nothing.
+    """
     first = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tolerance)))
     outcome = first.result()
     if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
@@ -94,7 +104,7 @@ def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
 
 
 def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, signature: Signature) -> BeamResult:
-    """What a beam search found."""
+    """Return the result of a beam search."""
     gives_broken = beam.incomplete or not outcome.finished
     broken = outcome.broken if gives_broken else ()
     if not outcome.finished and not broken:
@@ -127,7 +137,11 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
 
 
 def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
-    """What was lost on the way bounds what another search could find; with several groups or a callback nothing does."""
+    """Return the certificate of a beam search.
+
+    The best path dropped on the way bounds what another search could find. With several
+    groups or a callback there is no bound.
+    """
     is_plain = beam.groups == 1 and beam.expand is None
     last = -math.inf
     if len(outcome.finished) == beam.n:
@@ -150,7 +164,7 @@ def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: Beam) -> B
 
 
 def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], signature: Signature) -> BeamResult:
-    """What the exact search found."""
+    """Return the result of the exact search."""
     outcome = handle.result()
     found = outcome.found[: beam.n]
     if not found:
@@ -197,7 +211,11 @@ def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], sig
 def _exact_greedy(
     asked: Constrained, outcome: AutomatonOutcome, hypotheses: Sequence[Hypothesis]
 ) -> tuple[Hypothesis | None, bool | None]:
-    """What masked greedy decoding writes where it is among the texts given, and whether it writes the first."""
+    """Return the greedy text if it is among these, and whether it is the first.
+
+    The greedy text is the one that masked greedy decoding writes; whether it is the
+    first is None if that is unknown.
+    """
     written = _text_bytes(asked, asked.vocabulary.decode(outcome.greedy)[len(asked.healed) :])
     best = hypotheses[0].data
     if not outcome.greedy_ended:
@@ -207,7 +225,7 @@ def _exact_greedy(
 
 
 def _hypothesis(asked: Constrained, path: BeamPath, unfinished: str) -> Hypothesis:
-    """unfinished: what broke it off."""
+    """Return the record of a path; `unfinished` says what broke it off, or ""."""
     data = _text_bytes(asked, path.data)
     return Hypothesis(
         text=shown(data),
@@ -225,12 +243,12 @@ def _hypothesis(asked: Constrained, path: BeamPath, unfinished: str) -> Hypothes
 
 
 def _text_bytes(asked: Constrained, data: bytes) -> bytes:
-    """Without the delimiter, which stands before the text."""
+    """Return the text without the delimiter before it."""
     return data[len(asked.delimiter) :]
 
 
 def _nothing(asked: Constrained, outcome: BeamOutcome) -> NothingFoundError:
-    """No text, and not even the beginning of one that was broken off."""
+    """Return the error that says why there is not even the beginning of a text."""
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
     reasons += [asked.doubt] if asked.doubt else []

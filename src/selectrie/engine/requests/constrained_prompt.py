@@ -1,4 +1,7 @@
-"""A prompt and a grammar as tokens and an automaton over what follows, and what every answer to that has in common."""
+"""A prompt and a grammar as tokens and an automaton over what follows.
+
+This includes what the answers to all requests with a grammar have in common.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,26 @@ from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
 from selectrie.tokenization.records import PromptText
 
 _MOST_ENCODED = 1_000
-"""Texts of a grammar that are encoded to see whether the tokenizer changes them."""
+"""Maximum number of texts that are encoded to see if the tokenizer changes them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constrained:
     """A prompt whose continuation a grammar restricts, as tokens.
 
-    prompt: int32[T], the kept context. automaton: over what follows it: first `healed`,
-    the bytes of the prompt's text behind its last settled place, then the delimiter
-    (and before it the space that the tokenizer puts before a text), then a text of the
-    grammar. boundary: "heal" or "split", as used. terminator: "eog" or "none".
-    canonicity: of paths after the prompt.
-    doubt: why texts may be missing (`OpenPrompt.doubt`), or "".
+    Attributes:
+        vocabulary: The model's vocabulary.
+        grammar: The grammar.
+        prompt: int32[T], the kept context.
+        automaton: Automaton over what follows the context: `healed`, then the
+            delimiter, then a text of the grammar.
+        healed: Bytes of the prompt after the kept context, which every path spells
+            first.
+        delimiter: The delimiter, after the space that the tokenizer puts before a text.
+        boundary: "heal" or "split", as used.
+        terminator: "eog" or "none".
+        canonicity: Which paths after the prompt are canonical.
+        doubt: Why texts may be missing (`OpenPrompt.doubt`), or "".
     """
 
     vocabulary: Vocabulary
@@ -51,13 +61,16 @@ class Constrained:
 
     @property
     def ended_by(self) -> str:
-        """What ends its texts, as `Hypothesis` names it."""
+        """Return what ends the texts, as `Hypothesis` names it."""
         return "eog" if self.terminator == "eog" else "grammar"
 
     def spec(
         self, search: Search, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
     ) -> AutomatonSpec:
-        """What a search of the automaton, or exact draws from it, go by. budget: nodes, where `search` has none."""
+        """Return the spec of a search of the automaton, or of exact draws from it.
+
+        `budget` is the number of nodes if `search` has no budget.
+        """
         if search.budget_nodes is None:
             search = replace(search, budget_nodes=budget)
         own = self.canonicity if search.canonical_only else None
@@ -78,17 +91,16 @@ class Constrained:
 
     @property
     def may_join(self) -> Callable[[int, int], bool]:
-        """May two tokens be neighbours in a path that is the tokenizer's own?"""
+        """Return whether two tokens may be neighbours in a canonical path."""
         return self.canonicity.may_join_apart if self.doubt else self.canonicity.may_join
 
     @property
     def healing(self) -> Healed:
-        """Which tokens of a path spell healed bytes alone."""
+        """Return which tokens of a path spell healed bytes alone."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def reason(self, heal_gap: float) -> str:
-        """Why a search that found everything there is proves nothing all the same; ""
-        where it does."""
+        """Return why even a complete search proves nothing; "" if it does."""
         if self.doubt:
             return self.doubt
         if heal_gap > MOST_GAP:
@@ -96,13 +108,15 @@ class Constrained:
         return ""
 
     def token_scores(self, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
-        """Tokens with their log-probabilities, as records."""
+        """Return records of tokens with their log-probabilities."""
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
         return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
 
     def hypothesis(self, path: FoundPath) -> Hypothesis:
-        """The record of a text that was found, or drawn, by the joint: its log-probability
-        is that of its best path, by which it was found."""
+        """Return the record of a text that was found or drawn by the joint.
+
+        Its log-probability is that of its best path, by which it was found.
+        """
         return Hypothesis(
             text=shown(path.data),
             data=path.data,
@@ -117,16 +131,19 @@ class Constrained:
         )
 
     def signature(self, identity: ModelIdentity, check: SelfCheck | None, rule: str) -> Signature:
-        """What the scores depend on."""
+        """Return what the scores depend on."""
         return Signature.of(identity, check, rule=rule, terminator=self.terminator, boundary=self.boundary)
 
     def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
-        """With what evaluating the prompt and each given path one by one would have taken."""
+        """Return the cost with the rows of evaluating each path one by one.
+
+        These include the prompt for every path.
+        """
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
 
 
 def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
-    """Why a search of a grammar gave no text, and what helps."""
+    """Return the error that says why a search found no text and what helps."""
     reasons, remedies = [], []
     if not outcome.proved:
         reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
@@ -147,18 +164,21 @@ def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int
 
 
 def about(*, strings: bool) -> str:
-    """What certificates and masses are about: texts by the tokenizer's own encoding, or any token paths."""
+    """Return what certificates and masses are about.
+
+    That is texts in the tokenizer's encoding, or any token paths.
+    """
     return "strings" if strings else "token paths"
 
 
 def shown(data: bytes) -> str:
-    """A text for records; bytes that are no UTF-8 are replaced."""
+    """Return a text for records; bytes that are not UTF-8 are replaced."""
     return data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How long what follows may be, and what it has to fit into."""
+    """The maximum length of what follows and the limits it has to fit into."""
 
     limits: Limits
     max_tokens: int
@@ -167,14 +187,14 @@ class Space:
 def constrain(
     vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: Prompting
 ) -> Constrained:
-    """Check a request and cut it into tokens; everything that can be refused without
-    the model is refused here.
+    """Check and tokenize a request.
 
-    terminator: "none", "eog", or "auto".
+    Everything that can be refused without the model is refused here. `terminator` is
+    "none", "eog" or "auto".
 
-    Boundary "heal": the tokens of the prompt's text that what follows may change are
-    taken back, and it spells their bytes first; "split" keeps them. "harness" is about
-    choices, and refused.
+    With boundary "heal", prompt tokens that the continuation may change are taken back,
+    and the continuation spells their bytes first; "split" keeps them. "harness" applies
+    to choices only and is refused.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
@@ -197,9 +217,11 @@ def constrain(
 
 
 def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, before: bytes) -> str:
-    """Which text of the grammar may have no path that is its own, for the tokenizer
-    does not write it as it stands; "" for none. Where some may, a grammar of few texts
-    has each encoded."""
+    """Return why a text of the grammar may have no canonical path; "" if all have one.
+
+    That is the case for a text that the tokenizer does not write unchanged. If there
+    may be such texts, each text of a grammar of few texts is encoded.
+    """
     altered = vocabulary.tokenizing.altered
     start = opened.healed + before
     all_may = altered is None or opened.is_changed
@@ -223,8 +245,10 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, bef
 
 
 def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
-    """Bytes that a text may hold, and maybe more; those of tokens that the grammar names
-    included."""
+    """Return the bytes that a text may hold, and possibly more.
+
+    Those of tokens that the grammar names are included.
+    """
     terminals = grammar.token_terminals
     if any(one.negated for one in terminals):
         return frozenset(range(256))
@@ -238,16 +262,21 @@ def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
 
 
 def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str:
-    """Why the tokenizer may write a text of these bytes, behind `start`, otherwise than
-    it stands; "" where it does not."""
+    """Return why the tokenizer may change a text of these bytes after `start`.
+
+    The result is "" if it does not.
+    """
     altered = vocabulary.tokenizing.altered
     written = "every text" if altered is None else _written(altered, start, used)
     return f"the tokenizer does not write {written} as it stands" if written else ""
 
 
 def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
-    """One of these strings, the first of the shortest, that may stand in `start` and
-    any of these bytes behind it; "" for none."""
+    """Return the first of the shortest strings that may occur; "" for none.
+
+    A string may occur if it lies in `start`, or begins at its end and goes on in the
+    bytes `used`.
+    """
 
     def may_stand(one: bytes) -> bool:
         if one in start:
@@ -260,8 +289,10 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
 
 
 def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:
-    """The prompt opened, cut on the left where that is wanted; `PromptTooLongError`
-    where a longest path does not fit behind it."""
+    """Return the opened prompt, truncated on the left if the options allow it.
+
+    Raises `PromptTooLongError` if a longest path does not fit after it.
+    """
     opened = open_prompt(vocabulary, read, prompting.boundary)
     most = space.limits.nodes - space.max_tokens
     n_more = n_room(opened) - len(opened.prompt_tokens)
@@ -278,21 +309,29 @@ def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: 
 
 
 def n_room(opened: OpenPrompt | Reopened) -> int:
-    """Tokens that a prompt and a path's tokens of its healed bytes need at most: of
-    these, one a byte."""
+    """Return the maximum number of tokens of a prompt and a path's healed bytes.
+
+    There is at most one token for each healed byte.
+    """
     return len(opened.context) + len(opened.healed)
 
 
 def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
-    """What ends a text: "eog" where one of the grammar may go on to another one, or nobody can tell; else, and without such
-    tokens, "none"."""
+    """Return what ends a text, "eog" or "none".
+
+    It is "eog" if a text of the grammar may continue another one, or if that is
+    unknown. It is "none" otherwise, and for a vocabulary without such tokens.
+    """
     if not len(vocabulary.eog):
         return "none"
     return "none" if is_prefix_free(grammar) else "eog"
 
 
 def is_prefix_free(grammar: Grammar) -> bool:
-    """Is no text of the grammar the beginning of another? False where nobody can tell."""
+    """Return whether no text of the grammar is a prefix of another.
+
+    The result is False if that is unknown.
+    """
     try:
         return grammar.is_prefix_free
     except GrammarError:  # llguidance reads it

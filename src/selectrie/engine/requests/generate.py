@@ -1,4 +1,4 @@
-"""From prompts to the sequences that are drawn from them, and from what was drawn to a `Generation`."""
+"""Generation: from prompts to the sequences drawn after them and to a `Generation`."""
 
 from __future__ import annotations
 
@@ -49,17 +49,21 @@ Prompts = Prompt | Sequence[Prompt]
 class Generating:
     """How sequences are made, beside how they are drawn and when they stop.
 
-    best_of: so many are drawn of each prompt, and the most probable `n` of them are
-    given, the best first.
-    choices: the only texts that may be generated, chosen token by token among those
-    that are left (`select` decides by the whole text). grammar: its texts are the only
-    ones that may be generated, likewise; one that `max_tokens` breaks off ends with
-    "length". heal: the tokens of the prompt's text that what follows may change are
-    taken back, and the first tokens drawn spell their bytes, so that the text may go on
-    within its last word; they are drawn tokens and no part of the text, and those that
-    spell nothing else do not count for `max_tokens`. n_alternatives: most probable
-    tokens noted at every step. priority: higher goes first.
-    deadline_s: seconds from now; a sequence that still runs then ends with what it has.
+    Attributes:
+        best_of: Number of sequences drawn after each prompt, of which the `n` most
+            probable are returned, best first.
+        choices: The only texts that may be generated, chosen token by token among those
+            that are left (`select` decides by the whole text).
+        grammar: A grammar whose texts are the only ones that may be generated,
+            likewise. A text that `max_tokens` breaks off ends with "length".
+        heal: Whether prompt tokens that the continuation may change are taken back. The
+            first tokens drawn then spell their bytes, so that the text may go on within
+            the prompt's last word. They are drawn tokens but no part of the text; those
+            that spell nothing else do not count for `max_tokens`.
+        n_alternatives: Number of most probable tokens noted at every step.
+        priority: Higher goes first.
+        deadline_s: Seconds from now. A sequence that still runs then ends with the text
+            it has.
     """
 
     best_of: int | None = None
@@ -121,16 +125,19 @@ class Wanted:
 
     @property
     def n_drawn(self) -> int:
-        """Sequences drawn of each prompt."""
+        """Return the number of sequences drawn after each prompt."""
         return self.options.best_of or self.n
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A request ready to be begun.
+    """A request ready to be started.
 
-    specs: one for each sequence, those of the first prompt first. prompt_tokens: how many tokens each prompt has, one that is
-    healed included.
+    Attributes:
+        wanted: The options of the request.
+        vocabulary: The model's vocabulary.
+        specs: One for each sequence, those of the first prompt first.
+        prompt_tokens: Number of tokens of each prompt, healed ones included.
     """
 
     wanted: Wanted
@@ -144,9 +151,10 @@ class Plan:
 
 
 def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: Wanted) -> Plan:
-    """Check a request and cut it into tokens. Sequence i of every prompt has the seed `seed` + i.
+    """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
 
-    Everything that can be refused without the model is refused here; the error's `request` is the prompt's place.
+    Everything that can be refused without the model is refused here. The `request` of
+    an error is the index of the prompt.
     """
     vocabulary.check_tokens(wanted.stopping.stop_tokens)
     given = _as_many(prompts)
@@ -160,20 +168,31 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: Wa
 
 
 def _as_many(prompts: Prompts) -> list[Prompt]:
-    """One prompt, or a list of them: numbers are the token ids of one, mappings the messages of one."""
+    """Return the prompts as a list.
+
+    A list of numbers is one prompt of token ids, and a list of mappings is one chat.
+    """
     if isinstance(prompts, str | bytes | bytearray) or not isinstance(prompts, Sequence | np.ndarray):
-        return [prompts]  # what is no prompt is refused when it is read
+        return [prompts]  # an invalid prompt is refused when it is read
     if isinstance(prompts, np.ndarray) and not prompts.ndim:
         return [prompts.item()]
     if not len(prompts):
         raise OptionError("prompts", prompts, "at least one prompt")
     is_one = isinstance(prompts[0], int | np.integer | Mapping)
-    return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # told apart by what is in it
+    return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # decided by its items
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Opening:
-    """What every sequence of one prompt has in common: the kept tokens, what may follow them, and the prompt's own tokens."""
+    """What all sequences of one prompt have in common.
+
+    Attributes:
+        context: int32[T], the tokens kept of the prompt.
+        healed: The bytes that are spelt first, or None.
+        n_prompt: Number of tokens of the prompt alone.
+        automaton: What may follow, or None if anything may.
+        stopping: When a sequence ends.
+    """
 
     context: IntArray
     healed: HealedBytes | None
@@ -183,12 +202,12 @@ class _Opening:
 
     @property
     def n_healed(self) -> int:
-        """Bytes that are spelt first, by as many tokens at most."""
+        """Return the number of healed bytes, each spelt by one token at most."""
         return 0 if self.healed is None else len(self.healed.data)
 
 
 def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wanted, place: int | None) -> _Opening:
-    """One prompt cut into tokens, on the left where it is too long and that is wanted."""
+    """Return a tokenized prompt, truncated on the left if needed and allowed."""
     try:
         read = read_prompt(vocabulary, prompt, wanted.prompting)
         opening = _opened(vocabulary, read, wanted)
@@ -226,10 +245,10 @@ def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: Wanted) -> SampleSp
 
 
 def _opened(vocabulary: Vocabulary, read: PromptText, wanted: Wanted) -> _Opening:
-    """A prompt, and the automaton of the choices or the grammar after it. Of choices as many tokens are drawn as the longest
-    needs.
+    """Return a prompt with the automaton of the choices or the grammar after it.
 
-    Fewer raise `OptionError`: the beginning of a choice is none.
+    With choices, `max_tokens` becomes the number of tokens of the longest. A lower
+    `max_tokens` raises `OptionError`, since the beginning of a choice is not a choice.
     """
     choices, grammar = wanted.options.choices, wanted.options.grammar
     start = to_bytes(wanted.prompting.delimiter, "delimiter")
@@ -258,7 +277,7 @@ def _opened(vocabulary: Vocabulary, read: PromptText, wanted: Wanted) -> _Openin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """One sequence under way. number: among all of the request."""
+    """A sequence being drawn; `number` counts those of the whole request."""
 
     number: int
     prompt_index: int
@@ -268,7 +287,7 @@ class Drawing:
 
 
 Watch = Callable[[int, int, SampleTask], Callable[[], None]]
-"""From a sequence's prompt, index and task to what is called after each of its model calls."""
+"""Maps a sequence's prompt index, index and task to a callback for its model calls."""
 
 
 def begin(errand: Errand, plan: Plan, tolerance: float | None, watch: Watch | None = None) -> list[Drawing]:
@@ -283,7 +302,7 @@ def begin(errand: Errand, plan: Plan, tolerance: float | None, watch: Watch | No
 
 
 def completion(drawing: Drawing, tolerance: float | None) -> Completion:
-    """Wait for one sequence. Raises what ended it otherwise."""
+    """Wait for one sequence; raise the error that ended it, if any."""
     sampled = drawing.handle.result()
     n_naive = len(drawing.task.prompt) + max(0, len(sampled.tokens) - 1)
     return Completion(
@@ -308,7 +327,10 @@ def completion(drawing: Drawing, tolerance: float | None) -> Completion:
 
 
 def generation(plan: Plan, drawn: Sequence[Completion], identity: ModelIdentity, tolerance: float | None) -> Generation:
-    """All sequences of a request, or the best of each prompt's (ties: the smaller seed first)."""
+    """Return all sequences of a request, or the best of each prompt.
+
+    Of equally probable ones, the smaller seed comes first.
+    """
     wanted, size = plan.wanted, plan.wanted.n_drawn
     given: list[Completion] = []
     for start in range(0, len(drawn), size):

@@ -1,7 +1,9 @@
-"""Log-likelihoods of many token sequences: one trie for all, every distinct node evaluated once, in an empty memory of its own.
+"""Log-likelihoods of many token sequences.
 
-The layout is a function of the sequences alone: nothing that was measured before, beside it, or in another order of the same
-unit changes a bit. That is what makes a run that was killed and taken up again equal to one that was not.
+One trie holds all sequences, and every distinct node is evaluated once, in a separate
+empty memory. The layout is a function of the sequences alone: no bit depends on what
+was measured before, at the same time, or in another order of the same unit. A run that
+was killed and resumed is therefore equal to one that was not.
 """
 
 from __future__ import annotations
@@ -25,21 +27,28 @@ from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionErro
 Tokens = Sequence[int] | IntArray
 
 _LEAST_ROWS, _LEAST_DEAR_ROWS = 16, 64
-"""Rows below which what a call costs by itself counts: the weights, which it reads once, or in `fast` precision llama.cpp's flash
-attention, which takes ten times as long for a row of a call below 64 (`GGML_FA_TILE_Q` of ggml-cpu)."""
+"""Rows below which the fixed cost of a call matters.
+
+The first is for reading the weights, which a call does once. The second is for
+llama.cpp's flash attention in `fast` precision, which takes ten times as long for a row
+of a call below 64 rows (`GGML_FA_TILE_Q` of ggml-cpu).
+"""
 _CELL_BLOCK = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
 _DEAR_ROW = 8192
-"""`Limits.idle_rows` from which on a call of few rows costs much more than its cells."""
+"""`Limits.idle_rows` from which a call of few rows costs much more than its cells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
     """C token sequences, of each of which an end is scored.
 
-    tokens: int32[], one after the other; sequence c is tokens[offsets[c]:offsets[c+1]]; offsets: int64[C+1].
-    first_scored: int64[C], place in its sequence of the first token that counts, at least 1: the first token of all has no
-    probability (`OptionError`). A sequence of which nothing counts has as many tokens as that.
+    Attributes:
+        tokens: int32[], the tokens of all sequences, one after the other.
+        offsets: int64[C+1]; sequence c is tokens[offsets[c]:offsets[c+1]].
+        first_scored: int64[C], position in its sequence of the first token that counts.
+            It is at least 1 (else `OptionError`), since the very first token has no
+            probability, and the length of a sequence in which no token counts.
     """
 
     tokens: IntArray
@@ -61,7 +70,10 @@ class Sequences:
 
     @staticmethod
     def of(pairs: Sequence[tuple[Tokens, Tokens]]) -> Sequences:
-        """From pairs of a context, at least one token, and the continuation that counts."""
+        """Make sequences from pairs of a context and the continuation that counts.
+
+        A context has at least one token.
+        """
         lengths = [len(context) + len(continuation) for context, continuation in pairs]
         parts = [np.asarray(part, dtype=np.int32) for pair in pairs for part in pair]
         return Sequences(
@@ -75,22 +87,29 @@ class Sequences:
 
     @property
     def n_scored(self) -> OffsetArray:
-        """int64[C]: how many tokens of each count."""
+        """Return the number of tokens that count in each sequence, int64[C]."""
         return np.diff(self.offsets) - self.first_scored
 
     @property
     def rows_naive(self) -> int:
-        """Rows of evaluating each sequence alone; its last token is read, not
-        evaluated."""
+        """Return the rows of evaluating each sequence alone.
+
+        The last token of a sequence is read, not evaluated.
+        """
         return int((np.diff(self.offsets) - 1).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogLikelihoods:
-    """Of C sequences. logp: float64[C], natural log, summed over the tokens that count. is_greedy: bool[C], each of these was
-    the most probable one (ties: the smaller id). n_scored: int64[C], how many these are.
+    """Log-likelihoods of C sequences.
 
-    rows_evaluated: distinct rows the model computed; rows_naive: rows of evaluating each sequence alone.
+    Attributes:
+        logp: float64[C], natural log, summed over the tokens that count.
+        is_greedy: bool[C], whether each of these tokens was the most probable one
+            (ties: the smaller id).
+        n_scored: int64[C], number of tokens that count.
+        rows_evaluated: Distinct rows that the model computed.
+        rows_naive: Rows of evaluating each sequence alone.
     """
 
     logp: FloatArray
@@ -101,16 +120,21 @@ class LogLikelihoods:
 
     @staticmethod
     def none() -> LogLikelihoods:
-        """Of no sequences."""
+        """Return the result for no sequences."""
         return LogLikelihoods(np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), 0, 0)
 
 
 def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
-    """Evaluate a unit of sequences on a model that holds nothing, and leave it holding nothing.
+    """Evaluate a unit of sequences on an empty model, and leave it empty.
 
-    Rows: the distinct proper prefixes of the sequences that something counted hangs from; logits are made of those alone that
-    score a token. Raises `CapacityError` for a sequence that does not fit, `TokenRangeError`, `NonFiniteLogitsError`, and what
-    the model raises.
+    The rows are the distinct proper prefixes of the sequences that lead to a token that
+    counts. Logits are computed only for rows that score a token.
+
+    Raises:
+        CapacityError: If a sequence does not fit.
+        TokenRangeError: If a token is not in the vocabulary.
+        NonFiniteLogitsError: If the model computes logits that are not finite.
+        ModelError: If the model fails in another way.
     """
     walk = _Walk(model, sequences)
     try:
@@ -122,10 +146,13 @@ def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
 
 
 class _Walk:
-    """A unit on its way through a model that holds nothing, a call of the model at a time."""
+    """The evaluation of a unit on an empty model, one model call at a time."""
 
     def __init__(self, model: Model, sequences: Sequences) -> None:
-        """Makes no call; raises what `measure` says of sequences."""
+        """Prepare a unit without a model call.
+
+        Raises what `measure` raises for invalid sequences.
+        """
         model.vocabulary.check_tokens(sequences.tokens)
         self._model, self._sequences = model, sequences
         trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
@@ -137,12 +164,16 @@ class _Walk:
         self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
         self._pace = _Pace(model.limits, model.granule, trie.depth[self._windows.nodes])
         n = int(np.count_nonzero(self._scored.marked))
-        self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)  # node of each local row; 0 is the empty context
+        # Node of each local row; row 0 is the empty context.
+        self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)
         self._next: tuple[Ask, IntArray] | None = None
         self._rows_evaluated = 0
 
     def step(self) -> bool:
-        """Make the next call; False = there is none. One that failed is made again by the next step."""
+        """Make the next call; return False if there is none.
+
+        A call that failed is made again by the next step.
+        """
         model, nodes, windows = self._model, self._nodes, self._windows
         if self._next is None:
             self._next = windows.next_window(self._pace.room(windows.at))
@@ -153,7 +184,7 @@ class _Walk:
         parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
         made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
         nodes[windows.next_local - len(made) : windows.next_local] = made
-        if model.limits.kind.forks:  # of a long path only the end needs a state
+        if model.limits.kind.forks:  # only the end of a long path needs a state
             _forget(model, nodes, windows.spent)
         self._reading.read(wanted, rows)
         self._rows_evaluated += len(made)
@@ -161,12 +192,12 @@ class _Walk:
         return True
 
     def leave(self) -> None:
-        """Give back what the model holds of it."""
+        """Release the nodes that the model holds for the unit."""
         self._model.release(self._nodes[self._nodes > 0], forget=True)
         self._nodes[:] = 0
 
     def found(self) -> LogLikelihoods:
-        """Once there is no step left."""
+        """Return the result, once no step is left."""
         logp, is_greedy = self._reading.along(self._scored)
         return LogLikelihoods(
             logp=logp,
@@ -178,31 +209,44 @@ class _Walk:
 
 
 def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
-    """Give back the nodes of local rows that have not been given back."""
+    """Release the nodes of local rows, unless that was done before."""
     given_back = nodes[local]
     model.release(given_back[given_back > 0], forget=True)
     nodes[local] = 0
 
 
 class _Pace:
-    """How many rows the next call takes: a function of the model's limits and of what is measured.
+    """Decides how many rows the next call takes.
 
-    llama.cpp's attention reads the cells of its memory in whole blocks, so a call costs each of its rows the same however full its
-    last block is, and a further block costs more than another call does. So a call fills memory up to the end of a block; and
-    one that has to begin a further block ends where what is above the next row has left that block. A model of 0.26 M takes
-    88 microseconds a row within 256 cells and 158 within 512, one of 0.5 B 9.4 ms and 10.1 ms. Where a model's memory is no cells,
-    a call is as large as the model takes.
+    This depends on the model's limits and the sequences alone.
+
+    llama.cpp's attention reads the cells of its memory in whole blocks. A call costs
+    each of its rows the same however full its last block is, and a further block costs
+    more than another call does. So a call fills memory up to the end of a block, and a
+    call that has to begin a further block ends as soon as the path above the next row
+    no longer reaches into that block. A model of 0.26 M takes 88 microseconds a row
+    within 256 cells and 158 within 512; one of 0.5 B takes 9.4 ms and 10.1 ms. If a
+    model's memory does not consist of cells, a call is as large as the model takes.
     """
 
     def __init__(self, limits: Limits, granule: int, depth: IntArray) -> None:
-        """depth: of each node asked for, in order, the root before them."""
+        """Start before the first node.
+
+        Args:
+            limits: Limits of the model.
+            granule: Rows that the model pads a call to a multiple of.
+            depth: int[], depth of each node to evaluate, in order, without the root.
+        """
         is_cheap = granule > 1 and limits.idle_rows < _DEAR_ROW
         self._least, self._shortest = (_LEAST_ROWS, 1) if is_cheap else (_LEAST_DEAR_ROWS, _LEAST_DEAR_ROWS)
         self._limits, self._granule = limits, granule
         self._carried = depth - 1
 
     def room(self, at: int) -> Room:
-        """For a call that begins with node `at`: what is above it stays below the call, and nothing else."""
+        """Return the capacity of a call that begins with node `at`.
+
+        The memory then holds the path above that node and nothing else.
+        """
         return Room(self._rows(at), self._limits.nodes, self._limits.branches)
 
     def _rows(self, at: int) -> int:
@@ -218,9 +262,13 @@ class _Pace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scored:
-    """Where in a trie the sequences count. end: int32[C], node of the last token; n_scored: int64[C].
+    """Where in a trie the sequences are scored.
 
-    wanted: bool[N], nodes whose row scores a token that counts; marked: with all above them, the root left out.
+    Attributes:
+        end: int32[C], node of the last token.
+        n_scored: int64[C], number of tokens that count.
+        wanted: bool[N], nodes whose row scores a token that counts.
+        marked: bool[N], wanted nodes and all their ancestors but the root.
     """
 
     end: IntArray
@@ -246,8 +294,15 @@ class _Scored:
 
 
 class _Reading:
-    """What rows say about the edges of a trie. edge_logp: float64[N], 0 at the root; greedy: bool[N], the edge's token was the most
-    probable one after its parent. Neither is set where the parent's row was not wanted."""
+    """What rows say about the edges of a trie.
+
+    Attributes:
+        edge_logp: float64[N], log-probability of each edge; 0 at the root.
+        greedy: bool[N], whether the edge's token was the most probable one after its
+            parent.
+
+    Neither is set where the parent's row was not wanted.
+    """
 
     def __init__(self, trie: TokenTrie) -> None:
         self._trie = trie
@@ -269,7 +324,11 @@ class _Reading:
         self.greedy[children] = rows.best()[owner] == tokens
 
     def along(self, scored: _Scored) -> tuple[FloatArray, BoolArray]:
-        """float64[C], bool[C]: sum over the edges that count of each sequence, last first, and whether all of them were greedy."""
+        """Return the sum over each sequence's scored edges and whether all were greedy.
+
+        The shapes are float64[C] and bool[C]. Edges are added from the last to the
+        first.
+        """
         logp = np.zeros(len(scored.end))
         is_greedy = np.ones(len(scored.end), dtype=np.bool_)
         going = np.flatnonzero(scored.n_scored > 0)
@@ -283,16 +342,22 @@ class _Reading:
 
 
 class Measurer:
-    """Measures units on the model's thread, each in a memory that others do not share. Made by `Engine.measurer`.
+    """Measures units on the model's thread, each in a separate memory.
 
-    A context manager; any thread may measure, and each that does at the same time has a memory of its own. Other work of the
-    engine has its turn after every call of the model, which changes no bit. nodes: tokens of the longest sequence it is made for.
+    Made by `Engine.measurer`; a context manager. Any thread may measure, and threads
+    that do so at the same time have separate memories. Other work of the engine gets a
+    turn after every model call, which changes no bit.
+
+    Args:
+        owner: The thread of the model.
+        nodes: Number of tokens of the longest sequence.
+        keep: An object kept alive as long as the measurer.
     """
 
     def __init__(self, owner: Owner, nodes: int, *, keep: object = None) -> None:
-        """keep: not forgotten before the measurer is."""
+        """Start without a memory; `keep` is kept alive as long as the measurer."""
         self._owner, self._nodes, self._kept = owner, nodes, keep
-        self._solos: list[Model] = []  # those that nobody measures on
+        self._solos: list[Model] = []  # those not in use
         self._is_closed = False
 
     def __enter__(self) -> Measurer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -304,9 +369,10 @@ class Measurer:
         self.close()
 
     def measure(self, sequences: Sequences) -> LogLikelihoods:
-        """`measure` for one unit; Ctrl-C stops it in the middle of a decode.
+        """Measure one unit, as the function `measure` does.
 
-        Where it fails, the memory it was measured in is freed, and the next unit is given a new one.
+        Ctrl-C stops it in the middle of a decode. If it fails, its memory is freed, and
+        the next unit gets a new one.
         """
         if self._is_closed:
             raise ClosedError("the measurer")
@@ -322,15 +388,15 @@ class Measurer:
             return walk.found()
 
     def _take(self) -> Model:
-        """A model that holds nothing."""
+        """Return a model that holds nothing."""
         with suppress(IndexError):
             return self._solos.pop()
         model = self._owner.scheduler.model
         return model.solo(self._nodes + model.limits.rows_per_call, model.limits.branches)
 
     def close(self) -> None:
-        """Free its memory. Closing twice is fine, and so is closing after the engine."""
+        """Free the memory. May be called twice, and after the engine was closed."""
         self._is_closed = True
-        with suppress(ClosedError, ForkedError):  # what is not freed here is when it is forgotten
+        with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
             while self._solos:
                 self._owner.call(self._solos.pop().close)

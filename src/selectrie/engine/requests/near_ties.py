@@ -1,7 +1,9 @@
-"""Near ties scored again where nothing else can move them: a small empty model, the prompt once, each path at the same cells.
+"""Score near ties again where the rest of the request cannot change their order.
 
-What is computed there depends on the prompt and the path alone, so the order of the first k choices depends neither on
-the rest of the set, its order or waves, nor on what the cache held.
+Each path is scored in a small empty model, after the prompt alone and at the same
+cells. The values depend on the prompt and the path alone. The order of the first k
+choices therefore does not depend on the other choices, their order or batches, or on
+the cache.
 """
 
 from __future__ import annotations
@@ -30,10 +32,13 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 ALWAYS = 16
-"""Near ties that are settled whatever it costs beside the request."""
+"""Number of near ties that are always settled, whatever it costs beside the request."""
 
 MOST_ROWS = 2048
-"""Rows below the prompt that one finalist may take; an end that half the trie continues is left as it is."""
+"""Maximum rows below the prompt for one finalist.
+
+An end that half the trie continues would need more; it is not settled.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,14 +52,22 @@ class Found:
 
 
 def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | None) -> tuple[Scored, Finding]:
-    """Score the near ties among the first k again in the canonical layout. tau: nats a row, None = not measured."""
+    """Score the near ties among the first k again, in the canonical layout.
+
+    Args:
+        errand: The group that the work belongs to.
+        found: The evaluated question.
+        scored: The scores of its choices.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured, which leaves the scores as they are.
+    """
     question, finding = found.question, found.finding
     if tau is None or not can_settle(question):
         return scored, finding
     k = len(question.texts) if question.search.stop == "all" else question.search.k
     contexts = (question.encoded.context, *question.premises)
     finalists = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
-    # Both evaluate every context once, and below each of them these rows.
+    # Both evaluate every context once, and these rows below each of them.
     settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= finding.certificate.nodes_evaluated
     if not len(finalists) or not settled:
         return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
@@ -63,7 +76,7 @@ def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | 
         answers = errand.call(lambda: [settle(model, question, context, finalists) for context in contexts])
     except DecodeInterrupted:
         raise
-    except ModelError as error:  # no memory for a second context, say: the answer stands, not settled
+    except ModelError as error:  # e.g. no memory for a second context: return the scores unsettled
         logger.debug("%d near ties are not settled: %s", len(finalists), error)
         return scored, finding
     values = [value for value, _ in answers if value is not None]
@@ -75,12 +88,19 @@ def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | 
 
 
 def _rows(question: Question, finalists: IntArray) -> int:
-    """Rows below one context that scoring each finalist by itself takes."""
+    """Return the rows below one context that scoring each finalist by itself takes."""
     return int(scoring.rows_alone(question.trie, question.terminator)[question.trie.path_of[finalists]].sum())
 
 
 def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[FloatArray]) -> Scored:
-    """The scores with the canonical joints of the finalists: after the context first, then after each premise."""
+    """Return the scores with new joints of the finalists.
+
+    Args:
+        found: The evaluated question.
+        scored: The scores before.
+        finalists: int32[n], indices of choices.
+        values: The canonical joints, float64[n], for the context and then each premise.
+    """
     question, baseline = found.question, found.baseline
     if baseline is not None:
         baseline = _replaced(baseline, question, finalists, np.mean(np.stack(values[1:]), axis=0))
@@ -90,7 +110,10 @@ def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[Fl
 
 
 def _replaced(values: FloatArray, question: Question, choices: IntArray, new: FloatArray) -> FloatArray:
-    """float64[C] with these choices set anew, and all that have the same path scored from the same token."""
+    """Return the values, float64[C], with new ones for these choices.
+
+    Choices with the same path that are scored from the same token get the same value.
+    """
     path_of, first = question.trie.path_of, question.encoded.first_scored
     result: FloatArray = values.copy()
     for choice, value in zip(choices, new, strict=True):
@@ -99,14 +122,25 @@ def _replaced(values: FloatArray, question: Question, choices: IntArray, new: Fl
 
 
 def can_settle(question: Question) -> bool:
-    """Scores that one context decides: not of a callable, not a difference to other prompts of a batch."""
+    """Return whether one context alone decides the scores.
+
+    This is false for a callable rule, and for differences to other prompts of a batch.
+    """
     return question.custom is None and question.rule.name != "batch"
 
 
 def settle(model: Model, question: Question, context: IntArray, choices: IntArray) -> tuple[FloatArray | None, Cost]:
-    """Canonical joint of some choices after a context, float64[n] less the healed bytes, and what it took.
+    """Return the canonical joints of some choices after a context, and their cost.
 
-    choices: int32[n], indices. None where a choice's terminator needs more than `MOST_ROWS` rows.
+    Args:
+        model: The model whose `solo` scores them.
+        question: The question.
+        context: int32[T], the context.
+        choices: int32[n], indices of the choices.
+
+    Returns:
+        The joints, float64[n], without the healed bytes, or None if a choice's
+        terminator needs more than `MOST_ROWS` rows; and the cost.
     """
     owner = scoring.owners(question.trie) if question.terminator == "unless-continued" else None
     subs = [_alone(question, int(path), owner) for path in question.trie.path_of[choices]]
@@ -131,9 +165,10 @@ def settle(model: Model, question: Question, context: IntArray, choices: IntArra
 
 
 def _alone(question: Question, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
-    """The trie of one path and of what its terminator looks at below its end; and its end in that trie.
+    """Return the trie of one path and its end node there.
 
-    owner: `scoring.owners` of the trie, None where the terminator does not look below.
+    The trie includes the nodes below the end that the terminator depends on. `owner` is
+    `scoring.owners` of the whole trie, or None if the terminator does not look below.
     """
     trie = question.trie
     end = int(trie.path_node[path])
@@ -148,7 +183,10 @@ def _alone(question: Question, path: int, owner: IntArray | None) -> tuple[Token
 
 
 def _log_heal(scheduler: Scheduler, question: Question, context: IntArray) -> tuple[float, Cost]:
-    """Log-probability of the healed bytes after the context; 0 where nothing was healed or for another context."""
+    """Return the log-probability of the healed bytes after the context, and its cost.
+
+    It is 0 if nothing was healed or if this is another context.
+    """
     healing = question.healing
     if not len(healing.nodes) or context is not question.encoded.context:
         return 0.0, Cost()
@@ -165,7 +203,10 @@ def _log_heal(scheduler: Scheduler, question: Question, context: IntArray) -> tu
 
 
 def _work(scheduler: Scheduler, task: Task[R]) -> tuple[R, Cost]:
-    """The task's answer and what it took. Raises `CancelledError` after an interrupt, where a scheduler would try again."""
+    """Run a task and return its result and cost.
+
+    Raises `CancelledError` after an interrupt, where a scheduler would try again.
+    """
     job = Job(task)
     scheduler.submit(job)
     while not job.future.done():

@@ -1,4 +1,4 @@
-"""Sampling among the texts of a grammar: from a request to its tasks, from what was drawn to `Draws`."""
+"""Sample among the texts of a grammar: from a request to its tasks and to `Draws`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,15 @@ from selectrie.tokenization.prompts import Prompt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lottery:
-    """A request for texts drawn from a grammar, checked and cut into tokens. seed: of the first."""
+    """A request for texts drawn from a grammar, checked and tokenized.
+
+    Attributes:
+        asked: Prompt and grammar as tokens and an automaton.
+        search: Limits of the search.
+        n: Number of texts.
+        seed: Seed of the first text.
+        exact: Whether texts are drawn by their probability among all texts.
+    """
 
     asked: Constrained
     search: Search
@@ -46,7 +54,7 @@ class Lottery:
 def prepare(
     model: Model, prompt: Prompt, grammar: Grammar, request: Asked, wanted: tuple[int, int | None, bool]
 ) -> Lottery:
-    """Check a request for draws; wanted: (n, seed, exact)."""
+    """Check and tokenize a request for draws; `wanted` is (n, seed, exact)."""
     n, given, exact = wanted
     at_least("n", n, 1, most=MOST_TEXTS, optional=False)
     first = seed("seed", given)
@@ -61,9 +69,11 @@ def prepare(
 
 
 def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
-    """Draw the texts. Raises `NothingFoundError` where there is none within
-    `max_tokens`, or the budget was used up: what was drawn until then is no sample, for
-    short texts come first."""
+    """Draw the texts.
+
+    Raises `NothingFoundError` if there are none within `max_tokens`, or if the budget
+    was used up: the texts drawn until then are no sample, since short texts come first.
+    """
     asked, search = lottery.asked, lottery.search
     check = None if tau is None else errand.owner.check
     signature = asked.signature(errand.owner.scheduler.model.identity, check, "joint")
@@ -83,13 +93,13 @@ def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
 
 
 def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
-    """Why there is no sample, and what helps."""
+    """Return the error that says why there is no sample and what helps."""
     if outcome.is_empty:
         reason = f"none of at most {lottery.search.max_tokens} tokens is possible"
         return NothingFoundError(lottery.asked.grammar.name, reason, "raise max_tokens")
     reason = (
-        f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, when {n_drawn} of {lottery.n} "
-        "texts were drawn, which are no sample, for short ones come first"
+        f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, "
+        f"when {n_drawn} of {lottery.n} texts were drawn, which are no sample, for short ones come first"
     )
     remedy = "raise budget_nodes, draw fewer or shorter texts, or draw step by step (exact=False)"
     return NothingFoundError(lottery.asked.grammar.name, reason, remedy)
@@ -98,7 +108,7 @@ def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFo
 def _draws(
     lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
 ) -> Draws:
-    """The record, without its `close_steps`."""
+    """Return the record, without its `close_steps`."""
     asked = lottery.asked
     doubt = "" if outcome is None else asked.doubt or _nested(asked)
     is_exact = outcome is not None and not doubt
@@ -125,14 +135,17 @@ def _draws(
 
 
 def _nested(asked: Constrained) -> str:
-    """Return why a text that goes on after another one is never drawn; "" where all are."""
+    """Return why a text that continues another one is never drawn; "" if all can be."""
     if asked.terminator == "eog" or is_prefix_free(asked.grammar):
         return ""
     return "terminator='none' ends a draw at the first text, so one that goes on after another would never be drawn"
 
 
 def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature: Signature) -> Draws:
-    """Draw token by token among those that may follow. Log-probabilities are the model's own, not of the mask."""
+    """Draw token by token among those that may follow.
+
+    Log-probabilities are those of the model, without the mask.
+    """
     asked = lottery.asked
     spec = SampleSpec(
         asked.prompt,

@@ -1,4 +1,8 @@
-"""From questions to answers: their tasks side by side on the model's thread, then scores, near ties and records."""
+"""Answer questions.
+
+Their tasks run together on the model's thread; then follow scores, near ties and
+records.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,17 @@ from selectrie.results import Certificate, Selection, TextScore, TokenPlan, Toke
 from selectrie.tokenization.prompts import Prompt
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, of how much."""
+"""Called with (how much is done, of how much)."""
 PLAN_NODES = 200
-"""Trie nodes that a `TokenPlan` shows."""
+"""Maximum number of trie nodes that a `TokenPlan` shows."""
 
 
 def prepare_all(model: Model, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Question]:
-    """The requests as questions. One that is refused refuses all; the error's `request` is its index."""
+    """Return the requests as questions.
+
+    If any request is invalid, none runs; the error's `request` is the index of the
+    first invalid one.
+    """
     questions = [_prepare(model, i, request, asked, of=len(requests)) for i, request in enumerate(requests)]
     _check_batch(questions)
     return questions
@@ -49,7 +57,7 @@ def _prepare(model: Model, index: int, request: tuple[Prompt, Sequence[str]], as
 
 
 def _check_batch(questions: list[Question]) -> None:
-    """All requests have one rule, so one look at it is enough."""
+    """Check that all requests of rule "batch" have the same choices."""
     for i, question in enumerate(questions):
         if question.rule.name == "batch" and question.texts != questions[0].texts:
             error = OptionError("rule", "batch", "the same choices in every request of the batch")
@@ -60,9 +68,16 @@ def _check_batch(questions: list[Question]) -> None:
 def answer(
     errand: Errand, questions: list[Question], tau: float | None, on_evaluated: Progress | None = None
 ) -> list[Selection]:
-    """Evaluate all together, settle and answer each. tau: nats a row that layout may
-    move, None = not measured. on_evaluated: called in this thread with (questions
-    evaluated, of how many); the `Search.on_progress` of each is then not called."""
+    """Evaluate all questions together, settle near ties and answer each.
+
+    Args:
+        errand: The group that the tasks belong to.
+        questions: The questions.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+        on_evaluated: Called in this thread with (questions evaluated, number of
+            questions); the `Search.on_progress` of each is then not called.
+    """
     selections = []
     for i, found in enumerate(_evaluate(errand, questions, tau or 0.0, on_evaluated)):
         with _of(questions, i):
@@ -71,13 +86,17 @@ def answer(
 
 
 def _of(questions: list[Question], i: int) -> AbstractContextManager[None]:
-    """What fails in the block is this one of many."""
+    """Assign errors of the block to this request, if there are several."""
     return of_request(i if len(questions) > 1 else None)
 
 
 def _evaluate(errand: Errand, questions: list[Question], tau: float, on_evaluated: Progress | None) -> list[Found]:
-    """Baselines and exhaustive scoring side by side, then the searches that need a baseline for their bounds."""
-    tell = questions[0].search.on_progress if questions and on_evaluated is None else None  # all have one search
+    """Evaluate questions: baselines and exhaustive scoring together, then searches.
+
+    The searches need the baselines for their bounds.
+    """
+    # All questions have the same search options.
+    tell = questions[0].search.on_progress if questions and on_evaluated is None else None
     baselines = [[errand.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
     mains: dict[int, Handle[scoring.TrieEvaluation]] = {
         i: errand.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), tell, q.needs.n_rows)
@@ -167,7 +186,7 @@ def _searched(question: Question, handle: Handle[SearchOutcome]) -> tuple[scorin
 
 
 def _with_batch_means(found: list[Found]) -> list[Found]:
-    """Baselines of rule "batch": the mean joint of each choice over all prompts."""
+    """Set the baselines of rule "batch": each choice's mean joint over all prompts."""
     batch = [one for one in found if one.question.rule.name == "batch"]
     if not batch:
         return found
@@ -176,7 +195,7 @@ def _with_batch_means(found: list[Found]) -> list[Found]:
 
 
 def score_text(errand: Errand, question: Question, text: str, tau: float | None) -> TextScore:
-    """The log-probability of a question's only choice, token by token."""
+    """Return the log-probability of a question's only choice, token by token."""
     question = replace(question, needs=replace(question.needs, best=question.needs.row))
     handle = errand.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
@@ -203,7 +222,7 @@ def score_text(errand: Errand, question: Question, text: str, tau: float | None)
 
 
 def token_plan(question: Question) -> TokenPlan:
-    """How a question is cut into tokens and what its evaluation takes."""
+    """Return how a question is tokenized and what its evaluation takes."""
     encoded, trie, vocabulary = question.encoded, question.trie, question.vocabulary
 
     def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:

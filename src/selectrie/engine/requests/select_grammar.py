@@ -1,4 +1,7 @@
-"""Selecting among the texts of a grammar, listed or searched: from a request to its task, from what was found to a `Selection`."""
+"""Select among the texts of a grammar, listed or searched.
+
+This leads from a request to its task and from the texts found to a `Selection`.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +36,27 @@ from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection,
 from selectrie.tokenization.prompts import Prompt
 
 MOST_LISTED = 100_000
-"""Texts of a finite grammar that are choices; more are searched, unless the grammar is
-a list of them."""
+"""Maximum number of texts of a grammar for which all are choices.
+
+A grammar with more is searched, unless it is a list of texts.
+"""
 RULES = ("joint", "token_mean")
-"""That have a bound for texts nobody has seen."""
+"""Rules for which a prefix gives an upper bound, so that unseen texts can be pruned."""
 
 
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
-    """All texts of a grammar, at most `MOST_LISTED` unless it is a list of them; None
-    where it has to be searched."""
+    """Return all texts of a grammar, or None if it has to be searched.
+
+    There are at most `MOST_LISTED`, unless the grammar is a list of texts.
+    """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
-    return grammar.listed(MOST_LISTED)  # what cannot be compiled at all is refused by `constrain`
+    return grammar.listed(MOST_LISTED)  # `constrain` refuses a grammar that cannot be compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hunt:
-    """A request for the best text of a grammar, checked and cut into tokens."""
+    """A request for the best text of a grammar, checked and tokenized."""
 
     asked: Constrained
     search: Search
@@ -76,10 +83,16 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> H
 
 
 def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
-    """Search the grammar. tau: nats a row that layout may move, None = not measured.
+    """Search the grammar.
 
-    Raises `NothingFoundError` where no text was found within `max_tokens` or the
-    budget.
+    Args:
+        errand: The group that the task belongs to.
+        hunt: The request.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+
+    Raises:
+        NothingFoundError: If no text was found within `max_tokens` or the budget.
     """
     asked, search = hunt.asked, hunt.search
     on_found = None if search.on_found is None else partial(_tell_text, search.on_found)
@@ -103,7 +116,11 @@ def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
 
 
 def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Certificate:
-    """`settled`: nothing else among the first k or open is as near as layout can move scores."""
+    """Return the certificate of a search.
+
+    It is `settled` if layout cannot change the order of the first k texts, nor bring a
+    text that is still open among them.
+    """
     search, rule, reason = hunt.search, hunt.rule, hunt.asked.reason(outcome.heal_gap)
     if not reason and not outcome.proved:
         reason = search_ended(search, outcome.n_evaluated)
@@ -136,12 +153,12 @@ def _selection(
     with np.errstate(divide="ignore"):
         if hunt.rule == "joint":
             log_open = float(np.log(outcome.open_mass))
-            if asked.terminator == "none" and not is_prefix_free(
-                asked.grammar
-            ):  # a text may begin with another one: at each length they exclude each other
+            # A text may begin with another one; at each length they exclude each other.
+            if asked.terminator == "none" and not is_prefix_free(asked.grammar):
                 log_open += np.log(hunt.search.max_tokens)
     decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
-    # Order and proof are about single paths, and so is each log-probability; what all paths found hold is the coverage.
+    # Order and proof are about single paths, and so is each log-probability. The
+    # coverage counts all paths that were found.
     logp = scores if hunt.rule == "joint" else np.array([path.logp for path in found])
     table = ChoiceTable(
         texts=tuple(shown(path.data) for path in found),
@@ -188,13 +205,13 @@ def _selection(
 
 
 def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
-    """Is nothing that was left out for its length among the first k?"""
+    """Return whether no text longer than `max_tokens` can be among the first k."""
     kth = outcome.found[k - 1].score if len(outcome.found) >= k else -np.inf
     return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
 
 
 def _edges(trie: TokenTrie, found: tuple[FoundPath, ...]) -> FloatArray:
-    """float64[N]: log-probability of each edge, from the paths over it."""
+    """Return the log-probability of each edge, float64[N], from the paths over it."""
     edges = np.full(len(trie.token), np.nan)
     for place, path in enumerate(found):
         node = int(trie.path_node[trie.path_of[place]])

@@ -1,4 +1,4 @@
-"""From a request to the tasks that answer it, and from what they read to a `Selection`. No model in it."""
+"""Turn a request into tasks, and what they read into a `Selection`, without a model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Asked:
                 raise OptionError(name, getattr(self, name), "a str")
 
     def named_rule(self) -> Rule:
-        """The named rule; "joint" where a callable scores."""
+        """Return the named rule; "joint" if a callable scores."""
         if isinstance(self.rule, Rule):
             return self.rule
         return Rule() if callable(self.rule) else Rule(self.rule)
@@ -73,10 +73,22 @@ class Asked:
 class Question:
     """A request ready to be evaluated.
 
-    texts: choices as given. premises: contexts in which the same paths are evaluated
-    for a baseline.
-    method: "exhaustive" or "best_first". custom: a caller's rule, or None. notes: of
-    the answer.
+    Attributes:
+        texts: The choices as given.
+        vocabulary: The model's vocabulary.
+        encoded: The tokens of prompt and choices.
+        trie: The trie of the choices' tokens.
+        needs: The rows to evaluate.
+        healing: How healed bytes are accounted for.
+        rule: The named rule.
+        custom: The caller's callable rule, or None.
+        terminator: What ends a choice.
+        log_prior: float64[C], or None.
+        lengths: The lengths that rules divide by.
+        search: Options of the search.
+        method: "exhaustive" or "best_first".
+        premises: Contexts in which the same paths are evaluated for a baseline.
+        notes: Notes of the answer.
     """
 
     texts: tuple[str, ...]
@@ -97,24 +109,27 @@ class Question:
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
-        """Needs without what healing observes: for a baseline."""
+        """Return the needs of a baseline, without what healing observes."""
         return replace(self.needs, observe=())
 
     @property
     def rows_naive(self) -> int:
-        """Rows of evaluating context + choice one by one, in every context."""
+        """Return the rows of evaluating each choice alone in every context."""
         contexts = (self.encoded.context, *self.premises)
         return sum(len(context) * len(self.texts) + len(self.encoded.tokens) for context in contexts)
 
     def tolerances(self, tau: float) -> FloatArray:
-        """float64[C]: nats by which layout can move each score."""
+        """Return the nats by which layout may change each score, float64[C]."""
         first = self.encoded.first_scored
         return scoring.tolerance_of(
             self.rule.name, tau, self.trie, self.terminator, lengths=self.lengths, first_scored=first
         )
 
     def objective(self, baseline: FloatArray | None, tau: float) -> scoring.Objective | None:
-        """What a bounded search maximises, or None where only exhaustive scoring will do."""
+        """Return what a bounded search maximises, or None if there is no bound.
+
+        Without a bound only exhaustive scoring will do.
+        """
         if self.custom is not None:
             return None
         return scoring.objective_of(
@@ -129,7 +144,10 @@ class Question:
 
 
 def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: Asked) -> Question:
-    """Check a request and cut it into tokens. Everything that can be refused without the model is refused here."""
+    """Check and tokenize a request.
+
+    Everything that can be refused without the model is refused here.
+    """
     rule, texts = asked.named_rule(), check_texts(choices)
     written = _written(texts, asked.prompting.delimiter)
     terminator = _terminator(asked, written, vocabulary)
@@ -161,7 +179,7 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Seq
 
 
 def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
-    """The choices as a tuple of str, or `ChoiceError`."""
+    """Return the choices as a tuple of str, or raise `ChoiceError`."""
     if isinstance(choices, str | bytes) or not isinstance(choices, Sequence):
         raise ChoiceError(f"choices must be a sequence of str, such as a list, not a {type(choices).__name__}")
     texts = tuple(choices)
@@ -187,7 +205,7 @@ def _terminator(asked: Asked, written: list[bytes], vocabulary: Vocabulary) -> s
 
 
 def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
-    """The choices as they stand behind the prompt: delimiter first, UTF-8."""
+    """Return the UTF-8 bytes that each choice adds to the prompt, delimiter first."""
     start = to_bytes(delimiter, "delimiter")
     return [start + to_bytes(text, f"choice {index}") for index, text in enumerate(texts)]
 
@@ -195,7 +213,10 @@ def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
 def encode(
     vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], asked: Asked
 ) -> EncodedChoices:
-    """Tokens of prompt and choices; the prompt is cut from the left where it is too long and that is allowed."""
+    """Return the tokens of prompt and choices.
+
+    A prompt that is too long is truncated on the left if the options allow it.
+    """
     how, following = asked.prompting, to_bytes(asked.following, "following")
     read = read_prompt(vocabulary, prompt, how)
     encoded = encode_choices(vocabulary, read, written, following, how.boundary)
@@ -210,7 +231,7 @@ def encode(
 
 
 def _excess(encoded: EncodedChoices, limits: Limits) -> int:
-    """Tokens by which context and longest path exceed the model's room."""
+    """Return by how many tokens context and longest path exceed the capacity."""
     return len(encoded.context) + int(np.diff(encoded.offsets).max(initial=0)) - limits.nodes
 
 
@@ -227,7 +248,10 @@ def _check_fits(question: Question, limits: Limits) -> None:
 
 
 def _premises(vocabulary: Vocabulary, rule: Rule, how: Prompting) -> tuple[IntArray, ...]:
-    """Contexts of the baseline: the premise or each content-free prompt, without the request's chat."""
+    """Return the contexts of the baseline, without the request's chat.
+
+    These are the premise or each content-free prompt.
+    """
     plain = replace(how, system=None, assistant_prefix="", template_args={})
     if rule.name == "calibrated":
         return tuple(encode_prompt(vocabulary, read_prompt(vocabulary, text, plain)) for text in rule.content_free)
@@ -242,7 +266,11 @@ def _premises(vocabulary: Vocabulary, rule: Rule, how: Prompting) -> tuple[IntAr
 
 
 def _method(question: Question, limits: Limits) -> str:
-    """What "auto" stands for: best_first where exhaustive scoring takes more than one call and the rule has a bound."""
+    """Return the method that the options choose.
+
+    "auto" means best_first if exhaustive scoring takes more than one call and the rule
+    has a bound.
+    """
     search = question.search
     large = question.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
     searchable = large and search.stop != "all" and not question.premises
@@ -257,10 +285,21 @@ def _method(question: Question, limits: Limits) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """Values of C choices. logp, terminator, local, scores: float64[C], NaN where not finished; upper, score_upper: float64[C],
-    bounds, equal to logp and scores where finished.
+    """The values of C choices.
 
-    greedy_path: path that masked greedy decoding picks. coverage: mass of the finished paths.
+    Attributes:
+        logp: float64[C], joint log-probability; NaN where not finished.
+        upper: float64[C], upper bound of `logp`, equal to it where finished.
+        terminator: float64[C], log-probability of the terminator; NaN where not
+            finished.
+        local: float64[C], log-probability under masked step-by-step choice; NaN where
+            not evaluated.
+        scores: float64[C], score by the rule; NaN where not finished.
+        score_upper: float64[C], upper bound of `scores`, equal to it where finished.
+        greedy_path: The path that masked greedy decoding picks.
+        coverage: Probability of the finished paths together.
+        log_heal: Log-probability of the healed bytes.
+        heal_gap: Bound on the error of `log_heal`, in nats; 0 if it is exact.
     """
 
     logp: FloatArray
@@ -276,15 +315,19 @@ class Scored:
 
 
 def joints(question: Question, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
-    """float64[C]: joint of each choice in the context of this evaluation, less the
-    log-probability of healed bytes."""
+    """Return each choice's joint in the context of this evaluation, float64[C].
+
+    The log-probability of the healed bytes is subtracted.
+    """
     paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
     return paths.first_scored(question.trie, evaluation, question.encoded.first_scored)[0]
 
 
 def conditional_joints(question: Question, evaluation: scoring.TrieEvaluation) -> FloatArray:
-    """float64[C]: joint of each choice after its prompt, conditional on the healed
-    bytes as in its `ChoiceScore`."""
+    """Return each choice's joint after its prompt, float64[C].
+
+    It is conditional on the healed bytes, as in the choice's `ChoiceScore`.
+    """
     return joints(question, evaluation, question.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
@@ -312,7 +355,7 @@ def score(question: Question, evaluation: scoring.TrieEvaluation, baseline: Floa
 def rescore(
     question: Question, evaluation: scoring.TrieEvaluation, scored: Scored, baseline: FloatArray | None
 ) -> Scored:
-    """The scores by the rule, from `scored.logp` and `scored.upper`."""
+    """Return the scores by the rule, from `scored.logp` and `scored.upper`."""
 
     def by_rule(logp: FloatArray) -> FloatArray:
         return scoring.score_choices(
@@ -320,7 +363,7 @@ def rescore(
         )
 
     if question.custom is None:
-        # Every rule grows with logp, so a bound on one is a bound on the other.
+        # Every rule increases with logp, so a bound on one gives a bound on the other.
         return replace(scored, scores=by_rule(scored.logp), score_upper=by_rule(scored.upper))
     blank = np.full(len(question.texts), np.nan)
     table = _table(question, evaluation, replace(scored, scores=scored.logp), (blank, blank, blank))
@@ -353,8 +396,13 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How an evaluation was reached, and at what cost. log_open: log of a bound on the summed exp(score) of what is not
-    finished."""
+    """How an evaluation was reached, and at what cost.
+
+    Attributes:
+        certificate: What the evaluation proves.
+        cost: What it took.
+        log_open: Log of a bound on the summed exp(score) of what is not finished.
+    """
 
     certificate: Certificate
     cost: Cost
@@ -368,7 +416,7 @@ def selection(
     finding: Finding,
     signature: Signature,
 ) -> Selection:
-    """The decision as users see it."""
+    """Return the decision as users see it."""
     path_of = question.trie.path_of
     decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=finding.log_open)
     table = _table(
@@ -404,14 +452,14 @@ def selection(
 
 
 def rule_name(question: Question) -> str:
-    """Name of the rule, of a callable its own."""
+    """Return the name of the rule; for a callable, its qualified name."""
     if question.custom is None:
         return question.rule.name
     return str(getattr(question.custom, "__qualname__", type(question.custom).__qualname__))
 
 
 def signature(question: Question, identity: ModelIdentity, check: SelfCheck | None) -> Signature:
-    """What the scores depend on."""
+    """Return what the scores depend on."""
     return Signature.of(
         identity,
         check,

@@ -1,8 +1,9 @@
-"""Drafts: who guesses what a sequence will be, so that the model verifies several tokens in one call.
+"""Drafts that guess the next tokens, so that the model verifies several in one call.
 
-The idea: Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding" (2023); trees of guesses
-as in Miao et al., "SpecInfer" (2024). Here a guess is only compared with what is drawn, so the text is the one that would
-have been drawn without a draft, whatever was guessed.
+The idea is that of Leviathan, Kalman and Matias, "Fast inference from transformers via
+speculative decoding" (2023), with trees of guesses as in Miao et al., "SpecInfer"
+(2024). Here a guess is only compared with the tokens that are drawn, so the text is the
+one that would have been drawn without a draft, whatever was guessed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ class Drafting(Protocol):
 
 
 class EngineDrafter:
-    """Guesses with a second, smaller engine: at each of `depth` levels the `branching` most probable continuations.
+    """Guesses with a second, smaller engine.
 
-    Its calls run on that engine's own thread while the thread of the model that drafts for waits, `depth` calls a proposal
-    (less what it still holds of the text). It guesses nothing where the text does not fit its context. Two engines must not
-    draft for each other at the same time: each would wait for the other.
+    It proposes the `branching` most probable continuations at each of `depth` levels.
+    Its calls run on that engine's thread while the thread of the main model waits:
+    `depth` calls a proposal, or fewer if it still holds part of the text. It proposes
+    nothing if the text does not fit its context. Two engines must not draft for each
+    other at the same time: each would wait for the other.
     """
 
     def __init__(self, engine: Drafting, depth: int = 4, branching: int = 1) -> None:
@@ -48,16 +51,16 @@ class EngineDrafter:
 
     @property
     def owner(self) -> Owner:
-        """The thread that guesses."""
+        """Return the thread that guesses."""
         return self._engine._owner
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary that it guesses in."""
+        """Return the vocabulary of the guesses."""
         return self._engine.vocabulary
 
     def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
-        """See `Drafter.propose`. Raises what the second engine raises."""
+        """See `Drafter.propose`. Raises the errors of the second engine."""
         task = GuessTask(
             np.array(tokens, dtype=np.int32),
             most=most,
@@ -77,10 +80,13 @@ class EngineDrafter:
 
 
 class LookupDrafter:
-    """Guesses that a text repeats itself: finds where its last tokens stood before and proposes what followed there.
+    """Guesses that a text repeats itself.
 
-    The longest match of at most `n_gram` tokens counts, the latest one of equal length; `n_tokens` are proposed in a row, on
-    into what was just proposed where the match lies that close to the end. No model; one pass over the text per length.
+    It finds an earlier occurrence of the last tokens and proposes what followed there.
+    The longest match of at most `n_gram` tokens is used, and the latest one of equal
+    length. `n_tokens` are proposed in a row; if the match is so close to the end that
+    fewer follow, they are repeated. It needs no model and one pass over the text for
+    each length.
     """
 
     def __init__(self, n_gram: int = 3, n_tokens: int = 8) -> None:
@@ -99,21 +105,25 @@ class LookupDrafter:
 
 
 def _following(tokens: IntArray, start: int, n: int) -> IntArray:
-    """int32[n]: the tokens from `start` on, over and over where they end before n of them."""
+    """Return the n tokens from `start` on, int32[n], repeated if there are fewer."""
     return np.resize(tokens[start : start + n], n)
 
 
 def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
-    """An unbranched proposal."""
+    """Return an unbranched proposal."""
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
 def check_draft(drafter: Drafter, model: Model, owner: Owner) -> None:
-    """Refuse a draft that cannot work for the model that `owner` runs, before anything is asked for.
+    """Refuse a draft that cannot work for the model that `owner` runs.
 
-    Raises `UnsupportedModelError` for a model that keeps a state only at a sequence's tip (every guess would be a call of
-    its own, and a state), and for a second engine with other tokens; `OptionError` for the engine itself, and for what
-    cannot propose.
+    This happens before any model call.
+
+    Raises:
+        UnsupportedModelError: If the model keeps a state only at a sequence's tip, so
+            that every guess would be a separate call and state, or if the second engine
+            has other tokens.
+        OptionError: If the draft is the engine itself or has no method `propose`.
     """
     if not callable(getattr(drafter, "propose", None)):
         raise OptionError("draft", drafter, "a second engine, or an object with a method `propose`")

@@ -1,4 +1,7 @@
-"""Sequences as they grow: the model's thread puts chunks into a queue without bound, whoever reads takes them out."""
+"""Sequences as they grow.
+
+The model's thread puts chunks into an unbounded queue; the reader takes them out.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ from selectrie.results import Chunk, Completion, Generation
 
 
 class _Outlet:
-    """Where the model's thread puts what there is to read: chunks, and the number of each sequence that has ended.
+    """Receives chunks, and the number of each sequence that has ended.
 
-    It never waits for the reader. listener: called after each. It holds nothing of the stream itself, which would else never
-    be forgotten while the model works.
+    The model's thread writes to it and never waits for the reader. `listener` is called
+    after each item. The outlet holds no reference to the stream, which could otherwise
+    not be garbage-collected while the model works.
     """
 
     def __init__(self) -> None:
@@ -32,7 +36,10 @@ class _Outlet:
         self.listener()
 
     def watch(self, prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
-        """What is called after each of a sequence's model calls. Its end is told apart, with the rest of its text."""
+        """Return a callback for after each of a sequence's model calls.
+
+        The end of a sequence is reported separately, with the rest of its text.
+        """
         n_told = 0
 
         def tell() -> None:
@@ -52,15 +59,16 @@ def _nobody() -> None:
 class Stream(Iterator[Chunk]):
     """The chunks of all sequences of a request, as they come; made by `Engine.stream`.
 
-    The sequences grow whether or not somebody reads. `close`, leaving a `with` block, an error, and forgetting the stream
-    cancel those that have not ended. What ends a sequence otherwise than well is raised to the reader, and cancels the rest.
-    One thread at a time reads.
+    The sequences grow whether or not they are read. `close`, leaving a `with` block, an
+    error, and garbage collection of the stream cancel those that have not ended. An
+    error of one sequence is raised to the reader and cancels the others. Only one
+    thread may read at a time.
     """
 
     def __init__(
         self, errand: Errand, plan: Plan, identity: ModelIdentity, tolerance: float | None, *, keep: object = None
     ) -> None:
-        """Queues every sequence. keep: not forgotten before the stream is."""
+        """Queue every sequence; `keep` is kept alive as long as the stream."""
         self._kept, self._owner = keep, errand.owner
         self._plan, self._identity, self._tolerance = plan, identity, tolerance
         self._outlet = outlet = _Outlet()
@@ -84,7 +92,11 @@ class Stream(Iterator[Chunk]):
         self.close()
 
     def __next__(self) -> Chunk:
-        """Wait for the next chunk. Ctrl-C cancels the sequences and is raised again. `ForkedError` in a child process."""
+        """Wait for the next chunk.
+
+        Ctrl-C cancels the sequences and is raised again. Raises `ForkedError` in a
+        child process.
+        """
         if self.is_finished:
             raise StopIteration
         try:
@@ -96,11 +108,15 @@ class Stream(Iterator[Chunk]):
 
     @property
     def is_finished(self) -> bool:
-        """No chunk will come any more."""
+        """Return whether no further chunk will come."""
         return self._is_closed or len(self._completions) == len(self._drawings)
 
     def generation(self) -> Generation:
-        """All sequences, as `Engine.generate` gives them. Reads the rest of the stream first; `CancelledError` where that was closed before its end."""
+        """Return all sequences, as `Engine.generate` does.
+
+        Reads the rest of the stream first. Raises `CancelledError` if the stream was
+        closed before its end.
+        """
         for _ in self:
             pass
         if len(self._completions) < len(self._drawings):
@@ -113,17 +129,17 @@ class Stream(Iterator[Chunk]):
         )
 
     def close(self) -> None:
-        """Cancel the sequences that have not ended. Closing twice is fine."""
+        """Cancel the sequences that have not ended. May be called twice."""
         self._is_closed = True
         self._outlet.listener = _nobody
         self._finalizer()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have a function called on the model's thread whenever something may be read by `arrived`."""
+        """Call a function on the model's thread whenever `arrived` may have a chunk."""
         self._outlet.listener = listener
 
     def arrived(self) -> Iterator[Chunk]:
-        """The chunks that are there, without waiting."""
+        """Yield the chunks that are there, without waiting."""
         while not self.is_finished:
             try:
                 item = self._outlet.queue.get_nowait()
@@ -132,7 +148,10 @@ class Stream(Iterator[Chunk]):
             yield self._chunk(item)
 
     def _chunk(self, item: Chunk | int) -> Chunk:
-        """What was put in, as the reader gets it: of a sequence that has ended, the rest and the whole."""
+        """Return the chunk for an item of the queue.
+
+        For a sequence that has ended, it holds the rest of the text and the completion.
+        """
         if isinstance(item, Chunk):
             self._n_told[item.prompt_index * self._plan.wanted.n_drawn + item.index] += len(item.tokens)
             return item

@@ -1,4 +1,7 @@
-"""Why an answer is not proved, in words: each certificate without a proof has some."""
+"""The reasons why an answer is not proved, in words.
+
+Each certificate without a proof has one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from selectrie.options import Beam, Search
 
 
 def search_ended(search: Search, n_evaluated: int) -> str:
-    """Why a best-first search ended with something open that may be better."""
+    """Return why a best-first search ended although something better may be left."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
     if search.stop == "mass" and has_budget_left:
         return f"the search ended when {search.mass:g} of the probability was found (stop='mass')"
@@ -14,12 +17,15 @@ def search_ended(search: Search, n_evaluated: int) -> str:
 
 
 def budget_ended(n_evaluated: int) -> str:
-    """The same of a search that a budget alone ends."""
+    """Return the same for a search that only a budget ends."""
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
 def beam_ended(beam: Beam, stopped: str, n_evaluated: int) -> str:
-    """Why a beam search, or the exact one, proves nothing. stopped: as of `BeamResult`."""
+    """Return why a beam search or the exact search proves nothing.
+
+    `stopped` is that of `BeamResult`.
+    """
     if beam.groups > 1:
         return "a search in groups bounds nothing that is not among them"
     if beam.expand is not None:
