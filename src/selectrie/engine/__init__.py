@@ -1,1 +1,1 @@
-"""From requests to model calls: one thread owns the model and batches all work."""
+"""Turn requests into model calls: one thread owns the model and batches all work."""

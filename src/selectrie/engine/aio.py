@@ -1,7 +1,8 @@
-"""Awaitable forms of blocking methods: each call waits in a daemon thread of its own, so any number may wait at once.
+"""Awaitable forms of blocking methods.
 
-A thread that waits costs some kilobytes; a pool would bound how many requests share a model call. Cancelling the awaiting
-task takes back what the call has under way.
+Each call waits in a separate daemon thread, so any number may wait at once. A waiting
+thread costs some kilobytes; a pool would limit how many requests share a model call.
+Cancelling the awaiting task cancels the work of the call.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Streaming(Protocol[T_co]):
 
 
 def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """The method as a coroutine function of the same arguments."""
+    """Return the method as a coroutine function with the same arguments."""
 
     @wraps(method)
     async def waiting(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -48,9 +49,10 @@ def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 def async_stream(method: Callable[P, Streaming[T]]) -> Callable[P, AsyncGenerator[T, None]]:
-    """The method that begins a stream as an asynchronous generator function of the same arguments.
+    """Return a method that starts a stream as an asynchronous generator function.
 
-    It begins when the first chunk is asked for. No thread waits while it streams.
+    It has the same arguments, and starts when the first chunk is requested. No thread
+    waits while it streams.
     """
 
     @wraps(method)
@@ -70,8 +72,11 @@ def async_stream(method: Callable[P, Streaming[T]]) -> Callable[P, AsyncGenerato
 
 
 async def in_thread(function: Callable[[], R]) -> R:
-    """Await what a function returns, in a daemon thread of its own, which sees the context variables of the one who
-    awaits; cancelled, its errands are too."""
+    """Await the result of a function in a separate daemon thread.
+
+    The function sees the context variables of the awaiting task. If that is cancelled,
+    the function's task groups are cancelled too.
+    """
     scope = Scope()
     outcome: Future[R] = Future()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -90,18 +95,21 @@ async def in_thread(function: Callable[[], R]) -> R:
     except (asyncio.CancelledError, GeneratorExit):
         scope.cancel()
         raise
-    return outcome.result()  # raised here, where Python knows what to do with a StopIteration
+    return outcome.result()  # raised here, where Python can handle a StopIteration
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
-    """Set the event from another thread, unless it is set: who clears it looks for chunks after that."""
+    """Set the event from another thread, unless it is set.
+
+    The reader looks for chunks after it has cleared the event, so none is missed.
+    """
     if not arrived.is_set():
-        with suppress(RuntimeError):  # the loop was closed, so nobody waits
+        with suppress(RuntimeError):  # the loop was closed, so no task waits
             loop.call_soon_threadsafe(arrived.set)
 
 
 def _renamed(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:
-    """The form of a method under its own name: `select` -> `aselect`."""
+    """Rename the awaitable form of a method, as in `select` -> `aselect`."""
     form.__name__ = "a" + method.__name__
     form.__qualname__ = method.__qualname__[: -len(method.__name__)] + form.__name__
     form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling takes its work back."

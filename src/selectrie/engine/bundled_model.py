@@ -1,4 +1,4 @@
-"""The model that comes with selectrie: where its file is, and what it is called."""
+"""The file and the name of the model that comes with selectrie."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from selectrie.errors import ModelFileError
 
 NAME = "embedded.gguf"
-"""Name of the file, which stands in signatures as that of any model does."""
+"""Name of the file, which signatures show as they do for any model."""
 
 PATH = Path(__file__).resolve().parents[1] / "assets" / NAME
-"""A path and not a resource: llama.cpp maps the file, so it has to lie in the file system."""
+"""A path, not a resource: llama.cpp maps the file, so it must lie on disk."""
 
 
 def embedded_file() -> Path:
-    """The file of the embedded model.
+    """Return the file of the embedded model.
 
-    Raises `ModelFileError` where this installation has none.
+    Raises `ModelFileError` if this installation has none.
     """
     if not PATH.is_file():
         reason = (

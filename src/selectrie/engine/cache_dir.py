@@ -1,6 +1,7 @@
-"""What selectrie remembers between runs: where it lies, and JSON files that survive a crash and a second process.
+"""Files that selectrie keeps between runs.
 
-Everything here may be deleted at any time. Not being able to write is no error.
+This is the folder they lie in, and JSON files that survive a crash and a second
+process. Everything in it may be deleted at any time. Failing to write is no error.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """`~/.cache/selectrie`, whether or not it exists."""
+    """Return `~/.cache/selectrie`, whether or not it exists."""
     try:
         home = Path.home()
     except RuntimeError:  # no HOME and a user without an account, as in some containers
-        home = Path(os.devnull)  # below which nothing can be read or written
+        home = Path(os.devnull)  # nothing can be read or written below it
     return home / ".cache" / "selectrie"
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; empty where it is missing, cannot be read, or holds anything else."""
+    """Return the JSON object of a file.
+
+    It is empty if the file is missing, cannot be read, or holds anything else.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -34,7 +38,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_object(path: Path, value: dict[str, Any]) -> bool:
-    """Put a JSON object in a file's place as a whole: who reads sees the old one or the new one. Whether it could."""
+    """Replace a file by a JSON object atomically; return whether that succeeded.
+
+    A reader sees the old content or the new one.
+    """
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

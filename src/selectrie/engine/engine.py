@@ -1,4 +1,9 @@
-"""The facade: select, rank, score, sample, tokens, generate, stream, beam_search, render, each to be awaited too. A model behind it is worked by one thread; calls from any thread queue to it."""
+"""The public façade.
+
+An `Engine` owns one model. All model work runs on a single background thread; methods
+may be called from any thread and are batched together. Most methods have an awaitable
+form.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +62,8 @@ NO_VALUES: Mapping[str, object] = MappingProxyType({})
 class Engine:
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
-    Methods may be called from any thread. After an error, Ctrl-C included, it goes on working.
+    Methods may be called from any thread. After an error, Ctrl-C included, the engine
+    goes on working.
     """
 
     def __init__(
@@ -68,9 +74,16 @@ class Engine:
         on_check: Callable[[SelfCheck], None] | None = None,
         max_waiting: int | None = None,
     ) -> None:
-        """check: a self-check made before on this model, build and processor; else it is made before the first answer
-        in `exact` precision, and handed to `on_check`. max_waiting: tasks that may wait to begin, beyond which a request
-        is refused with `QueueFullError`; None: any number."""
+        """Start the model's thread.
+
+        Args:
+            model: The model to run.
+            check: A self-check made before on this model, build and processor. Without
+                one, the check is made before the first answer in `exact` precision.
+            on_check: Called with a self-check that was made.
+            max_waiting: Maximum number of tasks that wait to begin; a request beyond
+                that is refused with `QueueFullError`. None for no limit.
+        """
         self._model = model
         self._check = check
         self._on_check = on_check
@@ -93,44 +106,49 @@ class Engine:
         return f"Engine({identity.name!r}, precision={identity.precision!r}{state})"
 
     def close(self) -> None:
-        """Free the model; work under way ends with `ClosedError`. Closing twice is fine."""
+        """Free the model; running work ends with `ClosedError`. May be called twice."""
         self._finalizer()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Return whether the engine was closed."""
         return self._owner.closed
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The model's vocabulary."""
+        """Return the model's vocabulary."""
         return self._model.vocabulary
 
     @property
     def limits(self) -> Limits:
-        """How much the model holds at once."""
+        """Return how much the model holds at once."""
         return self._model.limits
 
     @property
     def identity(self) -> ModelIdentity:
-        """Which model on which back end: what answers are signed with."""
+        """Return which model runs on which back end; answers are signed with it."""
         return self._model.identity
 
     @property
     def load(self) -> Load:
-        """How much the model has to do."""
+        """Return how busy the model is."""
         return self._owner.load()
 
     @property
     def tolerance(self) -> float | None:
-        """Nats a row by which layout moves a log-probability, a measured bound; None in `fast` precision."""
+        """Return the nats per row by which layout may change a log-probability.
+
+        This is a measured bound. It is None in `fast` precision.
+        """
         with errand(self._owner) as begun:
             return self._tolerance(begun)
 
     @property
     def self_check(self) -> SelfCheck | None:
-        """How the tolerance was measured: rows compared and their largest move; None in
-        `fast` precision."""
+        """Return how the tolerance was measured, or None in `fast` precision.
+
+        It holds the number of rows compared and their largest change.
+        """
         with errand(self._owner) as begun:
             self._tolerance(begun)
         return self._owner.check
@@ -142,7 +160,10 @@ class Engine:
         return self._owner.check.tolerance
 
     def _make_check(self) -> SelfCheck:
-        """The self-check, on the model's thread, where a second caller finds that of the first."""
+        """Return the self-check, making it if there is none yet.
+
+        Runs on the model's thread, so a second caller finds the check of the first.
+        """
         if self._check is None:
             self._check = self_check(self._model)
             if self._on_check is not None:
@@ -166,24 +187,31 @@ class Engine:
         search: Search = DEFAULT_SEARCH,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> Selection:
-        """Decide which of the choices, or of the texts of a grammar, the prompt goes on
-        with, by joint log-probability.
+        """Decide which of the choices, or of a grammar's texts, continues the prompt.
 
-        prompt: text, token ids, or chat messages. choices: taken as they are (mind
-        leading spaces; `prompting.delimiter` adds one). rule: a name, a `Rule`, or a
-        callable from `ChoiceScore` to a number. terminator: what ends a choice; "auto"
-        decides by `following`, the text after it, and by whether one choice continues
-        another. prior: weight of each choice. search: how, and how many places must be
-        certain. prompting: boundary, delimiter, chat, truncation.
+        The decision is by joint log-probability, unless `rule` says otherwise.
 
-        grammar: instead of choices. A list of texts, however long, and the texts of any
-        other grammar that has at most 100 000 of them are the choices
-        (`Grammar.listed`). Of more, the best are searched for, with proof; those found
-        are then the choices, best first, and `Selection.grammar` says more.
+        Args:
+            prompt: Text, token ids, or chat messages.
+            choices: Texts, taken as they are. Mind leading spaces;
+                `prompting.delimiter` adds one.
+            grammar: Instead of choices. The texts of a grammar are the choices if it is
+                a list of texts, however long, or has at most 100 000 texts
+                (`Grammar.listed`). Otherwise the best are searched for, with proof; the
+                texts found are then the choices, best first, and `Selection.grammar`
+                says more.
+            rule: A name, a `Rule`, or a callable from `ChoiceScore` to a number.
+            terminator: What ends a choice. "auto" decides by `following` and by whether
+                one choice continues another.
+            following: The text after the choice.
+            prior: Weight of each choice.
+            search: How to search, and how many places must be certain.
+            prompting: Boundary, delimiter, chat, truncation.
 
-        Raises errors of `RequestError` for what the caller can fix, before any model
-        call, `NothingFoundError` where a search finished no text, and errors of
-        `ModelError`.
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+            NothingFoundError: If a search finished no text.
+            ModelError: If the model fails.
         """
         asked = Asked(rule, terminator, following, prior, search, prompting)
         if grammar is None:
@@ -192,9 +220,7 @@ class Engine:
             return self._answer([(prompt, choices)], asked)[0]
         if choices is not None:
             raise OptionError("grammar", grammar, "None beside choices: give one of the two")
-        from selectrie.engine.requests import (
-            select_grammar,  # what only grammars need is imported with the first of them
-        )
+        from selectrie.engine.requests import select_grammar  # imported on first use, as only grammars need it
 
         texts = select_grammar.listed(grammar)
         if texts is not None:
@@ -217,15 +243,23 @@ class Engine:
     ) -> Draws:
         """Draw n texts of a grammar by their probability among all its texts.
 
-        seed: text i has seed + i, and is the text that this seed draws alone, but for
-        draws that `Draws.close_steps` names; None = one from the system. exact: false
-        draws token by token among those that may follow, each row renormalised, as
-        `generate` does: cheaper, and another distribution. search: `max_tokens`,
-        `canonical_only`, `budget_nodes`; nothing else of it. terminator, prompting: as
-        in `select`.
+        Args:
+            prompt: Text, token ids, or chat messages.
+            grammar: The grammar.
+            n: Number of texts.
+            seed: Text i has seed + i and is the text that this seed draws alone, except
+                for draws that `Draws.close_steps` names. None takes one from the
+                system.
+            exact: False draws token by token among those that may follow, each row
+                renormalised, as `generate` does: this is cheaper, but another
+                distribution.
+            terminator: As in `select`.
+            search: Only `max_tokens`, `canonical_only` and `budget_nodes` are used.
+            prompting: As in `select`.
 
-        Raises errors of `RequestError` for what the caller can fix, and
-        `NothingFoundError` where the texts were not drawn within the limits.
+        Raises:
+            RequestError: If the request is invalid.
+            NothingFoundError: If the texts were not drawn within the limits.
         """
         from selectrie.engine.requests import sample
 
@@ -246,7 +280,11 @@ class Engine:
         search: Search | None = None,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> Selection:
-        """As `select`, with more places certain: all, or the first `search.k`. Read them off `.ranked` or `.top(k)`."""
+        """Decide as `select` does, with more places certain.
+
+        These are all places, or the first `search.k`. Read them from `.ranked` or
+        `.top(k)`.
+        """
         search = Search(stop="all") if search is None else search
         return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
 
@@ -261,10 +299,12 @@ class Engine:
         search: Search = DEFAULT_SEARCH,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> list[Selection]:
-        """As `select` for many (prompt, choices) at once: they share model calls and prefixes. Results in order.
+        """Decide many (prompt, choices) pairs at once, as `select` does.
 
-        `search.on_progress` is told (requests evaluated, requests) in this thread, once for each request.
-        A request that is refused refuses all, before any model call; the error's `request` is its index.
+        The results are in the order of the requests. The requests share model calls and
+        prefixes. `search.on_progress` is called with (requests evaluated, number of
+        requests) in this thread, once for each request. If any request is invalid, none
+        runs; the error's `request` is the index of the first invalid one.
         """
         if not isinstance(requests, Iterable):
             raise OptionError("requests", requests, "pairs of prompt and choices")
@@ -274,9 +314,14 @@ class Engine:
     def score(
         self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = DEFAULT_PROMPTING
     ) -> TextScore:
-        """Log-probability of one text after a prompt, token by token.
+        """Return the log-probability of one text after a prompt, token by token.
 
-        following: text after it, of which the first tokens are scored too, up to a boundary (terminator "text").
+        Args:
+            prompt: Text, token ids, or chat messages.
+            text: The text to score.
+            following: The text after it. Its first tokens, up to a boundary, are scored
+                too (terminator "text").
+            prompting: As in `select`.
         """
         if not text:
             raise OptionError("text", text, "some text to score")
@@ -294,17 +339,26 @@ class Engine:
         following: str = "",
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> TokenPlan:
-        """How a request becomes tokens and what would be evaluated; no model call is made."""
+        """Return how a request is tokenized and what would be evaluated.
+
+        No model call is made.
+        """
         asked = Asked(terminator=terminator, following=following, prompting=prompting)
         with self._owner.using():
             question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
             return select_requests.token_plan(question)
 
     def measurer(self, nodes: int) -> Measurer:
-        """What measures log-likelihoods of many token sequences, unit by unit, each from an empty memory in a fixed layout.
+        """Return a measurer of log-likelihoods of many token sequences.
 
-        nodes: tokens of the longest sequence; `CapacityError` where the model has no room for so many. A context manager with
-        memory of its own.
+        It measures unit by unit, each from an empty memory in a fixed layout. It is a
+        context manager with a separate memory.
+
+        Args:
+            nodes: Number of tokens of the longest sequence.
+
+        Raises:
+            CapacityError: If the model has no room for `nodes` tokens.
         """
         at_least("nodes", nodes, 1, optional=False)
         with errand(self._owner) as begun:
@@ -325,12 +379,22 @@ class Engine:
     ) -> Generation:
         """Draw n sequences after each prompt, all side by side.
 
-        prompts: one (text, token ids, or chat messages) or a list of them. seed: sequence i of every prompt has seed + i, and
-        is the same alone and among others but for `close_steps`; None = one from the system. sampling: how
-        a token is drawn. stopping: when a sequence ends. draft: a second engine, or what else guesses what follows: the same text in fewer model calls.
-        prompting: chat, truncation. options: the best of more, choices, alternatives, priority, deadline.
+        Args:
+            prompts: One prompt (text, token ids, or chat messages) or a list of
+                prompts.
+            n: Number of sequences after each prompt.
+            seed: Sequence i of every prompt has seed + i, and is the same alone and
+                among others except for `close_steps`. None takes one from the system.
+            sampling: How a token is drawn.
+            stopping: When a sequence ends.
+            draft: A second engine, or another object that guesses what follows. The
+                text stays the same in fewer model calls.
+            prompting: Chat, truncation.
+            options: Best of more, choices, grammar, alternatives, priority, deadline.
 
-        Raises errors of `RequestError` for what the caller can fix, before any model call, and of `ModelError`.
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+            ModelError: If the model fails.
         """
         wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
@@ -367,10 +431,14 @@ class Engine:
         **named: object,
     ) -> PageStream: ...
     def stream(self, /, *given: Any, **how: Any) -> Stream | PageStream:
-        """What comes, as it comes: an iterator, and a context manager that cancels what still runs. Work begins at once.
+        """Return chunks or events as they come; work begins at once.
 
-        Prompts and the arguments of `generate`: the chunks of its sequences. Which are the best of more is known only at the
-        end, so `options.best_of` is refused. A template and the arguments of `render`: the events of its page.
+        The result is an iterator, and a context manager that cancels what still runs.
+
+        With prompts and the arguments of `generate`, it yields the chunks of the
+        sequences. `options.best_of` is refused, since the best sequences are known only
+        at the end. With a template and the arguments of `render`, it yields the events
+        of the page.
         """
         return self._stream_page(*given, **how) if _is_template(given) else self._stream_chunks(*given, **how)
 
@@ -401,16 +469,21 @@ class Engine:
         beam: Beam = DEFAULT_BEAM,
         prompting: Prompting = DEFAULT_PROMPTING,
     ) -> BeamResult:
-        """The most probable texts of a grammar after a prompt, as far as a beam of
-        paths can tell; with `beam.exact` for certain.
+        """Search the most probable texts of a grammar with a beam of paths.
 
-        prompt: text, token ids, or chat messages. grammar: what may follow, exactly
-        (mind leading spaces; `prompting.delimiter` is put before it). beam: width, how
-        many texts, length, penalties, groups, terminator.
+        With `beam.exact` the search is exact.
 
-        Raises errors of `RequestError` for what the caller can fix, before any model
-        call, `NothingFoundError` where not even the beginning of a text was found, and
-        errors of `ModelError`.
+        Args:
+            prompt: Text, token ids, or chat messages.
+            grammar: What may follow, exactly. Mind leading spaces;
+                `prompting.delimiter` is inserted before it.
+            beam: Width, number of texts, length, penalties, groups, terminator.
+            prompting: As in `select`.
+
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+            NothingFoundError: If not even the beginning of a text was found.
+            ModelError: If the model fails.
         """
         from selectrie.engine.requests import beam_search
 
@@ -427,13 +500,18 @@ class Engine:
         rendering: Rendering = DEFAULT_RENDERING,
         **named: object,
     ) -> Page:
-        """Render a template: its slots are decided one after the other, each after the page as it stands there.
+        """Render a template: decide its slots in order, each after the page so far.
 
-        values, named: what the template reads; those it does not read are left alone. rendering: seed, limits, how chat turns are
-        written.
+        Args:
+            template: The template.
+            values: Values that the template reads; others are ignored.
+            rendering: Seed, limits, how chat turns are written.
+            **named: More values, by name.
 
-        Raises `TemplateError` for what is wrong with template or values, nearly all of it before any model call, and what its
-        slots raise, with the slot's place (`SelectrieError.slot`).
+        Raises:
+            TemplateError: If the template or its values are invalid, nearly always
+                before any model call.
+            SelectrieError: If a slot fails; `SelectrieError.slot` names it.
         """
         from selectrie.engine.rendering import page_requests
 
@@ -446,10 +524,11 @@ class Engine:
         *,
         rendering: Rendering = DEFAULT_RENDERING,
     ) -> list[Page]:
-        """As `render` for each row of values: they share model calls and prefixes. Pages in order, each as it would be alone.
+        """Render a template for each row of values; return the pages in order.
 
-        Up to 64 pages are under way at once. A row that is refused or fails refuses all, before any model call where that can
-        be known; the error's `request` is its index.
+        The pages share model calls and prefixes; each is as it would be alone. Up to 64
+        are rendered at once. If a row is invalid or fails, an error is raised, before
+        any model call where that can be known; the error's `request` is its index.
         """
         from selectrie.engine.rendering import page_requests
 
@@ -494,7 +573,7 @@ class Engine:
         asked: Asked,
         on_evaluated: select_requests.Progress | None = None,
     ) -> list[Selection]:
-        """Prepare all, evaluate all together, settle and answer each."""
+        """Prepare and evaluate all requests together, then settle and answer each."""
         with errand(self._owner) as begun:
             questions = select_requests.prepare_all(self._model, requests, asked)
             return select_requests.answer(begun, questions, self._tolerance(begun), on_evaluated)
@@ -506,7 +585,10 @@ class Engine:
 
 
 def _is_template(given: tuple[Any, ...]) -> bool:
-    """Is the first of them a template? Nobody can have made one whose module was never imported."""
+    """Return whether the first argument is a template.
+
+    It cannot be one if the module of `Template` was never imported.
+    """
     module = sys.modules.get("selectrie.template.analysis.template")
     return module is not None and len(given) > 0 and isinstance(given[0], module.Template)
 

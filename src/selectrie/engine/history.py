@@ -1,7 +1,8 @@
-"""Which models were loaded, when, and what has become of their files since.
+"""The models that were loaded before, when, and the state of their files since.
 
-One small file a model, in `models` of the cache folder: processes that load different models at once do not meet, those
-that load the same one leave the entry of one of them, and a damaged entry costs itself alone.
+There is one small file for each model, in `models` of the cache folder. Processes that
+load different models at once do not conflict, those that load the same one leave the
+entry of one of them, and a damaged entry affects no other.
 """
 
 from __future__ import annotations
@@ -24,32 +25,35 @@ from selectrie.results.models import CHANGED, MISSING, PRESENT, ModelRecord
 logger = logging.getLogger(__name__)
 
 MOST_ENTRIES = 100
-"""The oldest beyond these are dropped when one is added."""
+"""Maximum number of entries; the oldest beyond it are dropped when one is added."""
 
 _KINDS = {"str": (str,), "int": (int,), "bool": (bool,), "str | None": (str, type(None))}
 """Types that a value of an entry may have, by the annotation of its field."""
 
 
 def utc_now() -> datetime:
-    """The time, aware of its zone."""
+    """Return the current time, aware of its time zone."""
     return datetime.now(timezone.utc)
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """A path as entries hold it: from the root, without `..`, links as they are."""
+    """Return a path as entries hold it: absolute, without `..`, links unresolved."""
     return os.path.abspath(os.fspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
 
 
 class History:
-    """The entries of one folder. clock: the time, in UTC."""
+    """The entries of one folder; `clock` returns the time in UTC."""
 
     def __init__(self, folder: Path | None = None, clock: Callable[[], datetime] = utc_now) -> None:
-        """folder: `models` of the cache folder by default."""
+        """Use a folder, by default `models` of the cache folder."""
         self._folder = cache_folder() / "models" if folder is None else folder
         self._clock = clock
 
     def remember(self, source: str, path: Path, identity: ModelIdentity) -> None:
-        """Note that a model was loaded now. What cannot be written is no error."""
+        """Record that a model was loaded now.
+
+        Failing to write the entry is no error.
+        """
         try:
             found = path.stat()
         except OSError as error:
@@ -69,14 +73,14 @@ class History:
             self._prune()
 
     def records(self) -> list[ModelRecord]:
-        """What was loaded, newest first, each with the state of its file now."""
+        """Return what was loaded, newest first, with the current state of each file."""
         found = [record for record in map(_record, self._entries()) if record is not None]
         return sorted(found, key=lambda record: (record.loaded or "", record.source), reverse=True)
 
     def forget(self, source: str) -> None:
         """Drop an entry, by its source or by the path of its file.
 
-        Raises `OptionError` where there is none, `InputFileError` where it cannot be removed.
+        Raises `OptionError` if there is none, `InputFileError` if it cannot be removed.
         """
         path = absolute(source)
         named = [record for record in self.records() if source == record.source or path == record.path]
@@ -86,7 +90,10 @@ class History:
             self._drop(record)
 
     def forget_missing(self) -> None:
-        """Drop the entries whose files are gone. Raises `InputFileError` where one cannot be removed."""
+        """Drop the entries whose files are gone.
+
+        Raises `InputFileError` if one cannot be removed.
+        """
         for record in self.records():
             if record.file == MISSING:
                 self._drop(record)
@@ -120,10 +127,12 @@ class History:
 
 
 def models() -> list[ModelRecord]:
-    """The embedded model, then what was loaded before, newest first. Nothing is loaded but the embedded model's facts.
+    """Return the embedded model, then what was loaded before, newest first.
 
-    An entry is there after `load` succeeded, until it is forgotten (`selectrie models --forget`) or is the oldest of more
-    than a hundred.
+    No model is loaded, except to read the facts of the embedded one.
+
+    There is an entry after `load` succeeded, until it is forgotten (`selectrie models
+    --forget`) or is the oldest of more than a hundred.
     """
     known = History().records()
     own = str(bundled_model.PATH)
@@ -132,7 +141,7 @@ def models() -> list[ModelRecord]:
 
 
 def _embedded(before: ModelRecord | None) -> ModelRecord:
-    """The embedded model as it is now: as loaded before, or read off its file."""
+    """Return the embedded model's record, as loaded before or read from its file."""
     if before is not None and before.file == PRESENT:
         return replace(before, embedded=True)
     loaded = None if before is None else before.loaded
@@ -154,7 +163,7 @@ def _embedded(before: ModelRecord | None) -> ModelRecord:
 
 
 def _record(entry: dict[str, Any]) -> ModelRecord | None:
-    """The record of an entry; None where a field is missing or no such thing."""
+    """Return the record of an entry, or None if a field is missing or mistyped."""
     if any(type(entry.get(field.name)) not in _KINDS[str(field.type)] for field in fields(ModelRecord)):
         return None
     record = ModelRecord(**{field.name: entry[field.name] for field in fields(ModelRecord)})
@@ -162,7 +171,10 @@ def _record(entry: dict[str, Any]) -> ModelRecord | None:
 
 
 def _state(record: ModelRecord, modified_ns: object) -> str:
-    """By size and time of change where these are as they were, else by digest: a copied file is not a changed one."""
+    """Return the state of a file, by size and time of change or else by digest.
+
+    The digest decides if only the time differs: a copied file is not a changed one.
+    """
     path = Path(record.path)
     try:
         found = path.stat()

@@ -1,4 +1,7 @@
-"""From a path, `hf:owner/repo/file.gguf`, a `llama_cpp.Llama`, or nothing at all to an engine."""
+"""Load an engine from a path, a hub source, a `llama_cpp.Llama`, or nothing at all.
+
+A hub source is written `hf:owner/repo/file.gguf`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 HUB_PREFIX = "hf:"
 _ANSWER_S = 5.0
-"""Within which the hub begins to answer, or counts as unreachable."""
+"""Seconds after which a hub that has not begun to answer counts as unreachable."""
 
 
 def load(  # noqa: PLR0913 - what a model is opened with
@@ -37,19 +40,33 @@ def load(  # noqa: PLR0913 - what a model is opened with
     untrusted: bool | None = None,
     verbose: bool = False,
 ) -> Engine:
-    """Load a model and return its engine; a context manager that closes it.
+    """Load a model and return its engine, a context manager that closes it.
 
-    source: a GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open `llama_cpp.Llama`, whose weights are shared;
-    None: the small model that comes with selectrie, whose self-check is made here, so that the first answer is quick.
-    n_ctx: tokens held at once (default: the training context, at most 8192, less where memory is short). n_batch: most
-    rows a call. n_threads: default one per core, one for models below 20 M weights. n_gpu_layers: -1 for all.
-    max_waiting: tasks that may wait to begin, beyond which a request is refused; None: any number. verbose: llama.cpp's own log on stderr.
-    untrusted: whether a file is opened in a child process first, because llama.cpp ends the
-    process on some damaged ones. None: a file that has not come through that yet; True:
-    always; False, as for the embedded model and an open `Llama`: never. It is a guard
-    against damage, not against files made to harm.
+    Args:
+        source: A GGUF file, `hf:owner/repo/file.gguf` (extra `hf`), or an open
+            `llama_cpp.Llama`, whose weights are shared. None loads the small model that
+            comes with selectrie; its self-check is made here, so that the first answer
+            is quick.
+        n_ctx: Tokens held at once. The default is the training context, at most 8192,
+            and less if memory is short.
+        n_batch: Maximum rows in a call.
+        n_threads: The default is one per core, and one for models below 20 M weights.
+        n_gpu_layers: Layers on the GPU; -1 for all.
+        precision: "exact" or "fast".
+        max_waiting: Maximum number of tasks that wait to begin; a request beyond that
+            is refused. None for no limit.
+        untrusted: Whether a file is opened in a child process first, because llama.cpp
+            ends the process on some damaged files. None does so for a file that has not
+            passed before, True always, False never. The embedded model and an open
+            `Llama` never need it. It guards against damage, not against malicious
+            files.
+        verbose: Whether llama.cpp writes its log to stderr.
 
-    Raises `ModelFileError`, `UnsupportedModelError`, `MissingExtraError`, `OptionError`.
+    Raises:
+        ModelFileError: If the file cannot be opened.
+        UnsupportedModelError: If the model cannot be used.
+        MissingExtraError: If the source needs an extra that is not installed.
+        OptionError: If an option is invalid.
     """
     from selectrie.backends.llama_cpp import LlamaOptions, open_model
 
@@ -72,7 +89,7 @@ def load(  # noqa: PLR0913 - what a model is opened with
         try_file(Path(opened), options.precision, Marks(checks), always=untrusted is True)
     model = open_model(opened, options)
     try:
-        # What a check depends on beside the model: where layers run and how many rows a call takes.
+        # A check depends on the model, on where layers run and on the rows of a call.
         layers = n_gpu_layers if is_file else opened.model_params.n_gpu_layers
         key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
         kept = SelfCheckFile(checks)
@@ -96,7 +113,7 @@ def load(  # noqa: PLR0913 - what a model is opened with
 
 
 def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> tuple[Any, str]:
-    """What the back end opens, and what the model is remembered by."""
+    """Return what the back end opens, and the name in the history."""
     if source is not None and not isinstance(source, str | os.PathLike):
         return source, absolute(getattr(source, "model_path", ""))
     file = local_file(source)
@@ -105,7 +122,11 @@ def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> tuple[An
 
 
 def local_file(source: str | os.PathLike[str] | None) -> Path:
-    """The file of a model: the embedded one (None), one of the hub (`hf:owner/repo/file.gguf`, downloaded), or a path."""
+    """Return the local file of a source.
+
+    The source is None for the embedded model, one of the hub
+    (`hf:owner/repo/file.gguf`, downloaded), or a path.
+    """
     if source is None:
         return embedded_file()
     if isinstance(source, str) and source.startswith(HUB_PREFIX):
@@ -114,7 +135,10 @@ def local_file(source: str | os.PathLike[str] | None) -> Path:
 
 
 def download(source: str) -> Path:
-    """The local file of `hf:owner/repo/file.gguf`, through huggingface_hub and its cache."""
+    """Return the local file of `hf:owner/repo/file.gguf`.
+
+    It is downloaded through huggingface_hub and its cache.
+    """
     parts = source.removeprefix(HUB_PREFIX).split("/", 2)
     if len(parts) < 3 or not all(parts):
         raise OptionError("model", source, "hf:owner/repo/file.gguf")
@@ -133,31 +157,40 @@ def download(source: str) -> Path:
         reason = told.splitlines()[0] if told else type(unreachable or error).__name__
         raise ModelFileError(
             source,
-            f"cannot be downloaded and is not in the cache ({reason}); check the name and the network, or pass a local file",
+            f"cannot be downloaded and is not in the cache ({reason}); "
+            "check the name and the network, or pass a local file",
         ) from error
 
 
 def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
-    """Why the hub does not answer; None where it does, whatever it says. Asked once and briefly, because a download tries
-    again for 23 s and logs each time."""
+    """Return why the hub does not answer, or None if it does, whatever the answer is.
+
+    The hub is asked once and briefly, because a download retries for 23 s and logs each
+    time.
+    """
     try:
         hub.get_hf_file_metadata(hub.hf_hub_url(repository, name), timeout=_ANSWER_S)
     except (hub.errors.HfHubHTTPError, hub.errors.FileMetadataError, ValueError):
         return None
-    except Exception as error:  # noqa: BLE001 - of the HTTP library that the hub's client uses, which changes
+    except Exception as error:  # noqa: BLE001 - from the HTTP library of the hub's client, which varies
         return error
     return None
 
 
 class SelfCheckFile:
-    """Self-checks already made, by model, build, processor and precision; a file that can be deleted at any time."""
+    """Self-checks already made, by model, build, processor and precision.
+
+    The file can be deleted at any time.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def get(self, key: str, limits: Limits) -> SelfCheck | None:
-        """The check of a model with these limits; None where there is none, or it is not
-        one that `self_check` could have made."""
+        """Return the check of a model with these limits.
+
+        Returns None if there is none, or if `self_check` could not have made it.
+        """
         entry = read_object(self._path).get(key)
         if not isinstance(entry, dict) or entry.keys() != {field.name for field in fields(SelfCheck)}:
             return None

@@ -1,4 +1,8 @@
-"""Several models under one memory budget: loaded when used, the least recently used one unloaded when room is short."""
+"""Several models under one memory budget.
+
+A model is loaded when it is used; the least recently used one is unloaded if memory is
+short.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,25 @@ Source: TypeAlias = str | os.PathLike[str] | None
 
 @dataclass(slots=True, eq=False)
 class _Use:
-    """A `use` block: the thread that entered it."""
+    """A `use` block, with the thread that entered it."""
 
     thread: int = field(default_factory=threading.get_ident)
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A model and its state. worker: the thread that loads it (engine is None) or unloads it; None: it rests.
+    """A model and its state.
 
-    turn: of its last use, for the order of unloading. idle_since: by the clock.
+    Attributes:
+        name: Name of the model.
+        source: What it is loaded from.
+        engine: The engine, or None if the model is not loaded.
+        memory_bytes: Bytes that the model takes, or None if that is not known yet.
+        worker: The thread that loads (if `engine` is None) or unloads the model; None
+            if no thread does.
+        uses: The `use` blocks that hold it.
+        turn: Number of its last use, for the order of unloading.
+        idle_since: Time of its last use on the monotonic clock, in seconds.
     """
 
     name: str
@@ -50,21 +63,26 @@ class _Entry:
 
     @property
     def reserved_bytes(self) -> int:
-        """Of the budget: what is loaded or being loaded."""
+        """Return the bytes of the budget that it takes, loaded or being loaded."""
         return (self.memory_bytes or 0) if self.engine is not None or self.worker is not None else 0
 
 
 class Models:
-    """Models by name, of which as many are loaded as the budget holds. A context manager; safe to use from any thread.
+    """Models by name, of which as many are loaded as the budget holds.
 
-    >>> models = Models({"small": "a.gguf", "big": "hf:owner/repo/b.gguf"}, budget_bytes=8 << 30)   # doctest: +SKIP
-    >>> with models.use("small") as llm:                                                            # doctest: +SKIP
+    A context manager; may be used from any thread.
+
+    >>> sources = {"small": "a.gguf", "big": "hf:owner/repo/b.gguf"}
+    >>> models = Models(sources, budget_bytes=8 << 30)  # doctest: +SKIP
+    >>> with models.use("small") as llm:  # doctest: +SKIP
     ...     llm.select("The capital of France is", [" Paris", " London"])
 
-    An engine is only lent, for the length of a `use` block: one that was merely returned could be unloaded under the
-    hands of whoever kept it. So `models["small"]` is what is known of the model, a `RegisteredModel`; it loads nothing.
+    An engine is only lent, for the length of a `use` block: an engine that was returned
+    could be unloaded while the caller still uses it. So `models["small"]` is a
+    `RegisteredModel`, which describes the model and loads nothing.
 
-    Not to be called from within the loading of one of its models, by a signal handler say.
+    Must not be called while one of its models is loading, for example by a signal
+    handler.
     """
 
     def __init__(  # noqa: PLR0913 - as `load`
@@ -80,11 +98,23 @@ class Models:
         untrusted: bool | None = None,
         verbose: bool = False,
     ) -> None:
-        """sources: what `selectrie.load` takes but for a `Llama`, by name; of a list each is named as it is written, and
-        None, the model that comes with selectrie, "embedded.gguf".
-        budget_bytes: of all that is loaded, None = no limit. The rest: as for `load`, the same for every model.
+        """Register models; nothing is loaded or looked for on disk before it is used.
 
-        Nothing is loaded, and no file is looked for, before it is used. Raises `OptionError`.
+        Args:
+            sources: What `selectrie.load` takes except a `Llama`, by name. In a list
+                each is named as it is written, and None, the embedded model, is
+                "embedded.gguf".
+            budget_bytes: Bytes for all loaded models together; None for no limit.
+            n_ctx: As for `load`, the same for every model.
+            n_batch: As for `load`.
+            n_threads: As for `load`.
+            n_gpu_layers: As for `load`.
+            precision: As for `load`.
+            untrusted: As for `load`.
+            verbose: As for `load`.
+
+        Raises:
+            OptionError: If an option is invalid.
         """
         from selectrie.backends.llama_cpp import LlamaOptions
 
@@ -128,35 +158,47 @@ class Models:
 
     @property
     def budget_bytes(self) -> int | None:
-        """Most bytes of all that is loaded."""
+        """Return the maximum bytes of all loaded models together, or None."""
         return self._budget
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the budget that are taken: by models loaded and being loaded."""
+        """Return the bytes of the budget taken by models loaded and being loaded."""
         with self._state():
             return sum(entry.reserved_bytes for entry in self._entries.values())
 
     def loaded(self) -> tuple[RegisteredModel, ...]:
-        """The models that are loaded, the most recently used first: the last that nobody uses is unloaded first."""
+        """Return the loaded models, most recently used first.
+
+        The last one that is not in use is unloaded first.
+        """
         with self._state():
             loaded = [entry for entry in self._entries.values() if entry.engine is not None]
             return tuple(self._record(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
 
     @contextmanager
     def use(self, name: str, *, wait_s: float = 0.0) -> Iterator[Engine]:
-        """The engine of a model, loaded where it is not, and kept until the block ends.
+        """Yield the engine of a model, which stays loaded until the block ends.
 
-        Where it does not fit, models that nobody uses are unloaded, the least recently used first; where all of those
-        would not be enough, none is, and `MemoryBudgetError` is raised at once, or after `wait_s` seconds in which nobody
-        left. A thread that holds a model does not wait for another, whatever `wait_s` says: two that each held what the
-        other needs would wait for ever. Who waits may be overtaken by uses of models that are loaded.
+        A model that is not loaded is loaded first. If it does not fit, idle models are
+        unloaded, the least recently used first. If all of those would not be enough,
+        none is unloaded, and `MemoryBudgetError` is raised at once, or after `wait_s`
+        seconds in which no model became idle. A thread that holds a model does not wait
+        for another, whatever `wait_s` says: two threads that each held what the other
+        needs would wait forever. A waiting thread may be overtaken by uses of loaded
+        models.
 
-        A model larger than the budget is refused before anything is unloaded. Where loading fails, models in use are as
-        before; idle ones may have been unloaded for it and come back when used. Leave the engine open, `close` is the
-        registry's; one that was closed is loaded again.
+        A model larger than the budget is refused before anything is unloaded. If
+        loading fails, models in use are as before; idle ones may have been unloaded and
+        are loaded again when used. Leave the engine open, since the pool closes it; an
+        engine that was closed is loaded again.
 
-        Raises also what `load` raises, `OptionError` for a name that is not there, `ClosedError`, `ForkedError`.
+        Raises:
+            OptionError: If there is no model of this name.
+            MemoryBudgetError: If the model does not fit.
+            ClosedError: If the pool was closed.
+            ForkedError: In a child process.
+            SelectrieError: If `load` fails.
         """
         if name not in self._entries:
             raise OptionError("name", name, "one of " + ", ".join(map(repr, self._entries)))
@@ -168,9 +210,10 @@ class Models:
             self._leave(entry, use)
 
     def close(self) -> None:
-        """Close every engine; work under way ends with `ClosedError`. Closing twice is fine.
+        """Close every engine; running work ends with `ClosedError`.
 
-        One that is being loaded by another thread is closed by that thread when it is ready.
+        May be called twice. An engine that another thread is loading is closed by that
+        thread when it is ready.
         """
         if self._process != os.getpid():
             return
@@ -184,11 +227,15 @@ class Models:
             for entry in self._entries.values():
                 entry.engine = None
 
-    # How it is done. The lock is held for book-keeping alone, never while a model is loaded or closed.
+    # The lock is held only for bookkeeping, never while a model is loaded or closed.
 
     @contextmanager
     def _state(self) -> Iterator[None]:
-        """Hold the lock. Raises `ForkedError`: a fork may have copied it locked."""
+        """Hold the lock.
+
+        Raises `ForkedError` in a child process, since a fork may have copied the lock
+        locked.
+        """
         if self._process != os.getpid():
             raise ForkedError
         with self._changed:
@@ -206,7 +253,8 @@ class Models:
             engine = self._lend(entry, use)
             if engine is not None:
                 return engine
-            needed = memory_needed(entry.source, self._options)  # may download, so others are not kept waiting
+            # This may download the file, so the lock is not held.
+            needed = memory_needed(entry.source, self._options)
             try:
                 idle = self._reserve(entry, use, needed, until)
                 if idle is not None:
@@ -216,7 +264,10 @@ class Models:
                 raise
 
     def _lend(self, entry: _Entry, use: _Use) -> Engine | None:
-        """The engine where it is loaded; waits for whoever loads or unloads it. None: it is not there."""
+        """Return the engine if it is loaded, else None.
+
+        Waits while another thread loads or unloads it.
+        """
         with self._state():
             while True:
                 if self._closed:
@@ -231,13 +282,17 @@ class Models:
             return entry.engine
 
     def _reserve(self, entry: _Entry, use: _Use, needed: int, until: float) -> list[_Entry] | None:
-        """Take bytes of the budget for a model. Returns the models to unload, all marked; None: somebody else loads it."""
+        """Reserve bytes of the budget for a model.
+
+        Returns the models to unload, all marked, or None if another thread loads the
+        model.
+        """
         with self._state():
             while True:
                 if self._closed or entry.worker is not None or entry.engine is not None:
                     return None
                 if any(one.worker is not None and one.engine is not None for one in self._entries.values()):
-                    self._changed.wait()  # being unloaded: its room is nobody's yet, and soon known
+                    self._changed.wait()  # being unloaded: how much room it leaves is known soon
                     continue
                 idle, available = self._idle(needed)
                 if available >= needed:
@@ -253,7 +308,10 @@ class Models:
             return idle
 
     def _idle(self, needed: int) -> tuple[list[_Entry], float]:
-        """The least recently used idle models whose room is needed, and the bytes that are free without them."""
+        """Return the idle models to unload, and the bytes that are free without them.
+
+        They are the least recently used ones, as many as are needed.
+        """
         if self._budget is None:
             return [], float("inf")
         available = self._budget - sum(entry.reserved_bytes for entry in self._entries.values())
@@ -279,7 +337,10 @@ class Models:
         )
 
     def _load(self, entry: _Entry, use: _Use, idle: list[_Entry]) -> Engine:
-        """Unload what was reserved, then load. The marks are this thread's, so nobody else touches these entries."""
+        """Unload the reserved models, then load this one.
+
+        The entries are marked by this thread, so no other thread changes them.
+        """
         for one in idle:
             engine = one.engine
             if engine is not None:
@@ -310,7 +371,10 @@ class Models:
         return engine
 
     def _give_up(self, thread: int) -> None:
-        """Take a thread's marks away: what it was loading is not loaded, what it had not yet unloaded stays."""
+        """Remove a thread's marks.
+
+        The model that it was loading is not loaded; those not yet unloaded stay.
+        """
         with self._changed:
             for entry in self._entries.values():
                 if entry.worker == thread:
@@ -319,7 +383,7 @@ class Models:
 
     def _leave(self, entry: _Entry, use: _Use) -> None:
         if self._process != os.getpid():
-            return  # within a block that was forked
+            return  # the process was forked within the block
         with self._changed:
             if use in entry.uses:
                 entry.uses.remove(use)
@@ -329,14 +393,17 @@ class Models:
 
 
 def memory_needed(source: Source, options: LlamaOptions) -> int:
-    """Bytes that a model takes at most, reckoned from its file; one of the hub is downloaded first."""
+    """Return an upper bound on a model's memory in bytes, estimated from its file.
+
+    A file of the hub is downloaded first.
+    """
     from selectrie.backends import llama_cpp
 
     return llama_cpp.memory_needed(local_file(source), options)
 
 
 def _written(source: Source) -> str:
-    """A source as its record shows it."""
+    """Return a source as its record shows it."""
     return str(PATH) if source is None else os.fspath(source)
 
 
@@ -347,7 +414,7 @@ def _is_source(source: object) -> TypeGuard[Source]:
 
 
 def _named(sources: object) -> dict[str, Source]:
-    """Sources by name; raises `OptionError`."""
+    """Return the sources by name, or raise `OptionError`."""
     expected = "models by name, or a list of them, each a path, hf:owner/repo/file.gguf, or None for the embedded one"
     if isinstance(sources, str | bytes) or not isinstance(sources, Mapping | Sequence) or not sources:
         raise OptionError("sources", sources, expected)

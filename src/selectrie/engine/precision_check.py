@@ -1,16 +1,18 @@
-"""How far a model's numbers move with the layout of the work, measured once and stated in every signature.
+"""Measure once how far a model's numbers change with the layout of the work.
 
-The same paths are evaluated on a small empty model in the layouts of selection, healing, pages,
-generation and evaluation (`layouts`), and as llama.cpp does it by itself. The move of a row is
-the difference between the largest and the smallest log-probability that the layouts give the
-path's next token. The largest move, times `MARGIN` or `MARGIN_RARE`, is the tolerance a row.
-It is a measured bound: a row that was not compared may move further.
+Every signature states the result. The same paths are evaluated on a small empty model
+in the layouts of selection, healing, pages, generation and evaluation (`row_layouts`),
+and as llama.cpp does it by itself. The move of a row is the difference between the
+largest and the smallest log-probability that the layouts give the path's next token.
+The largest move, times `MARGIN` or `MARGIN_RARE`, is the tolerance per row. It is a
+measured bound: a row that was not compared may move further.
 
-Attention sums in cell order, and kernels change with the number of rows, so what moves is the
-last bit of a sum. Where products are computed on rounded activations it is amplified whenever a
-bit carries an activation into the next bucket: with 10^5 activations a row that happens in every
-row, with 10^3 (a tiny model) in one row of thousands, and then by 0.1 nats on q8_0. Rows of
-small models cost nothing, so these are checked longest.
+Attention sums in cell order, and kernels change with the number of rows, so the last
+bit of a sum changes. Where products are computed on rounded activations, the change is
+amplified whenever a bit carries an activation into the next bucket. With 10^5
+activations per row that happens in every row. With 10^3 (a tiny model) it happens in
+one row of thousands, and then by 0.1 nats on q8_0. Rows of small models cost nothing,
+so these are checked longest.
 """
 
 from __future__ import annotations
@@ -24,22 +26,30 @@ from selectrie.core.types import FloatArray, IntArray, Limits, SelfCheck
 from selectrie.engine.row_layouts import Layout, Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
 
 MARGIN, MARGIN_RARE = 4.0, 8.0
-"""Tolerance over the largest move seen: the check sees few rows. The second where moves near the largest are rare, and
-fewer than `MOST_ROWS` rows were compared.
+"""Factors from the largest move seen to the tolerance, since the check sees few rows.
 
-Where every row moves (embedded model) 500 rows show 0.8 of what 8 000 show. Of random f16 weights (starcoder, falcon,
-gpt-2) nine rows in ten move by 6e-8 nats, one in a thousand by 3e-4, and the largest of 8 000 by 8e-4: three to eight
-times that of 500 rows.
+The second is used if moves near the largest are rare and fewer than `MOST_ROWS` rows
+were compared. Where every row moves (embedded model), 500 rows show 0.8 of what 8 000
+show. With random f16 weights (starcoder, falcon, gpt-2), nine rows in ten move by 6e-8
+nats, one in a thousand by 3e-4, and the largest of 8 000 by 8e-4: three to eight times
+the largest of 500 rows.
 """
 
 RARE_SHARE, RARE_BELOW = 0.1, 0.1
-"""Moves near the largest are rare where at most this share of rows moves by more than this share of the largest move."""
+"""Share of rows, and share of the largest move, that define rare large moves.
+
+Moves near the largest are rare if at most the first share of rows moves by more than
+the second share of the largest move.
+"""
 
 LEAST_MOVE = 5e-7
-"""Nats: the rounding of float32 logits of size 8, below which no two sums are told apart."""
+"""Nats: the rounding of float32 logits of size 8; smaller moves are noise."""
 
 MOST_MOVE = 100.0
-"""Nats: no model on which numbers mean anything moves further. Coupled sequences that answer wrongly are 7 off."""
+"""Nats: no model with meaningful numbers moves further.
+
+Coupled sequences that answer wrongly are 7 nats off.
+"""
 
 GRANULES = (8, 16, 32, 64)
 
@@ -49,29 +59,39 @@ FOREIGN_TOKENS = 40
 PATHS = 8
 SHORT_PATH, LONG_PATH = 6, 48
 LEAST_ROUNDS = 2
-"""Each round tries half of the layouts."""
+"""Minimum number of rounds, each of which tries half of the layouts."""
 
 LEAST_ROWS, MOST_ROWS = 80, 10_000
 ROWS_TIMES_PARAMETERS = 10_000_000_000
-"""Rows compared: on quantised models of up to a million weights `MOST_ROWS`, a tenth on one ten times as large; at least
-`LEAST_ROWS`."""
+"""Product of rows compared and parameters, for quantised models.
+
+Models of up to a million weights compare `MOST_ROWS`, one ten times as large a tenth,
+and every model at least `LEAST_ROWS`.
+"""
 
 LEAST_ROWS_FLOAT, MOST_ROWS_FLOAT = 160, 2_000
 FLOAT_ROWS_TIMES_PARAMETERS = 2_000_000_000
-"""At most so many rows where weights are not quantised: of f32 weights every row moves a little, and few rows show by how
-much. f16 weights round activations, so on tiny models one row in a hundred moves. A row takes 1 to 2 ms: 565 rows of the
-embedded model stay below a second."""
+"""Product of rows compared and parameters that limits models that are not quantised.
+
+With f32 weights every row moves a little, and few rows show by how much. f16 weights
+round activations, so on tiny models one row in a hundred moves. A row takes 1 to 2 ms:
+565 rows of the embedded model stay below a second.
+"""
 
 VERSION = 3
-"""Of the check; raised when it measures something else, so that checks kept by earlier versions do not count."""
+"""Version of the check, raised when it measures something else.
+
+Checks kept by earlier versions then do not count.
+"""
 
 
 def self_check(model: Model) -> SelfCheck:
     """Measure on an idle model, and set its row granule.
 
-    The granule is the smallest at which cutting a run into calls moves its rows no further than the place of their cells
-    does (on f32 weights 24 rows take another kernel than 48 do: 4e-6; padding to 16 would cost rows and gain nothing).
-    A forking model has none.
+    The granule is the smallest at which cutting a run into calls moves its rows no
+    further than the position of their cells does. (On f32 weights 24 rows take another
+    kernel than 48 do, which moves them by 4e-6; padding to 16 would cost rows and gain
+    nothing.) A recurrent-state model has none.
     """
     cut = 0.0
     for granule in () if model.limits.kind.forks else GRANULES:
@@ -87,8 +107,10 @@ def self_check(model: Model) -> SelfCheck:
 
 
 def is_plausible(check: SelfCheck, limits: Limits) -> bool:
-    """Whether `self_check` could have found this on a model with these limits. Of a check
-    that was kept: where it could not, it is made anew."""
+    """Return whether `self_check` could have found this on a model with these limits.
+
+    A check that was kept and is not plausible is made again.
+    """
     granules = (1,) if limits.kind.forks else GRANULES
     fits = check.granule in granules and check.granule <= max(limits.rows_per_call, 1)
     is_finite = 0 <= check.moved <= MOST_MOVE and check.n_rows >= 1
@@ -97,16 +119,18 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
 
 
 def _margin(moves: FloatArray) -> float:
-    """What the largest of these moves is multiplied by."""
+    """Return the factor for the largest of these moves."""
     near = moves > max(RARE_BELOW * float(moves.max()), LEAST_MOVE)
     is_rare = near.any() and near.mean() <= RARE_SHARE and len(moves) < MOST_ROWS
     return MARGIN_RARE if is_rare else MARGIN
 
 
 def _cut_moved(model: Model) -> float:
-    """Largest difference between rows of one large call and of calls of one and of three granules by turns.
+    """Return the largest difference between rows of one large call and of small calls.
 
-    Large: `CUT_ROWS`, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and ggml-cuda), or what a call holds.
+    The small calls take one and three granules by turns. The large call has `CUT_ROWS`
+    rows, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and ggml-cuda),
+    or as many as a call holds.
     """
     granule, most = model.granule, model.limits.rows_per_call
     n_rows = min(max(CUT_ROWS, 4 * granule), most) // granule * granule
@@ -121,12 +145,12 @@ def _cut_moved(model: Model) -> float:
 
 
 def _moved_by_cells(model: Model) -> float:
-    """Largest move between two layouts that differ in the place of cells and in the order of rows."""
+    """Return the largest move between layouts with different cells and row orders."""
     return max(float(_moves(model, _passage(model, seed), (beside, reopened)).max()) for seed in range(LEAST_ROUNDS))
 
 
 def _moved(model: Model) -> FloatArray:
-    """float64[rows]: how far each row moves between layouts, over some rounds of random tokens."""
+    """Return how far each row of random tokens moves between layouts, float64[rows]."""
     n, length = _shape(model)
     n_rounds = max(LEAST_ROUNDS, -(-_n_rows(model) // (n * (length - 1))))
     return np.concatenate(
@@ -135,8 +159,12 @@ def _moved(model: Model) -> FloatArray:
 
 
 def _layouts(model: Model, seed: int) -> tuple[Layout, ...]:
-    """What a round compares. A forking model is not padded, so its own layouts are llama.cpp's, and kernels change with
-    the number of sequences: this goes from all to half and a quarter of them."""
+    """Return the layouts that a round compares.
+
+    A recurrent-state model is not padded, so its layouts are those of llama.cpp, and
+    kernels change with the number of sequences: the rounds go from all to half and a
+    quarter of them.
+    """
     if seed % 2 == 0:
         return beside, reopened, alone, drawn_alone
     plain = () if model.granule == 1 else (unpadded(alone), unpadded(drawn_alone))
@@ -145,7 +173,10 @@ def _layouts(model: Model, seed: int) -> tuple[Layout, ...]:
 
 
 def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> FloatArray:
-    """float64[N, L-1]: how far apart the layouts are on each token of a passage that all of them evaluate."""
+    """Return how far apart the layouts are on each token, float64[N, L-1].
+
+    The tokens are those of a passage that all the layouts evaluate.
+    """
     solo = model.solo(passage.n_nodes, 2 * len(passage.paths) + 4)
     try:
         values = np.stack([layout(solo, passage) for layout in layouts])
@@ -162,18 +193,18 @@ def _passage(model: Model, seed: int) -> Passage:
 
 
 def _shape(model: Model) -> tuple[int, int]:
-    """Paths of a round, and tokens of each."""
+    """Return the number of paths of a round, and of tokens of each."""
     n_rows, limits = _n_rows(model), model.limits
     branches = limits.branches // 2 if limits.kind.forks else limits.branches
     n = max(1, min(PATHS, branches - 4))
     length = LONG_PATH if n_rows > n * LONG_PATH else SHORT_PATH
-    if not model.identity.quantised:  # fewer prompts for the same rows: these are evaluated for the paths' sake
+    if not model.identity.quantised:  # fewer prompts for the same rows, since only the paths' rows count
         length = min(max(SHORT_PATH, 1 - (-n_rows // (LEAST_ROUNDS * n))), LONG_PATH)
     return n, min(length, max(2, limits.rows_per_call))
 
 
 def _n_rows(model: Model) -> int:
-    """Rows to compare."""
+    """Return the number of rows to compare."""
     n_parameters = max(model.identity.n_parameters, 1)
     n_rows = max(ROWS_TIMES_PARAMETERS // n_parameters, LEAST_ROWS)
     if model.identity.quantised:
@@ -182,7 +213,7 @@ def _n_rows(model: Model) -> int:
 
 
 def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:
-    """Logits of a run evaluated in calls of these sizes, by turns."""
+    """Return the logits of a run evaluated in calls of these sizes, by turns."""
     parent, start, result, held = 0, 0, [], []
     for size in cycle(sizes):
         piece = tokens[start : start + size]
@@ -199,7 +230,10 @@ def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:
 
 
 def _tokens(model: Model, n: int, seed: int) -> IntArray:
-    """Ordinary tokens in a fixed pseudo-random order, none twice where the vocabulary is large enough."""
+    """Return ordinary tokens in a fixed pseudo-random order.
+
+    No token comes twice if the vocabulary is large enough.
+    """
     plain = np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32)
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.permutation(plain) for _ in range(-(-n // len(plain)))])[:n]

@@ -1,9 +1,9 @@
-"""The layouts in which the engine evaluates the same tokens, tried one after the other.
+"""The layouts in which the engine evaluates the same tokens.
 
-Selection evaluates paths side by side behind their prompt. Healing takes tokens of the
+Selection evaluates paths side by side after their prompt. Healing takes tokens of the
 prompt back, a page appends to a prompt that is cached, and other requests own cells in
 between. A draw evaluates one row per sequence and call, for one sequence or for many.
-Evaluation lays a whole unit into an empty memory. llama.cpp alone pads no call.
+Evaluation puts a whole unit into an empty memory. llama.cpp alone pads no call.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 
 HEALED_TOKENS = 2
-"""Tokens of the prompt that `reopened` evaluates with the paths."""
+"""Number of prompt tokens that `reopened` evaluates with the paths."""
 
 ALONE = 2
-"""Paths that are evaluated alone. Each costs its prompt, or a call for every token."""
+"""Number of paths evaluated alone. Each costs its prompt, or a call for every token."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passage:
     """Tokens to evaluate in several layouts.
 
-    foreign: int32[F], of another request. prompt: int32[P], P >= 1.
-    paths: int32[N, L], L >= 2, continuations of the prompt.
+    Attributes:
+        foreign: int32[F], tokens of another request.
+        prompt: int32[P], P >= 1.
+        paths: int32[N, L], L >= 2, continuations of the prompt.
     """
 
     foreign: IntArray
@@ -39,27 +41,30 @@ class Passage:
 
     @property
     def n_nodes(self) -> int:
-        """Nodes that the largest of the layouts holds."""
+        """Return the number of nodes that the largest layout holds."""
         return len(self.foreign) + len(self.prompt) + self.paths.size
 
 
 Layout = Callable[[Model, Passage], FloatArray]
-"""Evaluate a passage on an empty model and leave it empty.
+"""Evaluates a passage on an empty model and leaves it empty.
 
-Returns float64[N, L-1], the log-probability of every token of a path but its first;
-NaN for paths that the layout leaves out.
+Returns float64[N, L-1], the log-probability of every token of a path but its first; NaN
+for paths that the layout leaves out.
 """
 
 
 def beside(model: Model, passage: Passage) -> FloatArray:
-    """The prompt in one run, then all paths side by side: selection."""
+    """Evaluate the prompt in one run, then all paths together, as selection does."""
     with_prompt = _Held(model)
     end = with_prompt.run(ROOT, passage.prompt)
     return with_prompt.done(_branches(with_prompt, end, passage.prompt[:0], passage.paths))
 
 
 def reopened(model: Model, passage: Passage) -> FloatArray:
-    """The prompt in pieces among foreign cells, its last tokens with the paths: healing and pages."""
+    """Evaluate the prompt in pieces among foreign cells, as healing and pages do.
+
+    Its last tokens are evaluated with the paths.
+    """
     held, end, other = _Held(model), ROOT, ROOT
     n_kept = max(1, len(passage.prompt) - HEALED_TOKENS)
     pieces = np.array_split(passage.prompt[:n_kept], 3), np.array_split(passage.foreign, 3)
@@ -70,13 +75,16 @@ def reopened(model: Model, passage: Passage) -> FloatArray:
 
 
 def unit(model: Model, passage: Passage) -> FloatArray:
-    """Everything in one ask from an empty memory: evaluation."""
+    """Evaluate everything in one ask from an empty memory, as evaluation does."""
     held = _Held(model)
     return held.done(_branches(held, ROOT, passage.prompt, passage.paths))
 
 
 def alone(model: Model, passage: Passage) -> FloatArray:
-    """Some paths, each with its prompt in one run from an empty memory: a text scored by itself."""
+    """Evaluate some paths, each with its prompt in one run, as scoring a text does.
+
+    Each run starts from an empty memory.
+    """
     result = np.full((len(passage.paths), passage.paths.shape[1] - 1), np.nan)
     for i, path in enumerate(passage.paths[:ALONE]):
         held = _Held(model)
@@ -87,7 +95,10 @@ def alone(model: Model, passage: Passage) -> FloatArray:
 
 
 def drawn(model: Model, passage: Passage, width: int) -> FloatArray:
-    """Paths that grow by a token a call, `width` of them at a time: generation. Some paths only where the width is 1."""
+    """Evaluate paths token by token, `width` at a time, as generation does.
+
+    With width 1, only some paths are evaluated.
+    """
     n, length = passage.paths.shape
     result = np.full((n, length - 1), np.nan)
     width = min(width, model.limits.rows_per_call)
@@ -108,12 +119,12 @@ def drawn(model: Model, passage: Passage, width: int) -> FloatArray:
 
 
 def drawn_alone(model: Model, passage: Passage) -> FloatArray:
-    """`drawn`, one path at a time."""
+    """Evaluate as `drawn` does, one path at a time."""
     return drawn(model, passage, 1)
 
 
 def unpadded(layout: Layout) -> Layout:
-    """The layout as llama.cpp has it: no call is filled up."""
+    """Return the layout without padding of calls, as llama.cpp has it by itself."""
 
     def evaluate(model: Model, passage: Passage) -> FloatArray:
         granule, model.granule = model.granule, 1
@@ -126,7 +137,7 @@ def unpadded(layout: Layout) -> Layout:
 
 
 class _Held:
-    """References to nodes of a model, given back at the end."""
+    """References to nodes of a model, released at the end."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -134,11 +145,14 @@ class _Held:
         self._nodes: list[IntArray] = []
 
     def run(self, parent: int, tokens: IntArray) -> int:
-        """Evaluate a run below a node, as many rows a call as there may be. The node is held no longer; returns the end."""
+        """Evaluate a run below a node, with as many rows a call as allowed.
+
+        The node is no longer held. Returns the end of the run.
+        """
         return self._run(parent, tokens, wanted=False)[0]
 
     def rows_of_run(self, parent: int, tokens: IntArray) -> Rows:
-        """The rows of a run."""
+        """Return the rows of a run."""
         return Rows.stack(self._run(parent, tokens, wanted=True)[1])
 
     def _run(self, parent: int, tokens: IntArray, *, wanted: bool) -> tuple[int, list[Rows]]:
@@ -158,13 +172,16 @@ class _Held:
         return parent, rows
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: NDArray[np.bool_]) -> Rows:
-        """Rows of a call whose nodes no later call extends, in the rounds that a forking model needs."""
+        """Return the rows of a call whose nodes no later call extends.
+
+        The call is made in the rounds that a recurrent-state model needs.
+        """
         nodes, rows = extend_in_rounds(self.model, parents, tokens, wanted, np.zeros(len(tokens), dtype=np.bool_))
         self._nodes.append(nodes)
         return rows
 
     def done(self, result: FloatArray) -> FloatArray:
-        """Empty the model; the result as it was."""
+        """Empty the model and return the result unchanged."""
         nodes = [np.array(sorted(self._tips), dtype=np.int32), *self._nodes]
         self.model.release(np.concatenate(nodes), forget=True)
         self.model.trim(0)
@@ -173,7 +190,10 @@ class _Held:
 
 
 def _branches(held: _Held, end: int, tail: IntArray, paths: NDArray[np.int32]) -> FloatArray:
-    """float64[N, L-1]: paths below a run `tail` below a node, in one call or in as few as there may be."""
+    """Return the log-probabilities of paths below a run `tail`, float64[N, L-1].
+
+    The run is below a node. One call is made, or as few as possible.
+    """
     n, length = paths.shape
     most = held.model.limits.rows_per_call
     if len(tail) + length > most:

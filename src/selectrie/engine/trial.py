@@ -1,14 +1,12 @@
-"""A model file that may end the process, opened in a child process first.
+"""Open a model file that may end the process in a child process first.
 
-llama.cpp asserts what it believes of a file: a damaged one can end the process that
-opens it, or the one that decodes with it. The child (`trial_child`) loads it and
-decodes two rows on the CPU. What ends there ends here as a `ModelFileError`. A file
-that came through is marked, by its digest and the build of llama.cpp, and is not tried
-again.
+llama.cpp asserts what it assumes about a file: a damaged one can end the process that
+opens it or decodes with it. The child (`trial_child`) loads the file and decodes two
+rows on the CPU. A failure there becomes a `ModelFileError` here. A file that passed is
+marked, by its digest and the build of llama.cpp, and is not tried again.
 
-Digests of files above 16 MiB are of samples. So this is a guard against damage, and not
-against somebody who makes a file on purpose: run what nobody vouches for somewhere
-apart.
+Digests of files above 16 MiB are of samples. So this guards against damage, and not
+against a file that was crafted on purpose: run untrusted files in a sandbox.
 """
 
 from __future__ import annotations
@@ -34,31 +32,35 @@ from selectrie.errors import ModelError, ModelFileError, OptionError, Unsupporte
 logger = logging.getLogger(__name__)
 
 BEGUN = "selectrie: begun"
-"""What the child says before it touches the file: who does not is no child of ours."""
+"""First line of the child; a process that does not write it is not our child."""
 LEAST_S, BYTES_PER_S = 120.0, 20e6
-"""Longest time of a child: this, and the time to read the file once from a slow
-disk."""
+"""Time limit of a child: seconds, plus the time to read the file at this speed.
+
+The speed is that of a slow disk.
+"""
 _MODULE = "selectrie.engine.trial_child"
 _OPEN_HERE = "open it without a child process (untrusted=False, or --trusted)"
 _MOST_SAID = 300
-"""Characters of llama.cpp's last words that an error quotes."""
+"""Maximum characters of llama.cpp's last words that an error quotes."""
 _MARK = {"opened": True}
 
 
 class Marks:
-    """Which files came through, by digest and build: entries of a JSON file that may be
-    deleted at any time. One that cannot be written is no error, and the file is tried
-    again."""
+    """The files that passed, by digest and build.
+
+    They are entries of a JSON file that may be deleted at any time. Failing to write
+    one is no error; the file is then tried again.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def has(self, key: str) -> bool:
-        """Whether the file of this key came through."""
+        """Return whether the file of this key passed."""
         return read_object(self._path).get(_entry(key)) == _MARK
 
     def add(self, key: str) -> None:
-        """Mark it."""
+        """Mark the file of this key as passed."""
         write_object(self._path, read_object(self._path) | {_entry(key): _MARK})
 
 
@@ -67,11 +69,11 @@ def _entry(key: str) -> str:
 
 
 def try_file(path: Path, precision: Precision, marks: Marks, *, always: bool) -> None:
-    """Open a file in a child process, unless it is marked and not `always` to be tried.
+    """Open a file in a child process, unless it is marked and `always` is False.
 
-    Nothing is tried where no child can be started, as in a program that was made one
-    executable: with `always` that is an `OptionError`. Raises what opening it raised
-    there, and `ModelFileError` where the child was ended or took too long.
+    Nothing is tried if no child can be started, as in a program packed into one
+    executable; with `always` that is an `OptionError`. Raises the error that the child
+    raised, and `ModelFileError` if the child was ended or took too long.
     """
     from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
 
@@ -90,7 +92,7 @@ def try_file(path: Path, precision: Precision, marks: Marks, *, always: bool) ->
 
 
 def _survives(path: Path, precision: Precision, most_s: float) -> bool:
-    """Whether a child opened the file; False where none could be started."""
+    """Return whether a child opened the file; False if none could be started."""
     if getattr(sys, "frozen", False) or not sys.executable:
         return False
     command = [sys.executable, "-m", _MODULE, str(path.absolute()), precision.value, str(most_s)]
@@ -114,11 +116,14 @@ def _survives(path: Path, precision: Precision, most_s: float) -> bool:
 
 
 def _run(command: list[str], most_s: float) -> tuple[int, str, str]:
-    """Return code, standard output, and standard error of a child, which ends before
-    this does, whatever is raised."""
+    """Return a child's return code, standard output and standard error.
+
+    The child ends before this function does, whatever is raised.
+    """
     child = None
     try:
-        with _signals_held():  # one that came while `Popen` runs would leave a child that nobody knows
+        # A signal during `Popen` would leave a child that could not be ended.
+        with _signals_held():
             child = subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
                 command,
                 stdin=subprocess.DEVNULL,
@@ -147,7 +152,7 @@ def _close(child: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let what Ctrl-C and SIGTERM raise wait until the block is left."""
+    """Delay what Ctrl-C and SIGTERM raise until the block ends."""
     held: list[tuple[Callable[..., object], int, FrameType | None]] = []
     before: dict[signal.Signals, Callable[..., object]] = {}
     if threading.current_thread() is threading.main_thread():
@@ -165,19 +170,21 @@ def _signals_held() -> Iterator[None]:
 
 
 def _home() -> str:
-    """Where the child starts: `-m` looks there first, and it must not be a folder of
-    others."""
+    """Return the folder that the child starts in.
+
+    `-m` looks for modules there first, so it must be a folder of ours.
+    """
     return str(Path(__file__).resolve().parents[2])
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the places where we import from; no debugger is asked for a trace."""
+    """Return our environment with our import paths, without ggml's backtraces."""
     places = [os.path.abspath(place) for place in sys.path if place]  # noqa: PTH100 - as History
     return os.environ | {"PYTHONPATH": os.pathsep.join(places), "GGML_NO_BACKTRACE": "1"}
 
 
 def _raise_what_is_told(path: Path, said: str) -> None:
-    """Raise the error that the child tells of."""
+    """Raise the error that the child reported."""
     try:
         told = json.loads(said)
     except ValueError:
@@ -195,7 +202,7 @@ def _raise_what_is_told(path: Path, said: str) -> None:
 
 
 def told_of(error: errors.SelectrieError) -> dict[str, Any]:
-    """An error as the child tells it."""
+    """Return an error in the form that the child reports."""
     return {
         "kind": type(error).__name__,
         "reason": getattr(error, "reason", str(error)),
@@ -211,7 +218,7 @@ def _too_slow(most_s: float) -> str:
 
 
 def _ended(code: int, stderr: str) -> str:
-    """What to say of a child that did not end by itself."""
+    """Return a message for a child that did not end by itself."""
     try:
         by = signal.Signals(-code).name
     except ValueError:

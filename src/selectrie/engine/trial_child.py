@@ -1,8 +1,8 @@
-"""The child process of `trial`: `python -m selectrie.engine.trial_child FILE PRECISION
-SECONDS`.
+"""The child process of `trial`.
 
-It writes one line before it touches the file, and one when it is done: `{}`, or the
-error that was raised. Where llama.cpp ends the process there is no second line.
+It is run as `python -m selectrie.engine.trial_child FILE PRECISION SECONDS`. It writes
+one line before it opens the file, and one when it is done: `{}`, or the error that was
+raised. If llama.cpp ends the process, there is no second line.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from selectrie.engine.trial import BEGUN, told_of
 from selectrie.errors import SelectrieError, TextError
 
 _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
-"""What the tokenizer reads: ASCII, and characters that are normalised or have no
-token."""
+"""Texts to tokenize: ASCII, and characters that are normalised or have no token."""
 
 
 def main() -> None:
-    """Open the file, decode two rows, and say how that went."""
+    """Open the file, decode two rows, and report the result."""
     path, precision, most_s = sys.argv[1:]
     _restrain(float(most_s))
     _say(BEGUN)
@@ -46,7 +45,7 @@ def _say(line: str) -> None:
 
 
 def open_and_decode(path: Path, precision: Precision) -> None:
-    """Raises what `open_model` raises."""
+    """Open a file and decode two rows; raise what `open_model` raises."""
     options = LlamaOptions(n_ctx=32, n_batch=8, n_threads=1, precision=precision)
     with open_model(path, options) as model:
         for text in _TEXTS:
@@ -58,8 +57,11 @@ def open_and_decode(path: Path, precision: Precision) -> None:
 
 
 def _restrain(most_s: float) -> None:
-    """Leave no core file; end at once by Ctrl-C, and after the time that the parent
-    waits, also where it is gone."""
+    """Limit what the child process leaves behind.
+
+    It leaves no core file, ends at once on Ctrl-C, and ends after the time that the
+    parent waits, even if the parent is gone.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "alarm"):
         signal.alarm(math.ceil(most_s) + 1)
