@@ -1,1 +1,1 @@
-"""Templates rendered: pages, their slots and joint blocks."""
+"""Render templates: pages, their slots and joint blocks."""

@@ -1,4 +1,4 @@
-"""From a slot and its place on a page to what stands there: a select, a gen or a beam of the page so far."""
+"""Decide a slot: a select, a gen or a beam after the page so far."""
 
 from __future__ import annotations
 
@@ -35,12 +35,16 @@ Record: TypeAlias = Selection | DrawnChoice | Generation | BeamResult | Draws
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """What stands in a slot.
+    """The decision of a slot.
 
-    value: what is stored: of options the option's own value, of `gen` with n > 1 the list of texts, else the text.
-    text: what the page goes on with. record: how it was found. drawn: of a gen (context, tokens drawn after it), int32[] each:
-    the tokens spell the end of the page that was opened again, then the text, and maybe more. logprobs: log-probability
-    of each text, where the slot names them.
+    Attributes:
+        value: The stored value: with options the option's value, with a `gen` of n > 1
+            the list of texts, else the text.
+        text: The text that the page goes on with.
+        record: How it was found.
+        drawn: For a gen, (context, tokens drawn after it), int32[] each. The tokens
+            spell the healed end of the page, then the text, and maybe more.
+        logprobs: Log-probability of each text, if the slot names them.
     """
 
     value: object
@@ -58,11 +62,21 @@ def fill(  # noqa: PLR0917 - the errand and its model first, as everywhere
     place: Place,
     on_text: Callable[[str], None] | None = None,
 ) -> Filled:
-    """Decide a slot, and wait for it. tau: nats a row that layout may move, None = not measured.
+    """Decide a slot and wait for it.
 
-    on_text: called in this thread with the text of a gen as it comes (of the first one); the pieces joined are `Filled.text`.
+    Args:
+        begun: The group that the tasks belong to.
+        model: The model.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+        slot: The slot.
+        place: Its position on the page.
+        on_text: Called in this thread with the text of a gen as it comes (the first
+            one, if there are several). The pieces joined are `Filled.text`.
 
-    Raises errors of `RequestError` for what the caller can mend, and of `ModelError`.
+    Raises:
+        RequestError: If the slot is invalid.
+        ModelError: If the model fails.
     """
     if isinstance(slot, GenSlot):
         return _fill_gen(begun, model, tau, slot, place, on_text)
@@ -85,7 +99,7 @@ def _fill_select(begun: Errand, model: Model, tau: float | None, slot: SelectSlo
 
 
 def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
-    """Terminator and following text of a select among options."""
+    """Return the terminator and the following text of a select among options."""
     if slot.terminator == "text":
         return "text", needed(place.following)
     if slot.terminator is not None:
@@ -96,7 +110,7 @@ def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
 
 
 def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
-    """A select among the texts of a grammar that cannot be listed."""
+    """Decide a select among the texts of a grammar that cannot be listed."""
     if slot.grammar is None:
         raise InternalError("a select without options has a grammar")
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
@@ -113,8 +127,11 @@ def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectS
 
 
 def _fitting(model: Model, search: Search, place: Place) -> Search:
-    """With as many tokens a text as fit behind the page: a select has no argument for them, and its certificate says whether
-    a longer one could be better."""
+    """Return the search with as many tokens a text as fit after the page.
+
+    A select has no argument for them, and its certificate says whether a longer text
+    could be better.
+    """
     n_left = model.limits.nodes - n_room(reopen(model.vocabulary, place.prompt))
     return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
 
@@ -128,7 +145,7 @@ def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None
 
 
 def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
-    """The value of the option of this text."""
+    """Return the value of the option with this text."""
     return next((option.value for option in options or () if option.text == text), text)
 
 
@@ -181,8 +198,11 @@ def _fill_gen(  # noqa: PLR0917
 
 
 def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | None, tuple[str, ...]]:
-    """How a gen ends: with a grammar and no stop text of its own as texts of the grammar do, else by stop texts; the contents
-    of a JSON string by either."""
+    """Return how a gen ends.
+
+    With a grammar and no stop text it ends as texts of the grammar do, else by stop
+    texts. The contents of a JSON string end by either.
+    """
     if slot.is_json:
         return ending_of_string(model.vocabulary, place.following), slot.stop or ()
     if slot.stop is not None:
@@ -193,8 +213,11 @@ def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | Non
 
 
 class _Outlet:
-    """Text of a sequence from the model's thread to the caller of `fill`. What may be no part of it is held back: what begins
-    the following text, and an escape of a JSON string that is not whole."""
+    """Passes the text of a sequence from the model's thread to the caller of `fill`.
+
+    Characters that may not belong to the text are held back: the beginning of the
+    following text, and an incomplete escape of a JSON string.
+    """
 
     def __init__(self, on_text: Callable[[str], None], ending: Ending | None) -> None:
         self._on_text, self._is_json = on_text, ending is not None and ending.is_json
@@ -203,25 +226,28 @@ class _Outlet:
         self._text, self._n_told = "", 0
 
     def watch(self, _prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
-        """What is called on the model's thread after each of a sequence's model calls."""
+        """Return a callback for after each of a sequence's model calls.
+
+        It runs on the model's thread.
+        """
         return (lambda: None) if index else (lambda: self._queue.put(task.new_text()))
 
     def pass_on(self, drawing: Drawing) -> None:
-        """Tell the text of a sequence as it comes, until it ends, one way or another."""
+        """Report the text of a sequence as it comes, until the sequence ends."""
         drawing.handle.when_done(lambda: self._queue.put(None))
         while (piece := self._queue.get()) is not None:
             self._text += piece
             self._tell(self._text[: self._n_sure()])
 
     def _n_sure(self) -> int:
-        """Characters that are part of the text however it goes on."""
+        """Return how many characters belong to the text however it goes on."""
         if self._is_json:
             return whole_length(self._text, self._n_told)
         held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
         return len(self._text) - held
 
     def finish(self, whole: Completion) -> None:
-        """Tell what was held back."""
+        """Report what was held back."""
         self._tell(whole.text)
 
     def _tell(self, text: str) -> None:

@@ -1,4 +1,7 @@
-"""Several selects and the literals between them, decided together: the assignment whose whole text is most probable."""
+"""Decide several selects and the literals between them together.
+
+The result is the assignment whose whole text is most probable.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +31,20 @@ from selectrie.template.values.values import Option
 from selectrie.tokenization.products import Part, spellings
 
 MOST_LISTED = 20_000
-"""Assignments that are listed and scored as choices; more are searched."""
+"""Maximum assignments that are listed and scored as choices; more are searched."""
 MOST_GIVEN = 50
-"""Assignments in an answer, unless more of the best are asked for."""
+"""Number of assignments in an answer, unless more of the best are requested."""
 METHODS = ("auto", "exhaustive", "best_first")
 
 Picked: TypeAlias = tuple[int, ...]
 """An assignment: the index of an option for each slot."""
 Marginals: TypeAlias = tuple[tuple[tuple[str, float], ...], ...]
-"""Of each slot, the probability of each option."""
+"""For each slot, the probability of each option."""
 
 
 @dataclass(frozen=True, slots=True)
 class JointSlot:
-    """A slot of a joint block. options: at least one, of distinct texts."""
+    """A slot of a joint block, with at least one option, of distinct texts."""
 
     name: str
     options: Sequence[Option]
@@ -63,11 +66,16 @@ class JointSlot:
 
 @dataclass(frozen=True, slots=True)
 class JointRequest:
-    """A joint block. parts: its literals and slots, in page order. k: how many of the best must be certain.
+    """A joint block.
 
-    budget: most nodes to evaluate; None: as many as it takes where assignments are listed, `product_search.MOST_NODES` where
-    they are searched. method: "auto", "exhaustive" (listed assignments alone), "best_first". width: nodes a model call of a
-    search. most_listed: assignments up to which they are listed.
+    Attributes:
+        parts: Its literals and slots, in page order.
+        k: How many of the best assignments must be certain.
+        budget: Maximum nodes to evaluate. None means no limit if assignments are
+            listed, and `product_search.MOST_NODES` if they are searched.
+        method: "auto", "exhaustive" (only if assignments are listed) or "best_first".
+        width: Nodes in a model call of a search.
+        most_listed: Maximum number of assignments that are listed.
     """
 
     parts: tuple[str | JointSlot, ...]
@@ -98,21 +106,21 @@ class JointRequest:
 
     @property
     def slots(self) -> tuple[JointSlot, ...]:
-        """The slots, in page order."""
+        """Return the slots, in page order."""
         return tuple(part for part in self.parts if isinstance(part, JointSlot))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """Return the names of the slots."""
         return tuple(slot.name for slot in self.slots)
 
     @property
     def n_assignments(self) -> int:
-        """How many assignments there are."""
+        """Return the number of assignments."""
         return prod(len(slot.options) for slot in self.slots)
 
     def text_of(self, picked: Sequence[int]) -> str:
-        """The block's text with these options, one index a slot."""
+        """Return the block's text with these options, one index for each slot."""
         which = iter(picked)
         return "".join(part if isinstance(part, str) else part.options[next(which)].text for part in self.parts)
 
@@ -120,17 +128,28 @@ class JointRequest:
 def decide_jointly(
     begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place
 ) -> JointSelection:
-    """Find the assignments whose texts are most probable after the page, and what follows them.
+    """Find the assignments whose texts are most probable on the page.
 
-    An assignment counts with the joint log-probability of the whole block, cut into tokens as it stands between the page
-    and the following text. tau: nats a row that layout may move, None = not measured.
-    Raises errors of `RequestError` before any model call, and of `ModelError`.
+    An assignment counts with the joint log-probability of the whole block, tokenized
+    together with the page before it and the following text.
+
+    Args:
+        begun: The group that the tasks belong to.
+        model: The model.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+        request: The block.
+        place: Its position on the page.
+
+    Raises:
+        RequestError: If the block is invalid, before any model call.
+        ModelError: If the model fails.
     """
     if request.n_assignments > request.most_listed:
         return _searched(begun, model, tau, request, place)
     readings = _listed(request)
     question = selections.prepare(model.vocabulary, model.limits, place.prompt, list(readings), _asked(request, place))
-    if question.method == "exhaustive":  # the second place is known for nothing, and need not be settled
+    if question.method == "exhaustive":  # the second place is known anyway, and need not be settled
         question = replace(question, search=replace(question.search, k=request.k))
     [selection] = select.answer(begun, [question], tau)
     marginals = _marginals(request, list(readings.values()), selection)
@@ -138,7 +157,7 @@ def decide_jointly(
 
 
 def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
-    """The same for more assignments than are listed."""
+    """Decide a block with more assignments than are listed."""
     hunt = Hunt(
         prompt=place.prompt,
         parts=_parts(request),
@@ -157,13 +176,19 @@ def _terminator(place: Place) -> str:
 
 
 def _asked(request: JointRequest, place: Place) -> Asked:
-    """The options of a selection among the block's texts. The second best is looked for too."""
+    """Return the options of a selection among the block's texts.
+
+    The second best is searched too.
+    """
     search = Search(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
     return Asked(terminator=_terminator(place), following=place.following, search=search)
 
 
 def _listed(request: JointRequest) -> dict[str, list[Picked]]:
-    """Each text of the block, by its bytes, and the assignments that spell it, by the bytes of their options."""
+    """Return each text of the block with the assignments that spell it.
+
+    Both are sorted by bytes: the texts, and the assignments by their options.
+    """
     readings: dict[str, list[Picked]] = {}
     for picked in product(*map(_by_bytes, request.slots)):
         readings.setdefault(request.text_of(picked), []).append(picked)
@@ -171,12 +196,18 @@ def _listed(request: JointRequest) -> dict[str, list[Picked]]:
 
 
 def _by_bytes(slot: JointSlot) -> list[int]:
-    """Indices of the options by their texts. Code points sort as their UTF-8 does."""
+    """Return the indices of the options, sorted by text.
+
+    Code points sort as their UTF-8 does.
+    """
     return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
 
 
 def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
-    """From a text to the assignments that spell it, by the bytes of their options, as many as are given at most."""
+    """Return a function from a text to the assignments that spell it.
+
+    They are sorted by the bytes of their options; at most `MOST_GIVEN` are returned.
+    """
     orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
 
     def readings(text: str) -> list[Picked]:
@@ -187,7 +218,7 @@ def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
 
 
 def _parts(request: JointRequest) -> tuple[Part, ...]:
-    """The block as bytes, the options of each slot sorted."""
+    """Return the block as bytes, with the options of each slot sorted."""
     return tuple(
         part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
         for part in request.parts
@@ -197,9 +228,12 @@ def _parts(request: JointRequest) -> tuple[Part, ...]:
 def _joint(
     request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, marginals: Marginals | None
 ) -> JointSelection:
-    """The answer from that of a selection among the texts. readings: the assignments that spell a text."""
+    """Return the answer, made from a selection among the texts.
+
+    `readings` returns the assignments that spell a text.
+    """
     certificate, best_open = selection.certificate, np.inf
-    if certificate.nodes_inner is not None:  # else a search has forgotten what is below the first k
+    if certificate.nodes_inner is not None:  # a search keeps nothing below the first k
         certificate, best_open = _certificate(request, selection)
     assignments = tuple(_assignments(request, readings, selection, best_open))
     second = assignments[1] if len(assignments) > 1 else None
@@ -225,7 +259,10 @@ def _joint(
 def _assignments(
     request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, best_open: float
 ) -> Iterator[Assignment]:
-    """The best assignments that were scored, best first; beyond those asked for, as far as nothing open can stand between."""
+    """Yield the best assignments that were scored, best first.
+
+    Beyond those requested, they go on as long as nothing open can come between.
+    """
     least, most = _places(request), max(request.k, MOST_GIVEN)
     n = 0
     for choice in selection.top(most):
@@ -246,12 +283,15 @@ def _assignments(
 
 
 def _places(request: JointRequest) -> int:
-    """How many of the best are looked for: the second one too."""
+    """Return how many of the best are searched, at least two."""
     return max(2, request.k)
 
 
 def _certificate(request: JointRequest, selection: Selection) -> tuple[Certificate, float]:
-    """The certificate of the first k, where one more place was looked for; and a bound on what was not scored."""
+    """Return the certificate of the first k, and a bound on what was not scored.
+
+    One more place than k may have been searched.
+    """
     certificate, places = selection.certificate, _places(request)
     scores = selection.choices.score[selection.choices.order(places)]
     if certificate.bound_gap == np.inf:
@@ -265,7 +305,10 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
 
 
 def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:
-    """Probability of each option of each slot; None where a text was not scored."""
+    """Return the probability of each option of each slot.
+
+    Returns None if a text was not scored.
+    """
     probability = selection.choices.probability
     if np.isnan(probability).any():
         return None

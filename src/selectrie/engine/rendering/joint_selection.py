@@ -1,4 +1,7 @@
-"""The best texts of a product too large to be listed: found by searches, then scored and settled as choices are."""
+"""The best texts of a product that is too large to be listed.
+
+They are found by searches, then scored and settled as choices are.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,29 @@ from selectrie.tokenization.products import Ground, Part, one_varied
 from selectrie.tokenization.records import EncodedChoices
 
 MOST_CONTINUING = 2_000
-"""Texts that continue those found, and are looked at to know how probable it is that one does."""
+"""Maximum number of texts scored because they continue a text that was found.
+
+They are needed to know how probable it is that one does.
+"""
 _MOST_STATES = 100_000
-"""Looked at to know whether one text continues another; beyond, it is taken for granted, which moves no score."""
+"""Maximum states examined to find out whether one text continues another.
+
+Beyond it, that is assumed, which changes no score.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
-    """What was found, and where. letters: the product byte by byte. terminator: never "auto". doubt: why texts may be
-    missing, or ""."""
+    """What was searched and found.
+
+    Attributes:
+        hunt: The request.
+        paths: The token paths of the product.
+        search: The results of the searches.
+        letters: The product byte by byte.
+        terminator: What ends a text; never "auto".
+        doubt: Why texts may be missing, or "".
+    """
 
     hunt: Hunt
     paths: ProductPaths
@@ -49,16 +66,25 @@ class _Searched:
 
     @property
     def continues(self) -> bool:
-        """Does a text count only as the longest one?"""
+        """Return whether a text counts only as the longest one."""
         return self.terminator == "unless-continued"
 
 
 def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -> Selection:
     """Find the k best texts of a product.
 
-    The answer's choices are the texts that were found, in the order of their bytes. tau: nats a row that layout may move,
-    None = not measured. Raises `ChoiceError` where an empty text is among those without anything after it, and
-    `PromptTooLongError`.
+    The answer's choices are the texts that were found, in the order of their bytes.
+
+    Args:
+        begun: The group that the tasks belong to.
+        model: The model.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+        hunt: The request.
+
+    Raises:
+        ChoiceError: If a text is empty and no text follows.
+        PromptTooLongError: If the longest path does not fit.
     """
     letters = _letters(hunt.parts)
     terminator = _terminator(hunt.terminator, letters)
@@ -74,25 +100,29 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
         return search_product(begun, model, tau, replace(hunt, cuts=False))  # chunks depend on one another after all
     selection, kth = _selection(begun, question, searched, tau)
     if searched.continues and not selection.certificate.proved and search.left > 0:
-        search.explore(kth, search.left)  # what is worth less than it seemed leaves room for others
+        # A text that is worth less than it seemed leaves room for others.
+        search.explore(kth, search.left)
         more = _question(model.vocabulary, searched)
         selection = selection if more is None else _selection(begun, more, searched, tau)[0]
     return selection
 
 
 def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: Ground) -> str:
-    """Why the tokenizer may write a text of the product otherwise than it stands, so that no path of it is searched."""
+    """Return why the tokenizer may change a text of the product; "" if it does not.
+
+    No path of such a text is searched.
+    """
     used = frozenset(b"".join([*_spelled(hunt.parts), ground.tail]))
     return may_alter(vocabulary, ground.healed + ground.put, used)
 
 
 def _spelled(parts: tuple[Part, ...]) -> list[bytes]:
-    """The literals and options."""
+    """Return the literals and options."""
     return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
 
 
 def _terminator(asked: str, letters: ProductAutomaton) -> str:
-    """What "auto" stands for: nothing follows, and no turn ends."""
+    """Return the terminator; "auto" applies if no text follows and no turn ends."""
     if asked != "auto":
         return asked
     if letters.can_end(letters.start()):
@@ -102,12 +132,12 @@ def _terminator(asked: str, letters: ProductAutomaton) -> str:
 
 
 def _letters(parts: tuple[Part, ...]) -> ProductAutomaton:
-    """The texts of the product, byte by byte."""
+    """Return the texts of the product, byte by byte."""
     return ProductAutomaton([[*map(list, [part] if isinstance(part, bytes) else part)] for part in parts])
 
 
 def _continue_one_another(letters: ProductAutomaton) -> bool:
-    """Is some text the beginning of another?"""
+    """Return whether some text is the beginning of another."""
     waiting = [letters.start()]
     seen = set(waiting)
     while waiting and len(seen) < _MOST_STATES:
@@ -124,7 +154,7 @@ def _continue_one_another(letters: ProductAutomaton) -> bool:
 
 
 def _continuing(letters: ProductAutomaton, text: bytes, most: int) -> list[bytes]:
-    """Texts that begin with this one, itself left out, as many as are wanted at most."""
+    """Return texts that begin with this one, except itself, at most `most` of them."""
     state = letters.start()
     for letter in text:
         state = letters.advance(state, letter)
@@ -141,7 +171,11 @@ def _continuing(letters: ProductAutomaton, text: bytes, most: int) -> list[bytes
 
 
 def _scored_texts(searched: _Searched) -> list[bytes]:
-    """What is scored, sorted: texts found (the first of all where nothing was), and those that continue one where that counts."""
+    """Return the texts to score, sorted.
+
+    These are the texts found (the first of all if there are none), and those that
+    continue one if that counts.
+    """
     texts = dict.fromkeys(searched.search.tokens)
     if not texts:
         texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.hunt.parts)] = None
@@ -157,14 +191,17 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
 
 
 def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
-    """The texts found as choices; None where the tokenizer cuts one of them otherwise than it was found."""
+    """Return the texts found as choices.
+
+    Returns None if the tokenizer encodes one of them otherwise than it was found.
+    """
     texts = _scored_texts(searched)
     wide, known = searched.paths.ground, searched.search.tokens
     paths = wide.paths_of(vocabulary, texts)
     if paths is None or any(known.get(text, path) != path for text, path in zip(texts, paths, strict=True)):
         return None
     ground = wide
-    if searched.paths.canonical is not None:  # no more of the prompt is opened again than one of the texts changes
+    if searched.paths.canonical is not None:  # reopen no more of the prompt than one of the texts changes
         others = wide.paths_of(vocabulary, one_varied(searched.hunt.parts))
         ground = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
     n_moved = len(ground.context) - len(wide.context)
@@ -191,7 +228,7 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
 
 
 def _encoded(ground: Ground, paths: list[tuple[int, ...]]) -> EncodedChoices:
-    """Paths after the ground's context, as `encode_choices` has them."""
+    """Return paths after the ground's context, in the form of `encode_choices`."""
     own = ground.prompt_tokens[len(ground.context) :].tolist()
     return EncodedChoices(
         context=ground.context,
@@ -207,14 +244,17 @@ def _encoded(ground: Ground, paths: list[tuple[int, ...]]) -> EncodedChoices:
 
 
 def _shift(own: Sequence[int], path: Sequence[int]) -> int:
-    """Tokens of the prompt after the context that are not the path's."""
+    """Return how many prompt tokens after the context the path changes."""
     same = next((i for i, (a, b) in enumerate(zip(own, path, strict=False)) if a != b), min(len(own), len(path)))
     return len(own) - same
 
 
 def _selection(begun: Errand, question: Question, searched: _Searched, tau: float | None) -> tuple[Selection, float]:
-    """Score the texts found, settle near ties among them, and say what the search proves of all others; and the k-th best
-    log-probability as the search has it."""
+    """Score the texts found and return the selection and the k-th best log-probability.
+
+    Near ties are settled, and the certificate says what the search proves of all other
+    texts. The log-probability is that of the search.
+    """
     search, k, longest = searched.search, searched.hunt.k, searched.paths.longest
     handle = begun.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
@@ -225,10 +265,10 @@ def _selection(begun: Errand, question: Question, searched: _Searched, tau: floa
     with np.errstate(divide="ignore"):
         log_open = float(np.log(certificate.open_mass))
     if question.terminator in ("none", "text"):
-        log_open += float(np.log(longest))  # of those that begin with one another each is as probable as the first
+        log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
     finding = Finding(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
     scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
-    if not search.is_apart(k):  # what is open may be as near
+    if not search.is_apart(k):  # an open text may be as near
         finding = replace(finding, certificate=replace(finding.certificate, settled=False))
     signature = selections.signature(question, begun.owner.scheduler.model.identity, begun.owner.check)
     selection = selections.selection(question, evaluation, scored, finding, signature)
@@ -237,13 +277,16 @@ def _selection(begun: Errand, question: Question, searched: _Searched, tau: floa
 
 
 def _kth(scores: FloatArray, k: int) -> float:
-    """The k-th best; -inf where there are fewer."""
+    """Return the k-th best score; -inf if there are fewer."""
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
 def _offset(question: Question, scored: selections.Scored, searched: _Searched) -> float:
-    """What log-probabilities of the search have that scores have not: what lies between the two contexts, and the healed
-    bytes. Read off a text that both know."""
+    """Return what to subtract from the search's log-probabilities to get scores.
+
+    That is what lies between the two contexts, and the healed bytes. It is read from a
+    text that both know.
+    """
     logp = searched.search.logp
     known = next((i for i, text in enumerate(question.texts) if text.encode() in logp), None)
     if known is None or scored.logp[known] == -np.inf:
@@ -253,7 +296,7 @@ def _offset(question: Question, scored: selections.Scored, searched: _Searched) 
 
 
 def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
-    """What the search proves of texts whose k-th best is this."""
+    """Return what the search proves, given the k-th best score of the texts found."""
     search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
     reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)

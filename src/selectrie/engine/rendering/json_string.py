@@ -1,8 +1,8 @@
-r"""What may stand between the quotes of a JSON string (RFC 8259, section 7), and how much of a text that was broken off
-is that.
+r"""What a JSON string may contain between its quotes (RFC 8259, section 7).
 
-The RFC's rule lets `\ud83d` stand alone, which readers refuse or make a lone surrogate of; here a surrogate comes as one
-of a pair.
+The RFC's rule lets `\ud83d` occur alone, which readers refuse or read as a lone
+surrogate; here a surrogate is always one of a pair. The module also finds how much of a
+text that was broken off is valid.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ _WHOLE = re.compile(_BODY)
 
 @cache
 def string_body() -> Grammar:
-    """Contents of a JSON string, without its quotes."""
+    """Return the grammar of the contents of a JSON string, without its quotes."""
     return Grammar.from_regex(_BODY, name="json string")
 
 
 def whole_length(text: str, start: int = 0) -> int:
-    """Where the longest body that begins at `start` ends: before a quote, a control character, a wrong escape, or one
-    that is not whole."""
+    """Return where the longest body that begins at `start` ends.
+
+    It ends before a quote, a control character, or a wrong or incomplete escape.
+    """
     found = _WHOLE.match(text, start)
     return start if found is None else found.end()

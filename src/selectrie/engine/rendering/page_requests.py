@@ -1,4 +1,4 @@
-"""Requests for pages: one, many side by side, one as it comes."""
+"""Requests for pages: one, many side by side, or one as it comes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from selectrie.results import Event, Page
 from selectrie.template.analysis.template import Template
 
 MOST_AT_ONCE = 64
-"""Pages of one request that are under way at the same time, a thread each."""
+"""Maximum pages of one request that are rendered at once, one thread each."""
 
 _LOOK_S = 0.05
-"""Seconds between two looks at threads of which nothing is heard."""
+"""Seconds between two checks of threads that have not reported their end."""
 
 Make = Callable[[PageRequest, Tell | None], Page]
-"""Renders one page in the calling thread; its errand belongs to the scope that is open there."""
+"""Renders one page in the calling thread; its tasks belong to the open scope."""
 
 
 def request_of(
     template: Template, values: Mapping[str, object], more: Mapping[str, object], rendering: Rendering
 ) -> PageRequest:
-    """The request for a page, checked as far as that goes without a model. more: values given by name."""
+    """Return the request for a page, checked as far as possible without a model.
+
+    `more` holds values given by name.
+    """
     if not isinstance(template, Template):
         raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
     record("rendering", rendering, Rendering)
@@ -45,7 +48,11 @@ def request_of(
 
 
 def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: Rendering) -> list[PageRequest]:
-    """A request for each row of values. One that is refused refuses all; the error's `request` is its index."""
+    """Return a request for each row of values.
+
+    If any row is invalid, none is rendered; the error's `request` is the index of the
+    first invalid one.
+    """
     several: object = rows
     if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
         raise OptionError("rows", rows, "mappings from names to values, one for each page")
@@ -57,9 +64,10 @@ def requests_of(template: Template, rows: Iterable[Mapping[str, object]], render
 
 
 def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
-    """The pages of many requests, side by side, in their order.
+    """Return the pages of many requests, rendered side by side, in request order.
 
-    The first that fails is raised, with its index as `request`, and the others are taken back; so they are by Ctrl-C.
+    The first failure is raised, with its index as `request`, and the other pages are
+    cancelled. Ctrl-C cancels them too.
     """
     crew = _Crew(make, requests)
     try:
@@ -86,7 +94,7 @@ class _Crew:
         self._threads: list[threading.Thread] = []
 
     def work(self) -> None:
-        """Begin, and wait for all."""
+        """Start the threads and wait for all."""
         for _ in range(min(MOST_AT_ONCE, len(self._requests))):
             thread = threading.Thread(target=copy_context().run, args=(self._run,), name="selectrie-page", daemon=True)
             self._threads.append(thread)
@@ -94,17 +102,20 @@ class _Crew:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until every thread has ended. Ctrl-C may come at any point, and may keep one from being heard of."""
+        """Wait until every thread has ended.
+
+        Ctrl-C may come at any point, and may keep a thread from reporting its end.
+        """
         while any(thread.is_alive() for thread in self._threads):
             with suppress(Empty):
                 self._left.get(timeout=_LOOK_S).join()
 
     def cancel(self) -> None:
-        """Take everything back; from any thread."""
+        """Cancel all pages. May be called from any thread."""
         self._scope.cancel()
 
     def pages(self) -> list[Page]:
-        """The pages, or what kept one from being made."""
+        """Return the pages in request order, or raise the first failure."""
         told = {at: error for at, error in self._failed.items() if not isinstance(error, CancelledError)}
         for at in sorted(told or self._failed):
             with of_request(at if len(self._requests) > 1 else None):
@@ -112,7 +123,7 @@ class _Crew:
         return [self._made[at] for at in range(len(self._requests))]
 
     def _run(self) -> None:
-        """One thread: page after page, until there is none left or one has failed."""
+        """Make page after page in one thread, until none is left or one has failed."""
         try:
             with self._scope.open():
                 while not self._failed and not self._scope.is_cancelled:
@@ -131,7 +142,10 @@ class _Crew:
 
 
 class _Outlet:
-    """Where the thread of a page puts what there is to read; None at its end. It holds nothing of the stream."""
+    """Receives the events of a page from its thread; None at its end.
+
+    It holds no reference to the stream.
+    """
 
     def __init__(self) -> None:
         self.queue: SimpleQueue[Event | None] = SimpleQueue()
@@ -140,16 +154,16 @@ class _Outlet:
         self.error: BaseException | None = None
 
     def put(self, item: Event | None) -> None:
-        """Let it be read."""
+        """Queue an item for the reader."""
         self.queue.put(item)
         self.listener()
 
     def work(self, make: Make, request: PageRequest, scope: Scope) -> None:
-        """Make the page, in a thread of its own."""
+        """Make the page, in a separate thread."""
         try:
             with scope.open():
                 self.page = make(request, self.put)
-        except BaseException as error:  # noqa: BLE001 - belongs to who reads
+        except BaseException as error:  # noqa: BLE001 - raised to the reader
             self.error = error
         self.put(None)
 
@@ -161,13 +175,18 @@ def _nobody() -> None:
 class PageStream(Iterator[Event]):
     """The events of a page as they come; made by `Engine.stream`.
 
-    `TextEvent`s as text comes, `SlotEvent`s when a slot is decided; the texts of all events joined are the page's text. The page
-    grows whether or not somebody reads. `close`, leaving a `with` block, an error, and forgetting the stream take back what
-    has not ended. What fails is raised to the reader. One thread at a time reads.
+    There is a `TextEvent` for each text as it comes, and a `SlotEvent` for each slot
+    when it is decided; the texts of all events joined are the page's text. The page
+    grows whether or not it is read. `close`, leaving a `with` block, an error, and
+    garbage collection of the stream cancel what has not ended. Errors are raised to the
+    reader. Only one thread may read at a time.
     """
 
     def __init__(self, make: Make, request: PageRequest, check_process: Callable[[], None]) -> None:
-        """Begins at once. check_process: raises in a forked child, where nothing will come."""
+        """Start at once.
+
+        `check_process` raises in a forked child, where no event will come.
+        """
         self._check_process = check_process
         self._outlet = outlet = _Outlet()
         self._scope = scope = Scope.nested()
@@ -190,7 +209,11 @@ class PageStream(Iterator[Event]):
         self.close()
 
     def __next__(self) -> Event:
-        """Wait for the next event. Ctrl-C takes the page back and is raised again. `ForkedError` in a child process."""
+        """Wait for the next event.
+
+        Ctrl-C cancels the page and is raised again. Raises `ForkedError` in a child
+        process.
+        """
         if self.is_finished:
             raise StopIteration
         try:
@@ -205,12 +228,16 @@ class PageStream(Iterator[Event]):
 
     @property
     def is_finished(self) -> bool:
-        """No event will come any more."""
+        """Return whether no further event will come."""
         return self._is_closed or self._is_finished
 
     @property
     def page(self) -> Page:
-        """The whole page. Reads the rest of the stream first; raises what it ended in, `CancelledError` where it was closed before its end."""
+        """Return the whole page.
+
+        Reads the rest of the stream first. Raises the error that ended the page, and
+        `CancelledError` if the stream was closed before its end.
+        """
         for _ in self:
             pass
         if self._is_finished and self._outlet.error is not None:
@@ -220,17 +247,20 @@ class PageStream(Iterator[Event]):
         return self._outlet.page
 
     def close(self) -> None:
-        """Take back what has not ended. Closing twice is fine."""
+        """Cancel what has not ended. May be called twice."""
         self._is_closed = True
         self._outlet.listener = _nobody
         self._finalizer()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have a function called, in a thread of the stream's, whenever something may be read by `arrived`."""
+        """Call a function whenever `arrived` may have an event.
+
+        It is called on a thread of the stream.
+        """
         self._outlet.listener = listener
 
     def arrived(self) -> Iterator[Event]:
-        """The events that are there, without waiting."""
+        """Yield the events that are there, without waiting."""
         while not self.is_finished:
             try:
                 event = self._read(self._outlet.queue.get_nowait())
@@ -240,7 +270,7 @@ class PageStream(Iterator[Event]):
                 yield event
 
     def _read(self, item: Event | None) -> Event | None:
-        """What was put in; at the end, what failed is raised."""
+        """Return the item; at the end, raise the error of the page, if any."""
         if item is None:
             self._is_finished = True
             if self._outlet.error is not None:

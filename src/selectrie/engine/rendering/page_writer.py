@@ -1,4 +1,4 @@
-"""What stands on a page under way: its text, the tokens it becomes, the events that tell of it. No model call in it."""
+"""The text of a page being rendered, its tokens and its events, without model calls."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from selectrie.template.syntax.visitors import walk_through
 from selectrie.tokenization.growing_prompt import GrowingPage, Mark
 
 MOST_PAGE_BYTES = 16 << 20
-"""Of the text of one page, hidden text included."""
+"""Maximum bytes of the text of one page, hidden text included."""
 _BEFORE = 64
-"""Characters before a slot that say how its text may end."""
+"""Number of characters before a slot that say how its text may end."""
 
 Tell = Callable[[Event], None]
-"""What is called with each event of a page, in the thread that renders it."""
+"""Called with each event of a page, in the thread that renders it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hidden:
-    """The sheet where a hidden stretch of it began."""
+    """The state of the sheet where a hidden stretch began."""
 
     mark: Mark
     n_written: int
@@ -40,15 +40,19 @@ class _Hidden:
 
 
 class Sheet:
-    """The text of a page, which becomes tokens where a slot needs them.
+    """The text of a page, which becomes tokens when a slot needs them.
 
-    written: its texts, hidden ones included as long as they count. unwritten: what the growing page has not got yet. early: white
-    space that may turn out to stand before the first role, where it is no part of the page; None once that is settled.
-    is_chat: a role was opened. named: where each named block that is open began among the texts.
+    Attributes:
+        _written: The texts of the page; hidden ones are included as long as they count.
+        _unwritten: Texts that the growing page has not received yet.
+        _early: White space that may turn out to come before the first role, where it is
+            not part of the page; None once that is decided.
+        _is_chat: Whether a role was opened.
+        _named: For each named block that is open, the index of its first text.
     """
 
     def __init__(self, vocabulary: Vocabulary, template: Template, rendering: Rendering, tell: Tell | None) -> None:
-        """tell: called with each event; None: nobody listens."""
+        """Start an empty page; `tell` is called with each event, None reports none."""
         self._tell, self._reads_special = tell, rendering.parse_special
         self.page = GrowingPage(
             vocabulary, template_args=rendering.template_args, parse_special=rendering.parse_special
@@ -63,17 +67,17 @@ class Sheet:
 
     @property
     def text(self) -> str:
-        """All that stands there."""
+        """Return all text written."""
         return "".join(self._written)
 
     @property
     def is_hidden(self) -> bool:
-        """Is what is written now no part of the page?"""
+        """Return whether text written now is left out of the page."""
         return bool(self._hidden)
 
     @property
     def end(self) -> str:
-        """The last characters that stand there."""
+        """Return the last characters written."""
         found = ""
         for text in reversed(self._written):
             found = text + found
@@ -82,7 +86,7 @@ class Sheet:
         return found[-_BEFORE:]
 
     def events(self) -> tuple[Event, ...]:
-        """What there was to tell, neighbouring texts as one."""
+        """Return the events, with neighbouring texts joined."""
         made: list[Event] = []
         for is_text, run in groupby(self._pieces, key=lambda piece: isinstance(piece, TextEvent)):
             if is_text:
@@ -92,7 +96,7 @@ class Sheet:
         return tuple(made)
 
     def write(self, step: Write) -> None:
-        """Text of the template. White space around turns is no part of the page."""
+        """Write text of the template; white space around turns is left out."""
         if self._is_chat and not self._n_open:
             if step.text.strip():
                 raise outside(step.document, step.span, is_literal=step.is_literal)
@@ -107,18 +111,21 @@ class Sheet:
         self._show(TextEvent(step.text))
 
     def settle(self) -> None:
-        """Let the page have everything that was written: a slot comes."""
+        """Give all written text to the growing page, since a slot comes."""
         self.finish()
         self._flush()
 
     def finish(self) -> None:
-        """The page ends, or a slot comes: what stands at its beginning is no white space before the first role."""
+        """Keep white space at the beginning, since the page ends or a slot comes.
+
+        It does not come before a first role then.
+        """
         early, self._early = self._early or (), None
         for step in early:
             self.write(step)
 
     def grow(self, filled: Filled, step: Decide) -> None:
-        """What was decided; of a gen the tokens that were drawn are kept."""
+        """Append a decision; for a gen, the tokens that were drawn are kept."""
         self._put(filled.text, step)
         if filled.drawn is None:
             self.page.add(filled.text)
@@ -126,22 +133,22 @@ class Sheet:
             self.page.add_drawn(*filled.drawn, filled.text.encode())
 
     def part(self, text: str, step: Together, event: SlotEvent | None) -> None:
-        """A part of a joint block: a slot of it where there is an event, else text between them."""
+        """Append a part of a joint block, a slot if there is an event, else text."""
         self._put(text, step)
         self.page.add(text)
         self._show(TextEvent(text) if event is None else event)
 
     def decided(self, event: SlotEvent, n_told: int = 0) -> None:
-        """Tell of a slot. n_told: characters of its text that were told as they came."""
+        """Report a slot; `n_told` characters of its text were reported as they came."""
         self._show(event, n_told)
 
     def coming(self, text: str, slot: str) -> None:
-        """Tell of the text of a slot that is not finished."""
+        """Report text of a slot that is not finished."""
         if self._tell is not None:
             self._tell(TextEvent(text, slot))
 
     def turn(self, step: Turn) -> None:
-        """What the model's chat template writes around a turn."""
+        """Append what the model's chat template writes around a turn."""
         if not self._is_chat:
             self._named = [min(at, len(self._written)) for at in self._named]
         self._early, self._is_chat = None, True
@@ -153,7 +160,7 @@ class Sheet:
         self._show(TextEvent(text))
 
     def hide(self, step: Hide) -> None:
-        """From here on nothing is part of the page; or the page goes back to where that began."""
+        """Begin a hidden stretch, or end it and restore the page before it."""
         if step.begins:
             self._flush()
             early = None if self._early is None else list(self._early)
@@ -166,16 +173,16 @@ class Sheet:
         self._early, self._is_chat = before.early, before.is_chat
 
     def begin_name(self) -> None:
-        """A named block begins."""
+        """Begin a named block."""
         self._named.append(len(self._written) + len(self._early or ()))
 
     def end_name(self) -> str:
-        """The text of the named block that ends."""
+        """End a named block and return its text."""
         written = [*self._written, *(write.text for write in self._early or ())]
         return "".join(written[self._named.pop() :])
 
     def _put(self, text: str, step: Write | Decide | Together | Turn) -> None:
-        """Text on the page, whoever writes it there."""
+        """Append text to the page and check its size."""
         self._n_bytes += len(to_bytes(text, "text of the page"))
         if self._n_bytes > MOST_PAGE_BYTES:
             reason = f"the page grows beyond {MOST_PAGE_BYTES >> 20} MiB here; render several pages"
@@ -183,7 +190,7 @@ class Sheet:
         self._written.append(text)
 
     def _show(self, event: Event, n_told: int = 0) -> None:
-        """An event for the reader: hidden text is none."""
+        """Report an event to the reader, unless it is hidden or empty text."""
         if isinstance(event, TextEvent) and (self._hidden or not event.text):
             return
         if self._tell is not None:
@@ -191,7 +198,7 @@ class Sheet:
         self._pieces.append(event)
 
     def _flush(self) -> None:
-        """Let the page have what was written since."""
+        """Give the text written since to the growing page."""
         runs = groupby(self._unwritten, key=lambda write: write.is_literal and self._reads_special)
         for is_literal, run in runs:
             self.page.add("".join(write.text for write in run), literal=is_literal)

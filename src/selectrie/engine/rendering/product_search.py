@@ -1,4 +1,7 @@
-"""A product of alternatives too large to be listed: its token paths, and searches of them for the most probable texts."""
+"""Search a product of alternatives that is too large to be listed.
+
+This finds its token paths and searches them for the most probable texts.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +27,38 @@ from selectrie.tokenization.products import Ground, Part, cut_product, neighbour
 from selectrie.tokenization.records import PromptText
 
 MOST_NODES = 6_000
-"""Nodes that a search evaluates where no budget is given."""
+"""Nodes that a search evaluates if no budget is given."""
 MOST_FOUND = 64
-"""Texts found that are kept."""
+"""Number of texts found that are kept."""
 _BEAM_PART = 2
-"""One part in so many of the budget goes to a wide beam and what is near its best, where the rest of it proved nothing."""
+"""Fraction 1/N of the budget that is kept for a wide beam and the texts near its best.
+
+It is used if the rest of the budget proved nothing.
+"""
 _MOST_CLIMBS = 8
-"""Times that texts near the best found are looked at."""
+"""Maximum number of times that texts near the best one are evaluated."""
 _NARROW, _WIDE = 8, 64
-"""Paths of the beam that comes first, and of a wide one at most."""
+"""Width of the first beam, and maximum width of a wide one."""
 _SECOND_NODES = 100
-"""Nodes, and twice those of the proof of the first k, that may be spent on making certain which text is the second."""
+"""Nodes that may be spent on making certain which text is the second.
+
+Twice the nodes of the proof of the first k are added.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hunt:
-    """What is searched for. parts: literals and sorted alternatives. k: how many of the best must be certain; a second text is looked for in any case.
+    """A search over the texts of a joint block with too many assignments to list.
 
-    terminator: "auto", "eog" or "text". budget: nodes; None: `MOST_NODES`. width: nodes a call. cuts: whether chunks are looked for.
+    Attributes:
+        prompt: The page before the block.
+        parts: Literal bytes, or a sorted tuple of alternatives.
+        following: Bytes of the text after the block.
+        terminator: "auto", "eog" or "text".
+        k: How many of the best texts must be proven. A runner-up is always searched.
+        budget: Maximum number of nodes to evaluate; None means `MOST_NODES`.
+        width: Nodes in a model call.
+        cuts: Whether the block may be cut into independent chunks.
     """
 
     prompt: PromptText
@@ -56,9 +73,15 @@ class Hunt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductPaths:
-    """Token paths of the product. automaton: over what follows the ground's context. longest: tokens of a path, at most.
+    """Token paths of the product.
 
-    canonical, own: of paths that the tokenizer would not make (`AutomatonSpec`); None where the automaton has none.
+    Attributes:
+        ground: The context of the product's texts.
+        automaton: Automaton over what follows that context.
+        longest: Maximum tokens of a path.
+        canonical: Whether a path is canonical (`AutomatonSpec`); None if the automaton
+            has canonical paths only.
+        own: The canonical path for the text of a path; None likewise.
     """
 
     ground: Ground
@@ -69,7 +92,11 @@ class ProductPaths:
 
 
 def paths_of_product(vocabulary: Vocabulary, hunt: Hunt) -> ProductPaths:
-    """The token paths of the product: of its chunks where it can be cut, else of a grammar, whose paths are checked."""
+    """Return the token paths of the product.
+
+    They are those of its chunks if it can be cut, else those of a grammar, which are
+    checked.
+    """
     cut = cut_product(vocabulary, hunt.prompt, hunt.parts, hunt.following) if hunt.cuts else None
     if cut is not None:
         automaton = ProductAutomaton(cut.paths)
@@ -85,7 +112,10 @@ def paths_of_product(vocabulary: Vocabulary, hunt: Hunt) -> ProductPaths:
 
 
 def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground) -> ProductPaths:
-    """Every token path that spells a text of the product; those count that the tokenizer makes."""
+    """Return every token path that spells a text of the product.
+
+    Only those that the tokenizer makes count.
+    """
     from selectrie.grammar import Grammar
     from selectrie.grammar.rules.expressions import Alternatives, RuleSet, Text
     from selectrie.grammar.rules.expressions import Sequence as InOrder
@@ -112,7 +142,7 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground)
 
 
 def check_fits(paths: ProductPaths, limits: Limits) -> None:
-    """Raise `PromptTooLongError` where the longest path does not fit behind the page."""
+    """Raise `PromptTooLongError` if the longest path does not fit after the page."""
     needed = len(paths.ground.context) + paths.longest + 1
     if needed > limits.nodes:
         raise PromptTooLongError(
@@ -123,11 +153,18 @@ def check_fits(paths: ProductPaths, limits: Limits) -> None:
 
 
 class ProductSearch:
-    """What searches of a product find, all together.
+    """The results of the searches of a product, all together.
 
-    terminator: "eog" or "none". tolerance: nats by which layout can move the difference of two log-probabilities.
-    tokens, logp: of each text found; the log-probability is that of the path from the ground's context: healed bytes are not taken off.
-    best_open: bound on it for all other texts; open_mass: bound on the probability of them all. n_evaluated: rows read.
+    Attributes:
+        tolerance: Nats by which layout may change the difference of two
+            log-probabilities.
+        tokens: Tokens of each text found.
+        logp: Log-probability of each text found: that of the path from the ground's
+            context, healed bytes included.
+        best_open: Bound on the log-probability of every other text.
+        open_mass: Bound on the probability of all other texts together.
+        n_evaluated: Number of rows read.
+        cost: Cost of all searches.
     """
 
     def __init__(self, begun: Errand, paths: ProductPaths, hunt: Hunt, terminator: str, tau: float) -> None:
@@ -140,15 +177,16 @@ class ProductSearch:
 
     @property
     def left(self) -> int:
-        """What is left of the budget."""
+        """Return what is left of the budget, in nodes."""
         return (self._hunt.budget or MOST_NODES) - self.n_evaluated
 
     def run(self) -> None:
-        """Find the k best texts, and a second one, as far as the budget goes.
+        """Find the k best texts and a second one, as far as the budget goes.
 
-        A narrow beam finds texts to compare with, then everything that could be better than the k-th of them is looked at. Where
-        that is done, what is near the best, and all that could be better than the second, for a little more; where it is not, a
-        wide beam, and what is near its best.
+        A narrow beam finds texts to compare with. Then everything that could be better
+        than the k-th of them is evaluated. If that succeeds, the texts near the best
+        and all that could be better than the second are evaluated, for a little more.
+        If it does not, a wide beam follows, and the texts near its best.
         """
         k, places = self._hunt.k, max(2, self._hunt.k)
         self._beam(_NARROW)
@@ -163,7 +201,10 @@ class ProductSearch:
             self.explore(self.place(places), min(self.left, 2 * spent + _SECOND_NODES))
 
     def _climb(self, budget: int) -> None:
-        """Look at texts that differ from the best in one option, again where one of them is better."""
+        """Evaluate texts that differ from the best in one option.
+
+        This is repeated if one of them is better.
+        """
         ground, parts = self._paths.ground, self._hunt.parts
         for _ in range(_MOST_CLIMBS):
             if not self.logp or budget < 1:
@@ -180,20 +221,20 @@ class ProductSearch:
                 return
 
     def place(self, k: int) -> float:
-        """Log-probability of the k-th best text found; -inf where fewer are."""
+        """Return the log-probability of the k-th best text found, or -inf."""
         ranked = sorted(self.logp.values(), reverse=True)
         return ranked[k - 1] if len(ranked) >= k else -np.inf
 
     def is_apart(self, k: int) -> bool:
-        """Is nothing that was not found as near to the k-th as layout can move scores?"""
+        """Return whether layout cannot move any other text up to the k-th."""
         return bool(self.best_open == -np.inf or self.place(k) - self.best_open > self.tolerance)
 
     def is_certain(self, k: int) -> bool:
-        """Are the first k found the first k of all?"""
+        """Return whether the first k texts found are the first k of all."""
         return self.best_open == -np.inf or self.place(k) > self.best_open + ROUNDING
 
     def explore(self, least: float, budget: int) -> None:
-        """Look at all that could be as good as `least`, best first, as far as the budget goes."""
+        """Evaluate all that could reach `least`, best first, within `budget`."""
         if budget < 1:
             return
         outcome = self._read(self._paths.automaton, (least, budget))
@@ -204,7 +245,11 @@ class ProductSearch:
         self._keep_best()
 
     def _read(self, automaton: Automaton, wanted: tuple[float, int]) -> AutomatonOutcome:
-        """Search an automaton. wanted: the least log-probability of interest, and nodes at most."""
+        """Search an automaton.
+
+        `wanted` holds the least log-probability of interest and the maximum number of
+        nodes.
+        """
         paths, (least, budget) = self._paths, wanted
         spec = AutomatonSpec(
             self._vocabulary,
@@ -225,7 +270,7 @@ class ProductSearch:
         return outcome
 
     def _keep_best(self) -> None:
-        """Forget all but the best; they count as open."""
+        """Forget all but the best texts; the others count as open."""
         for text in sorted(self.logp, key=lambda text: (-self.logp[text], text))[MOST_FOUND:]:
             del self.tokens[text]
             logp = self.logp.pop(text)
@@ -233,7 +278,7 @@ class ProductSearch:
             self.open_mass += float(np.exp(logp))
 
     def _beam(self, width: int) -> None:
-        """Look with a beam."""
+        """Search with a beam of this width."""
         places = max(2, self._hunt.k)
         if width < places:
             return
@@ -253,7 +298,7 @@ class ProductSearch:
 
     def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
         text = self._paths.ground.text_of(data)
-        if not spellings(self._hunt.parts, text, 1):  # tokens that spell another text than they are of
+        if not spellings(self._hunt.parts, text, 1):  # tokens that spell a text outside the product
             return
         self.tokens.setdefault(text, tuple(tokens))
         self.logp.setdefault(text, logp)

@@ -1,4 +1,8 @@
-"""One page: the steps of a template done one after the other, its slots decided on a page that grows in one context."""
+"""Render one page.
+
+The steps of a template are executed in order; its slots are decided on a page that
+grows in one context.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +40,12 @@ from selectrie.template.values.tag_values import values_at
 from selectrie.template.values.values import plain
 
 MOST_SLOTS = 10_000
-"""Slots that one page decides."""
+"""Maximum number of slots that one page decides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageRequest:
-    """What a page is made of."""
+    """The template, values and options of a page."""
 
     template: Template
     values: Mapping[str, object]
@@ -49,16 +53,25 @@ class PageRequest:
 
 
 def render_page(begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None = None) -> Page:
-    """Render one page. tau: nats a row that layout may move, None = not measured. tell: called with each event, in this thread.
+    """Render one page.
 
-    Raises `TemplateError` for what the template and its values cannot be rendered to, and what its slots raise; that names the
-    slot (`SelectrieError.slot`).
+    Args:
+        begun: The group that the tasks belong to.
+        model: The model.
+        tau: Nats per row by which layout may change a log-probability; None if it was
+            not measured.
+        request: The request for the page.
+        tell: Called with each event, in this thread.
+
+    Raises:
+        TemplateError: If the template cannot be rendered with its values.
+        SelectrieError: If a slot fails; `SelectrieError.slot` names it.
     """
     return _Run(begun, model, tau, request, tell).page()
 
 
 class _Run:
-    """One page under way."""
+    """The rendering of one page."""
 
     def __init__(self, begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None) -> None:
         self._begun, self._model, self._tau, self._request = begun, model, tau, request
@@ -70,7 +83,7 @@ class _Run:
         self._n_slots, self._cost = 0, Cost()
 
     def page(self) -> Page:
-        """Do every step, and say what came of them."""
+        """Execute every step and return the page."""
         while (step := self._program.step()) is not None:
             self._do(step)
         self._sheet.finish()
@@ -104,18 +117,22 @@ class _Run:
             self._name(step)
 
     def _name(self, step: Naming) -> None:
-        """The text of a named block is a value."""
+        """Begin a named block, or store the text of one as a value."""
         if step.begins:
             self._sheet.begin_name()
         else:
             self._program.name(step.name, self._sheet.end_name())
 
     def _following(self, *names: str) -> Following:
-        """What follows the slots of these names on the page."""
+        """Return what follows the slots of these names on the page."""
         return what_follows(self._program, *names, cut=self._sheet.page.before_control)
 
     def _place(self, following: Following, document: Document, span: Span) -> Place:
-        """Where a slot stands, and the seed of what is drawn there: made of the page's and of how many came before."""
+        """Return the position of a slot.
+
+        The seed of draws there is made of the page's seed and of how many slots came
+        before.
+        """
         self._n_slots += 1
         if self._n_slots > MOST_SLOTS:
             reason = f"the page has more than {MOST_SLOTS} slots to decide; loop less, or render several pages"
@@ -133,7 +150,7 @@ class _Run:
         )
 
     def _decide(self, step: Decide) -> None:
-        """A slot of its own. A hidden one is decided as if it were to stand there."""
+        """Decide a single slot. A hidden slot is decided as if it were shown."""
         slot, template = step.slot, self._request.template
         place_name = where(step.document, slot.span)
         told: list[str] = []
@@ -167,7 +184,7 @@ class _Run:
         self._sheet.decided(event, n_told=sum(map(len, told)))
 
     def _listener(self, name: str, told: list[str]) -> Callable[[str], None]:
-        """What takes the text of a gen as it comes."""
+        """Return a callback that receives the text of a gen as it comes."""
 
         def listen(text: str) -> None:
             told.append(text)
@@ -176,14 +193,14 @@ class _Run:
         return listen
 
     def _check_in_time(self, filled: Filled) -> None:
-        """A text that the deadline broke off is none that the page goes on with."""
+        """Raise `DeadlineError` if the deadline broke the text off."""
         record = filled.record
         is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
         if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
             raise DeadlineError(self._begun.late_s)
 
     def _decide_together(self, step: Together) -> None:
-        """The slots of a joint block, at one go."""
+        """Decide the slots of a joint block together."""
         joint, document = step.joint, step.document
         places = {part.name: where(document, part.span) for part in joint.body if isinstance(part, ast.Slot)}
         with _in_slot(f"joint {', '.join(map(repr, places))} at {where(document, joint.span)}"):
@@ -213,7 +230,11 @@ class _Run:
                 raise error_at(document, part.span, reason)
 
     def _goes_on(self, step: Continue) -> bool:
-        """Whether a loop has another turn: its stop text against what would come, by their joint log-probabilities."""
+        """Return whether a loop has another iteration.
+
+        The joint log-probability of its stop text is compared with that of what would
+        come.
+        """
         loop, document = step.loop, step.document
         place_name = where(document, loop.span)
         coming = what_comes(self._program, more=True, cut=self._sheet.page.before_control).text
@@ -233,7 +254,10 @@ class _Run:
 
 @contextmanager
 def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
-    """What fails in the block is this slot; what does not fit the context is the page. has_limit: the slot has `max_tokens`."""
+    """Name this slot in errors of the block, and the page in errors of length.
+
+    `has_limit` says that the slot has `max_tokens`.
+    """
     with of_slot(slot):
         try:
             yield
@@ -247,7 +271,7 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
 
 
 def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
-    """A gen of a loop that may go on ends before either of what may follow it."""
+    """Make a gen of a loop that may go on end before either text that may follow it."""
     if not isinstance(asked, GenSlot) or asked.stop is not None or not following.either:
         return asked
     stops = dict.fromkeys(stop for text in following.either for stop in default_stops(text, before))
@@ -255,7 +279,7 @@ def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
 
 
 def _joint_request(step: Together, template: Template) -> JointRequest:
-    """The literals and slots of a joint block, with its arguments."""
+    """Return the literals and slots of a joint block, with its arguments."""
     scope, document = step.scope, step.document
     parts: list[str | JointSlot] = []
     for part in step.joint.body:

@@ -1,4 +1,4 @@
-"""One of a scored set, drawn by softmax(score / temperature)."""
+"""Draw one of a scored set by softmax(score / temperature)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from selectrie.results.sampled_choice import DrawnChoice
 
 
 def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnChoice:
-    """Draw one of a set of which every choice is scored, by the uniform number of (seed, step 0).
+    """Draw one of a set of scored choices, by the uniform number of (seed, step 0).
 
-    temperature 0: the winner. The same seed draws the same text whatever the order of the choices; choices of one path count
-    once. Where every score is -inf nothing has any probability, and the winner is drawn.
+    Every choice must be scored. Temperature 0 takes the winner. The same seed draws the
+    same text whatever the order of the choices; choices of one path count once. If
+    every score is -inf, no choice has any probability, and the winner is drawn.
     """
     if temperature == 0 or not np.isfinite(selection.score):
         close = None if selection.signature.tolerance is None else not selection.certificate.settled
@@ -34,8 +35,11 @@ def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnCh
 
 
 def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, temperature: float) -> bool | None:
-    """Could scores within their tolerances have drawn another path than that of place
-    `at`?"""
+    """Return whether scores within their tolerances could have drawn another path.
+
+    The path drawn is the one at position `at`. Returns None if no tolerance was
+    measured.
+    """
     tau, table = selection.signature.tolerance, selection.choices
     if tau is None:
         return None
@@ -49,20 +53,25 @@ def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, 
 
 
 def order_of(table: ChoiceTable) -> OffsetArray:
-    """int64[P]: the first choice of each path, by the bytes of its text."""
+    """Return the first choice of each path, int64[P], in byte order of the texts."""
     return np.array(sorted(table.first.tolist(), key=lambda place: table.texts[place].encode()), dtype=np.int64)
 
 
 def chances_of(scores: FloatArray, temperature: float) -> FloatArray:
-    """float64[P]: softmax(score / temperature); scores below inf, at least one finite; temperature > 0."""
+    """Return softmax(score / temperature), float64[P].
+
+    Scores must be below inf, at least one of them finite, and the temperature positive.
+    """
     with np.errstate(over="ignore"):
         return numerics.softmax((scores - scores.max()) / temperature)
 
 
 def place_of(chances: FloatArray, u: float) -> int:
-    """The place whose share of [0, 1) holds u, the shares side by side in order; never one of probability 0.
+    """Return the index whose share of [0, 1) holds u.
 
-    u: below 1 by at least 2**-53, so that its share of the sum is below the sum, whatever it is rounded to.
+    The shares lie side by side in order. An index of probability 0 is never returned.
+    `u` must be below 1 by at least 2**-53, so that its share of the sum is below the
+    sum, however it is rounded.
     """
     ends = np.cumsum(chances)
     return int(np.searchsorted(ends, u * ends[-1], side="right"))

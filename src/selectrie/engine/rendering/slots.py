@@ -1,4 +1,7 @@
-"""The slots of a template with their arguments evaluated and checked, ready to be filled. No model call is made here."""
+"""The slots of a template, with their arguments evaluated and checked.
+
+They are ready to be decided. No model call is made here.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,27 @@ from selectrie.template.values.values import Option, options_of, plain
 from selectrie.tokenization.records import PromptText
 
 _KEPT = 64
-"""Grammars of lists of texts that are kept compiled."""
+"""Number of grammars of lists of texts that are kept compiled."""
 _JOINT = Rule()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectSlot:
-    """`<<select>>`: one of `options`, or of the texts of `grammar`, which cannot be listed; the other one is None.
+    """A `<<select>>` slot, with either `options` or a `grammar`.
 
-    terminator: what ends a choice; None: as the place on the page says. prior: weights of the options in their order.
-    temperature: draw one by softmax(score / temperature) instead of taking the best; None: take the best. seed: of that draw;
-    None: the place's. logprobs: what the log-probabilities by text are called, or None. hidden: no part of the page.
+    Attributes:
+        name: Name of the value.
+        options: The options, or None.
+        grammar: A grammar whose texts cannot be listed, or None.
+        rule: The scoring rule.
+        terminator: What ends a choice; None chooses by the position on the page.
+        prior: Weights of the options, in their order, or None.
+        search: How to search, and how many places must be certain.
+        temperature: Draw an option by softmax(score / temperature) instead of taking
+            the best; None takes the best.
+        seed: Seed of that draw; None takes the one of the position.
+        logprobs: Name of the value with the log-probabilities by text, or None.
+        hidden: Whether the text is left out of the page.
     """
 
     name: str
@@ -49,16 +62,25 @@ class SelectSlot:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts of the options."""
+        """Return the texts of the options."""
         return tuple(option.text for option in self.options or ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GenSlot:
-    """`<<gen>>`: text token by token. stop: texts that end it; None: as the place on the page says. seed: None: the place's.
+    """A `<<gen>>` slot: text drawn token by token.
 
-    is_json: the contents of a JSON string, which its closing quote ends; without `grammar`. n: texts drawn, of which the
-    page has the first.
+    Attributes:
+        name: Name of the value.
+        sampling: How a token is drawn.
+        max_tokens: Maximum number of tokens.
+        stop: Texts that end it; None chooses them by the position on the page.
+        grammar: A grammar whose texts alone are allowed, or None.
+        is_json: Whether the text is the contents of a JSON string, which its closing
+            quote ends; without `grammar`.
+        seed: Seed of the first text; None takes the one of the position.
+        n: Number of texts drawn; the page gets the first.
+        hidden: Whether the text is left out of the page.
     """
 
     name: str
@@ -74,9 +96,15 @@ class GenSlot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamSlot:
-    """`<<beam>>`: the most probable text of a grammar that a beam finds. options: those the grammar is made of, or None.
+    """A `<<beam>>` slot: the most probable text of a grammar that a beam finds.
 
-    terminator: what ends a text; None: as the place on the page says. beam: its terminator is not looked at.
+    Attributes:
+        name: Name of the value.
+        grammar: The grammar.
+        beam: Options of the search; its terminator is ignored.
+        options: The options that the grammar is made of, or None.
+        terminator: What ends a text; None chooses by the position on the page.
+        hidden: Whether the text is left out of the page.
     """
 
     name: str
@@ -91,10 +119,14 @@ AnySlot: TypeAlias = SelectSlot | GenSlot | BeamSlot
 
 
 class SlotArguments:
-    """The arguments of one slot: what each is, and where it stands. options: of a list of them, each text once; else None."""
+    """The arguments of one slot, with their values and positions.
+
+    Attributes:
+        options: The options if they were given as a list, each text once; else None.
+    """
 
     def __init__(self, slot: ast.Slot, scope: Scope, template: Grammars, document: ast.Document) -> None:
-        """Raises `TemplateError` at the argument that cannot be what it is."""
+        """Evaluate the arguments; raise `TemplateError` at an invalid one."""
         self.slot, self.template, self.document = slot, template, document
         check_form(slot, document)
         values = values_at(slot, scope, document, template)
@@ -108,24 +140,27 @@ class SlotArguments:
         self._values = {name: plain(value) for name, value in values.items()}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value given, an Enum member as its value; the default where none is, or None is."""
+        """Return the value of an argument, of an Enum member its value.
+
+        Returns the default if the argument was not given or is None.
+        """
         value = self._values.get(name)
         return default if value is None else value
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of these arguments that are given, None left out."""
+        """Return those of these arguments that were given and are not None."""
         return {name: value for name in names if (value := self._values.get(name)) is not None}
 
     def telling(self, name: str) -> AbstractContextManager[None]:
-        """What is wrong with a value in the block is told at this argument."""
+        """Report errors in the block at this argument."""
         return told_at(self.document, self._spans[name])
 
     def error(self, reason: str, name: str | None = None) -> TemplateError:
-        """An error at an argument, or at the slot."""
+        """Return an error at an argument, or at the slot."""
         return error_at(self.document, self.slot.span if name is None else self._spans[name], reason)
 
     def grammar(self) -> Grammar | None:
-        """The grammar of `grammar=` or `regex=`."""
+        """Return the grammar of `grammar=` or `regex=`, or None."""
         if self.given("regex"):
             with self.telling("regex"):
                 return self.template.read_regex(self.get("regex"))
@@ -136,7 +171,7 @@ class SlotArguments:
             return self.template.read_grammar(value)
 
     def space(self) -> tuple[tuple[Option, ...] | None, Grammar | None]:
-        """What may stand there: options or a grammar, never both, never neither."""
+        """Return what the slot may contain: options or a grammar, the other None."""
         grammar = self.grammar()
         if self.options is None and grammar is None:
             raise self.error("nothing says what may stand here; give options=, grammar= or regex=")
@@ -151,9 +186,10 @@ def slot_of(
     *,
     max_tokens: int = DEFAULT_RENDERING.max_tokens,
 ) -> AnySlot:
-    """The slot with its arguments evaluated and checked. max_tokens: of a gen or beam that does not say.
+    """Return the slot with its arguments evaluated and checked.
 
-    Raises `TemplateError` at the argument's expression for a value that is not allowed.
+    `max_tokens` is that of a gen or beam that does not give one. Raises `TemplateError`
+    at the argument's expression for a value that is not allowed.
     """
     given = SlotArguments(slot, scope, template, document)
     makers: dict[str, Callable[[SlotArguments, int], AnySlot]] = {"select": _select, "gen": _gen, "beam": _beam}
@@ -187,7 +223,7 @@ def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
 
 
 def _check_unlisted(given: SlotArguments, rule: Rule) -> None:
-    """What only a listed set can have."""
+    """Refuse arguments that need texts that can be listed."""
     name = "grammar" if given.given("grammar") else "regex"
     temperature = given.get("temperature")
     if given.get("prior") is not None:
@@ -202,12 +238,15 @@ def _check_unlisted(given: SlotArguments, rule: Rule) -> None:
         raise given.error(reason, "terminator")
     allowed = ("joint",) if temperature is not None else ("joint", "token_mean")
     if rule.name not in allowed:
-        reason = f"rule={rule.name!r}: expected {' or '.join(map(repr, allowed))}, as the texts of this {name} cannot be listed"
+        reason = (
+            f"rule={rule.name!r}: expected {' or '.join(map(repr, allowed))}, "
+            f"as the texts of this {name} cannot be listed"
+        )
         raise given.error(reason, "rule")
 
 
 def _prior(given: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
-    """Weights in the order of the options."""
+    """Return the weights in the order of the options."""
     prior = given.get("prior")
     if prior is None or options is None:
         return None
@@ -247,15 +286,22 @@ def _beam(given: SlotArguments, max_tokens: int) -> BeamSlot:
 
 @lru_cache(maxsize=_KEPT)
 def _of_texts(texts: tuple[str, ...]) -> Grammar:
-    """The grammar of a list of texts, the same for every row of a request."""
+    """Return the grammar of a list of texts, the same for every row of a request."""
     return Grammar.from_choices(texts, name="options")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """Where a slot stands. prompt: the page before it. following: text that certainly follows it, or "". ends_turn: it ends an
-    assistant turn, whose end is an end-of-generation token. before: text of the page before it, its end at least.
-    seed: of what is drawn there, where the slot names none."""
+    """Position of a slot on its page.
+
+    Attributes:
+        prompt: The page up to the slot; decisions are conditioned on it.
+        following: Text known to come next, or "" if unknown. It terminates the slot.
+        ends_turn: Whether an assistant turn ends here, so that end-of-generation
+            terminates the slot.
+        before: Text of the page before the slot, at least its end.
+        seed: Seed for sampling slots that do not set their own.
+    """
 
     prompt: PromptText
     following: str = ""

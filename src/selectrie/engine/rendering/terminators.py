@@ -1,4 +1,7 @@
-"""What ends the text of a slot where nothing says it: the text that follows on the page, or the end of the turn."""
+"""What ends the text of a slot that names no end.
+
+This is the text that follows on the page, or the end of the turn.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,19 @@ from selectrie.results import BeamResult, Completion, Draws, Hypothesis, Selecti
 from selectrie.tokenization.canonical import encode_inside
 
 MOST_ENDING = 32
-"""Characters of following text that end a text of a grammar."""
+"""Maximum characters of following text that end a text of a grammar."""
 QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
-"""A closing quote -> the one that opens."""
+"""Maps each closing quote to its opening quote."""
 _LINE_END = re.compile(r"\r?\n")
 _BEGINNING = re.compile(r"[^\n]*\n*")
 
 
 def default_stop(following: str, before: str) -> str:
-    """What ends a gen that names no stop, "" for nothing.
+    """Return what ends a gen that names no stop, "" for nothing.
 
-    A quote that the following text begins with, and that was opened at the end of the text before; else the following text
-    up to its first line end; that line end where nothing but white space stands before it.
+    This is a quote that the following text begins with, if it was opened at the end of
+    the text before. Otherwise it is the following text up to its first line end, or
+    that line end if only white space comes before it.
     """
     if following and before and QUOTES.get(following[0]) == before[-1]:
         return following[0]
@@ -37,21 +41,25 @@ def default_stop(following: str, before: str) -> str:
 
 
 def default_stops(following: str, before: str) -> tuple[str, ...]:
-    """The texts of which the first to come ends a gen that names no stop: `default_stop`; of a CRLF also the LF alone, which is
-    what models write."""
+    """Return the texts of which the first to come ends a gen that names no stop.
+
+    This is `default_stop`; for a CRLF also the LF alone, which is what models write.
+    """
     stop = default_stop(following, before)
     return (stop, "\n") if stop == "\r\n" else (stop,) if stop else ()
 
 
 def beginning_of(vocabulary: Vocabulary, following: str) -> str:
-    """What of the following text ends a text of a grammar: the fewest tokens of it that hold more than spaces and tabs.
+    """Return the part of the following text that ends a text of a grammar.
 
-    At most `MOST_ENDING` characters, none behind the first line ends. As with `select`, where paths run to the fewest bytes
-    of the following text at which there is a boundary: each more would be evaluated behind every text.
+    This is the fewest tokens of it that hold more than spaces and tabs: at most
+    `MOST_ENDING` characters, and none after the first line ends. Likewise, paths of a
+    `select` run to the fewest bytes of the following text at which there is a boundary:
+    each further one would be evaluated after every text.
     """
     found = _BEGINNING.match(following)
     whole = (found[0][:MOST_ENDING] if found else "").encode()
-    # Tokens of what goes on: "\n\n" is one only at the end of a text.
+    # Tokens of a text that goes on: "\n\n" is one only at the end of a text.
     data, stop = following[: 2 * MOST_ENDING].encode(), 0
     for token in encode_inside(vocabulary, data):
         stop += int(vocabulary.lengths[token])
@@ -64,11 +72,16 @@ def beginning_of(vocabulary: Vocabulary, following: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ending:
-    """How texts of a grammar end at a place.
+    """How texts of a grammar end at a position.
 
-    grammar: what is searched: the slot's own, or that with `text` behind each of its texts. own: the slot's own.
-    text: following text that is part of `grammar`'s texts, or "". terminator: "auto", "none" or "eog".
-    is_json: `own` is the contents of a JSON string: one that was broken off is cut back to whole characters and escapes.
+    Attributes:
+        grammar: The grammar that is searched: the slot's, or that with `text` after
+            each of its texts.
+        own: The slot's grammar.
+        text: Following text that is part of `grammar`'s texts, or "".
+        terminator: "auto", "none" or "eog".
+        is_json: Whether `own` is the contents of a JSON string. A text that was broken
+            off is cut back to whole characters and escapes.
     """
 
     grammar: Grammar
@@ -78,10 +91,11 @@ class Ending:
     is_json: bool = False
 
     def strip(self, text: str, *, complete: bool = True) -> str:
-        """A text of `grammar` without what follows the slot.
+        """Return a text of `grammar` without the text that follows the slot.
 
-        complete: else it was broken off, and may be the beginning of one: then as much of the following text as stands behind a
-        text of the slot's own grammar.
+        If it is not `complete`, it was broken off and may be the beginning of a text.
+        As much of the following text is then removed as comes after a text of the
+        slot's grammar.
         """
         if not self.text:
             return text
@@ -95,11 +109,11 @@ class Ending:
         return text
 
     def is_complete(self, text: str) -> bool:
-        """Is this a text of the slot's own grammar and then the following text?"""
+        """Return whether this is a text of the slot's grammar plus `self.text`."""
         return text.endswith(self.text) and bool(self.own.accepts(text.removesuffix(self.text)))
 
     def of_selection(self, selection: Selection) -> Selection:
-        """With the slot's own texts and grammar."""
+        """Return the selection with the slot's texts and grammar."""
         if not self.text:
             return selection
         choices = replace(selection.choices, texts=tuple(self.strip(text) for text in selection.choices.texts))
@@ -109,7 +123,7 @@ class Ending:
         return replace(selection, choices=choices, terminator="text", signature=signature, grammar=facts)
 
     def of_draws(self, draws: Draws) -> Draws:
-        """With the slot's own texts and grammar."""
+        """Return the draws with the slot's texts and grammar."""
         if not self.text:
             return draws
         return replace(
@@ -121,7 +135,7 @@ class Ending:
         )
 
     def of_beam(self, result: BeamResult) -> BeamResult:
-        """With the slot's own texts and grammar."""
+        """Return the result with the slot's texts and grammar."""
         if not self.text:
             return result
         return replace(
@@ -135,7 +149,11 @@ class Ending:
         )
 
     def of_completion(self, one: Completion) -> Completion:
-        """With the slot's own text; the following text ended it, as a stop text would have. "callback" is `is_complete`."""
+        """Return the completion with the slot's text.
+
+        The following text ended it, as a stop text would have. The finish "callback"
+        comes from `is_complete`.
+        """
         if not self.text:
             return one
         complete = one.finish in {"automaton", "callback", "eog"}
@@ -157,13 +175,17 @@ class Ending:
 
 
 def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
-    """How the contents of a JSON string end: by the closing quote, with what of the following text begins with it."""
+    """Return how the contents of a JSON string end.
+
+    They end by the closing quote, with the part of the following text that begins with
+    it.
+    """
     text = beginning_of(vocabulary, following) if following.startswith('"') else '"'
     return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
 
 
 def needed(following: str) -> str:
-    """The text that follows; `OptionError` where the slot is to be ended by it and there is none."""
+    """Return the following text; raise `OptionError` if there is none."""
     if not following:
         raise OptionError("terminator", "text", "another: no text is known to follow this slot")
     return following
@@ -172,10 +194,19 @@ def needed(following: str) -> str:
 def ending_of(
     vocabulary: Vocabulary, grammar: Grammar, terminator: str | None, following: str, *, ends_turn: bool
 ) -> Ending:
-    """How texts of a grammar end at a place.
+    """Return how texts of a grammar end at a position.
 
-    terminator: as the slot names it; None: the text that follows where there is one and the grammar can be followed by it,
-    else the end of the turn, else "auto". Raises `OptionError` for "text" where there is no such text, or it cannot be used.
+    Args:
+        vocabulary: The model's vocabulary.
+        grammar: The slot's grammar.
+        terminator: As the slot names it. None means the text that follows, if there is
+            one and the grammar can be followed by it, else the end of the turn, else
+            "auto".
+        following: Text known to come next, or "".
+        ends_turn: Whether an assistant turn ends here.
+
+    Raises:
+        OptionError: For "text", if there is no such text or it cannot be used.
     """
     text = beginning_of(vocabulary, needed(following) if terminator == "text" else following)
     if text and terminator in (None, "text"):
