@@ -26,7 +26,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Streaming(Protocol[T_co]):
-    """What is read piece by piece: a `Stream` of chunks, a `PageStream` of events."""
+    """A stream that is read piece by piece.
+
+    A `Stream` yields chunks, a `PageStream` events.
+    """
 
     @property
     def is_finished(self) -> bool: ...

@@ -362,7 +362,7 @@ class Engine:
         """
         at_least("nodes", nodes, 1, optional=False)
         with errand(self._owner) as begun:
-            self._tolerance(begun)  # finds the granule that its model takes over
+            self._tolerance(begun)  # sets the granule that the measurer's model takes over
         return Measurer(self._owner, nodes, keep=self)
 
     def generate(

@@ -58,8 +58,8 @@ def load(  # noqa: PLR0913 - what a model is opened with
         untrusted: Whether a file is opened in a child process first, because llama.cpp
             ends the process on some damaged files. None does so for a file that has not
             passed before, True always, False never. The embedded model and an open
-            `Llama` never need it. It guards against damage, not against malicious
-            files.
+            `Llama` are never opened this way. It guards against damage, not against
+            malicious files.
         verbose: Whether llama.cpp writes its log to stderr.
 
     Raises:

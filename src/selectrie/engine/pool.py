@@ -81,8 +81,8 @@ class Models:
     could be unloaded while the caller still uses it. So `models["small"]` is a
     `RegisteredModel`, which describes the model and loads nothing.
 
-    Must not be called while one of its models is loading, for example by a signal
-    handler.
+    Must not be called from within the loading of one of its models, for example by a
+    signal handler.
     """
 
     def __init__(  # noqa: PLR0913 - as `load`
@@ -183,7 +183,7 @@ class Models:
         A model that is not loaded is loaded first. If it does not fit, idle models are
         unloaded, the least recently used first. If all of those would not be enough,
         none is unloaded, and `MemoryBudgetError` is raised at once, or after `wait_s`
-        seconds in which no model became idle. A thread that holds a model does not wait
+        seconds in which too few became idle. A thread that holds a model does not wait
         for another, whatever `wait_s` says: two threads that each held what the other
         needs would wait forever. A waiting thread may be overtaken by uses of loaded
         models.

@@ -141,7 +141,7 @@ class _Held:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._tips: set[int] = set()  # ends of runs, which may be extended
+        self._tips: set[int] = set()  # ends of runs, which later runs may extend
         self._nodes: list[IntArray] = []
 
     def run(self, parent: int, tokens: IntArray) -> int:

@@ -83,7 +83,8 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
         hunt: The request.
 
     Raises:
-        ChoiceError: If a text is empty and no text follows.
+        ChoiceError: If a text is empty and no text follows, or if more than
+            `MOST_CONTINUING` texts would have to be scored since they continue others.
         PromptTooLongError: If the longest path does not fit.
     """
     letters = _letters(hunt.parts)

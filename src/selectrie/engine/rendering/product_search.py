@@ -31,9 +31,9 @@ MOST_NODES = 6_000
 MOST_FOUND = 64
 """Number of texts found that are kept."""
 _BEAM_PART = 2
-"""Fraction 1/N of the budget that is kept for a wide beam and the texts near its best.
+"""Divisor of the budget: one such part is kept for a wide beam.
 
-It is used if the rest of the budget proved nothing.
+The beam, and the texts near its best, are evaluated if the rest proved nothing.
 """
 _MOST_CLIMBS = 8
 """Maximum number of times that texts near the best one are evaluated."""
@@ -42,7 +42,7 @@ _NARROW, _WIDE = 8, 64
 _SECOND_NODES = 100
 """Nodes that may be spent on making certain which text is the second.
 
-Twice the nodes of the proof of the first k are added.
+Up to twice the nodes of the proof of the first k are added.
 """
 
 

@@ -383,7 +383,7 @@ class Measurer:
                 pass
             begun.call(walk.leave)
             self._solos.append(solo)
-            if self._is_closed:  # meanwhile, by another thread
+            if self._is_closed:  # by another thread in the meantime
                 self.close()
             return walk.found()
 

@@ -43,7 +43,14 @@ An end that half the trie continues would need more; it is not settled.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """A question's evaluation with its baseline, float64[C] or None."""
+    """A question that was evaluated.
+
+    Attributes:
+        question: The question.
+        evaluation: What was read about its trie.
+        baseline: float64[C], or None if the rule has no baseline.
+        finding: How the evaluation was reached, and at what cost.
+    """
 
     question: Question
     evaluation: scoring.TrieEvaluation

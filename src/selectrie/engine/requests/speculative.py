@@ -26,7 +26,7 @@ _NOTHING = NOTHING, NOTHING
 
 
 class Drafting(Protocol):
-    """What a draft needs of an `Engine`."""
+    """The part of an `Engine` that a draft needs."""
 
     _owner: Owner
 

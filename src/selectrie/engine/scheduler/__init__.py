@@ -1,1 +1,1 @@
-"""Who is in the next batch: jobs, prefill, preemption and the model thread."""
+"""Decide what goes into the next batch: jobs, prefill, preemption, the model thread."""

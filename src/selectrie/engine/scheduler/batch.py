@@ -54,7 +54,7 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
 
     def take(nodes: list[int], told: Rows) -> None:
         rows.evaluated(chosen, nodes)
-        if job.runs is not None:  # holding a node is holding its state
+        if job.runs is not None:  # a held node keeps its state
             gone = rows.drop_states(list(dict.fromkeys([*chosen, *base, *ask.spent.tolist()])))
             model.release(as_ids(gone), forget=True)
         everything = gathered.add(elements, told)

@@ -53,7 +53,7 @@ def _cost(extension: Extension, share: float, n_new: int) -> Cost:
         n_new: Rows of the part that were never evaluated for its job.
     """
     rows = round(extension.rows_evaluated * share)
-    n_again = max(0, rows - n_new)  # what stays cached is not evaluated
+    n_again = max(0, rows - n_new)  # rows that stayed cached were not evaluated
     return Cost(
         model_calls=1 if extension.rows_evaluated else 0,
         rows=rows,

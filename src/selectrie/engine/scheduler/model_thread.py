@@ -363,7 +363,7 @@ class Owner:
         if self._closing:
             raise ClosedError("the engine")
 
-    # On the model's thread
+    # The methods below run on the model's thread.
 
     def _loop(self) -> None:
         while self._turn():

@@ -20,8 +20,9 @@ class LocalRows:
 
     Row 0 is the end of the prompt. The columns are plain lists: most asks have one row,
     for which numpy is slower. No step looks at more rows than it changes, so a task
-    that holds five hundred rows is as fast as one that holds none; only `let_go`, which
-    ends or evicts the task, looks at all of them.
+    that holds five hundred rows is as fast as one that holds none. Only `let_go`, which
+    ends or evicts the task, and `holding`, which is for a task that runs alone, look at
+    all of them.
 
     Attributes:
         up: Number of the parent row.

@@ -380,8 +380,8 @@ class Scheduler:
         """Free capacity when no job can make progress.
 
         Preempts the lowest-ranked job and queues it again; the highest-ranked job is
-        never preempted. A job that runs alone falls back to smaller batches and fails
-        if the smallest does not fit.
+        never preempted. A job that runs alone makes do with less (`_shrink`) and fails
+        if nothing is left to try.
         """
         if len(self._active) > 1:
             last = max(self._active, key=_rank)

@@ -59,7 +59,7 @@ class Errand:
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
         """Queue a task (`Owner.handle`)."""
-        if len(self._handles) >= self._most_handles:  # a page begins thousands of tasks, one after the other
+        if len(self._handles) >= self._most_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._most_handles = _MOST_HANDLES + 2 * len(self._handles)
         left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
@@ -97,7 +97,7 @@ class Errand:
         """Cancel all that has not ended; `result` then raises `CancelledError`."""
         self._is_cancelled = True
         for handle in tuple(self._handles):
-            if not handle.is_done:  # to cancel is to stop the decode, which others share
+            if not handle.is_done:  # cancelling stops the decode, which others share
                 handle.cancel()
         if self._is_calling:
             self.owner.scheduler.model.interrupt()
