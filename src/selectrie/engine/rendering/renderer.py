@@ -271,7 +271,11 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
 
 
 def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
-    """Make a gen of a loop that may go on end before either text that may follow it."""
+    """Return the slot; a gen in a loop that may go on gets its stop texts.
+
+    A gen that names no stop ends before either of the texts that may follow it: the
+    next item of the loop, or what ends the loop.
+    """
     if not isinstance(asked, GenSlot) or asked.stop is not None or not following.either:
         return asked
     stops = dict.fromkeys(stop for text in following.either for stop in default_stops(text, before))

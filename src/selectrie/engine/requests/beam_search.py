@@ -65,8 +65,8 @@ def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> t
     """Search with a beam.
 
     If none of its paths ends in canonical tokens, a second search looks for texts in
-    any tokens, and their canonical paths are evaluated. A narrow beam misses these; the
-    result proves nothing.
+    any tokens, and their canonical paths are evaluated. A narrow beam misses such
+    texts; finding them proves nothing.
     """
     first = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tolerance)))
     outcome = first.result()

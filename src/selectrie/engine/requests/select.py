@@ -28,7 +28,7 @@ from selectrie.results import Certificate, Selection, TextScore, TokenPlan, Toke
 from selectrie.tokenization.prompts import Prompt
 
 Progress = Callable[[int, int], None]
-"""Called with (how much is done, of how much)."""
+"""Called with (amount done, total amount)."""
 PLAN_NODES = 200
 """Maximum number of trie nodes that a `TokenPlan` shows."""
 

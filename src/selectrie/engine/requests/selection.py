@@ -266,7 +266,7 @@ def _premises(vocabulary: Vocabulary, rule: Rule, how: Prompting) -> tuple[IntAr
 
 
 def _method(question: Question, limits: Limits) -> str:
-    """Return the method that the options choose.
+    """Return the method of evaluation.
 
     "auto" means best_first if exhaustive scoring takes more than one call and the rule
     has a bound.

@@ -39,7 +39,7 @@ class EngineDrafter:
 
     It proposes the `branching` most probable continuations at each of `depth` levels.
     Its calls run on that engine's thread while the thread of the main model waits:
-    `depth` calls a proposal, or fewer if it still holds part of the text. It proposes
+    `depth` calls a proposal, or fewer if it still holds the text. It proposes
     nothing if the text does not fit its context. Two engines must not draft for each
     other at the same time: each would wait for the other.
     """
