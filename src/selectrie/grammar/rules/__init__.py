@@ -1,1 +1,1 @@
-"""Rules of texts: expressions, what is known about them, and GBNF written out."""
+"""Grammar rules as data: expressions, what can be said about them, and GBNF output."""

@@ -1,4 +1,4 @@
-"""In how many ways do rules make a text: one, or more."""
+"""Decide whether rules derive a text in one way or in several."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from selectrie.grammar.rules.expressions import (
 )
 
 MANY = 2
-"""Ways are counted up to here."""
+"""Derivations are counted only up to this number."""
 
 Ends: TypeAlias = dict[int, int]
-"""Where an expression may end, and in how many ways, at most `MANY`."""
+"""Maps each place where an expression may end to its number of derivations.
+
+The number is at most `MANY`.
+"""
 
 _Key: TypeAlias = tuple[int, int]
 
@@ -29,19 +32,24 @@ _Key: TypeAlias = tuple[int, int]
 class Ways:
     """Counts the derivations of texts of a rule set without token terminals.
 
-    Two derivations differ where another alternative, another split of a sequence or another number of repetitions makes
-    the same characters. What may be repeated once more is not repeated with nothing: `("a"?)*` makes "a" in one way.
-    work: steps that are left for all texts, an expression at a place being as many as it has parts.
+    Two derivations differ where another alternative, another split of a sequence or
+    another number of repetitions yields the same characters. An extra repetition never
+    matches the empty text: `("a"?)*` derives "a" in one way.
+
+    Attributes:
+        work: Steps left for all texts. Evaluating an expression at a place costs as
+            many steps as the expression has parts.
     """
 
     def __init__(self, rules: RuleSet, work: int) -> None:
         self._rules, self.work = rules, work
 
     def count(self, text: str) -> int:
-        """0: none, 1: one, 2: two or more, also without end. -1: no work was left to find out.
+        """Return 0 for no derivation, 1 for one, 2 for two or more, -1 if work ran out.
 
-        A chart by place: each entry starts empty and is computed again whenever one that it used has grown, until
-        nothing grows, which is the least solution also where rules lead to themselves.
+        Infinitely many derivations also count as 2. Fills a chart by place: each entry
+        starts empty and is computed again whenever an entry it used has grown, until
+        nothing grows. That is the least solution, even where rules refer to themselves.
         """
         chart = _Chart(text, self._rules.rules)
         root = self._rules.rules[self._rules.root]
@@ -54,7 +62,11 @@ class Ways:
 
 
 class _Chart:
-    """Entries by expression (by identity: large ones hash slowly) and place; the last one that was asked for goes first."""
+    """Chart entries by expression and place.
+
+    Expressions are keyed by identity, because hashing large ones is slow. The entry
+    requested last is computed first.
+    """
 
     def __init__(self, text: str, rules: Mapping[str, Expression]) -> None:
         self._text, self._rules = text, rules
@@ -65,7 +77,11 @@ class _Chart:
         self.waiting: dict[_Key, None] = {}
 
     def need(self, expression: Expression, start: int) -> Ends:
-        """What is known of an entry by now; the entry that asks is computed again when it grows."""
+        """Return what is known of an entry so far.
+
+        The entry being computed is registered as a user of this one: it is computed
+        again when this one grows.
+        """
         key = (id(expression), start)
         if key not in self._ends:
             self._ends[key], self._expression[key], self._users[key] = {}, expression, set()
@@ -75,7 +91,10 @@ class _Chart:
         return self._ends[key]
 
     def compute(self, key: _Key) -> int:
-        """Compute an entry; those that use it wait if it has grown. Gives the steps that this took, about."""
+        """Compute an entry and return roughly how many steps that took.
+
+        If the entry has grown, the entries that use it are queued.
+        """
         self._user = key
         expression = self._expression[key]
         found = self._computed(expression, key[1])
@@ -107,7 +126,10 @@ class _Chart:
         return self._repeated(expression, start) if isinstance(expression, Repeat) else {}
 
     def _then(self, ways: Ends, item: Expression, *, moving: bool = False) -> Ends:
-        """The item behind each of these; moving: only where it is not empty."""
+        """Append the item to each partial match.
+
+        With `moving`, only matches of the item that are not empty are appended.
+        """
         after: Ends = {}
         for middle, n in ways.items():
             ends = self.need(item, middle)

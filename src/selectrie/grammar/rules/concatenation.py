@@ -1,4 +1,4 @@
-"""A grammar whose texts stand before a literal text."""
+"""Concatenation of a grammar with a literal text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from selectrie.grammar.rules.expressions import Reference, RuleSet, Sequence, Te
 
 
 def rules_with(rules: RuleSet, following: bytes) -> RuleSet:
-    """The rules under a new root: the old one, and these bytes behind it. Places in the source stay what they are."""
+    """Return the rules under a new root: the old root followed by these bytes.
+
+    Positions in the source are unchanged.
+    """
     root = f"{rules.root}-followed"
     while root in rules.rules:
         root += "-"

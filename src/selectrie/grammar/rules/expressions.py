@@ -1,6 +1,8 @@
-"""A grammar as data: what every reader makes and everything else works on. Characters here, bytes only once compiled.
+"""Grammars as data: what every reader produces and everything else works on.
 
-Expressions are immutable trees; a rule is used by naming it, so that what is shared stays shared.
+This level is about characters; bytes appear only when a grammar is compiled.
+Expressions are immutable trees. A rule is referred to by its name, so shared parts are
+stored once.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from typing import TypeAlias
 
 LAST_CODE_POINT = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
-"""No characters: UTF-8 cannot hold them (RFC 3629, section 3)."""
+"""Code points that UTF-8 cannot encode (RFC 3629, section 3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters `start` to `stop` of a grammar's text."""
+    """Characters `start` to `stop` (exclusive) of a grammar's text."""
 
     start: int
     stop: int
@@ -25,28 +27,39 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """These bytes: the UTF-8 of a literal. b"" is the empty string."""
+    """A literal, as UTF-8 bytes. b"" is the empty string."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One character of a set. ranges: (first, last) code points, ascending, apart from each other, without surrogates."""
+    """One character of a set.
+
+    Attributes:
+        ranges: (first, last) code points, both inclusive, in ascending order, neither
+            overlapping nor adjacent, without surrogates.
+    """
 
     ranges: tuple[tuple[int, int], ...]
 
     @staticmethod
     def of(ranges: Iterator[tuple[int, int]] | list[tuple[int, int]], *, negated: bool = False) -> Characters:
-        """The characters of ranges in any order, or all others; surrogates are taken out of either."""
+        """Return the characters of ranges in any order or, if `negated`, all others.
+
+        Surrogates are removed in both cases.
+        """
         return Characters(_complement(_merged(ranges)) if negated else _without_surrogates(_merged(ranges)))
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSet:
-    """One token of the vocabulary, whatever its bytes: those named, or any other.
+    """One token of the vocabulary, whatever its bytes.
 
-    tokens: spellings of control tokens (`<think>`) or ids. negated: every token but these, end-of-generation tokens never.
+    Attributes:
+        tokens: Spellings of control tokens (`<think>`) or ids.
+        negated: Whether to match every token except these. End-of-generation tokens
+            never match a negated set.
     """
 
     tokens: tuple[str | int, ...]
@@ -55,7 +68,11 @@ class TokenSet:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A rule by name; span: where the text names it."""
+    """A reference to a rule by name.
+
+    Attributes:
+        span: Where the source text names the rule.
+    """
 
     name: str
     span: Span | None = field(default=None, compare=False)
@@ -63,21 +80,21 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other; no items: the empty string."""
+    """Items one after the other; no items match the empty string."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """One of these; no options: nothing at all."""
+    """A choice between options; no options match nothing at all."""
 
     options: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The item `least` to `most` times; most None: without end."""
+    """Between `least` and `most` repetitions; unbounded if `most` is None."""
 
     item: Expression
     least: int
@@ -91,9 +108,12 @@ EMPTY = Text(b"")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleSet:
-    """Rules by name, in order of definition, and the one that everything begins with.
+    """Rules by name, in order of definition.
 
-    text: the source the rules were read from, "" where there is none; spans: where each rule's name stands in it.
+    Attributes:
+        root: The start rule.
+        text: The source that the rules were read from, "" if there is none.
+        spans: Where each rule's name is defined in the source.
     """
 
     rules: Mapping[str, Expression]
@@ -136,7 +156,7 @@ def _without_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int],
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """What an expression is put together of."""
+    """Return the direct parts of an expression."""
     if isinstance(expression, Sequence):
         return expression.items
     if isinstance(expression, Alternatives):

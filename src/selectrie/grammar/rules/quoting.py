@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def clipped(text: str, limit: int = 40) -> str:
-    """A text as a message quotes it."""
+    """Return the `repr` of a text, shortened to at most `limit` characters."""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")

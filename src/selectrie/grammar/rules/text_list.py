@@ -1,4 +1,4 @@
-"""A grammar that is a list of texts: nothing about it has to be compiled."""
+"""Grammars that are lists of texts, which need no compilation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from selectrie.grammar.rules.expressions import Alternatives, RuleSet, Text
 
 @final
 class TextList:
-    """Exactly these texts, each once and at least one, in the order in which they are
-    numbered as choices.
+    """A language of exactly these texts, which are distinct; there is at least one.
 
-    Everything else is worked out when it is first asked for, and kept. The caller sees
-    to it that no text has a lone surrogate.
+    Their order is the order in which they are numbered as choices. Everything else is
+    computed on first use and kept. The caller makes sure that no text contains a lone
+    surrogate.
     """
 
     def __init__(self, texts: tuple[str, ...]) -> None:
@@ -28,27 +28,30 @@ class TextList:
 
     @cached_property
     def encoded(self) -> tuple[bytes, ...]:
-        """The texts in UTF-8, ascending."""
+        """Return the texts in UTF-8, in ascending order."""
         return tuple(sorted(to_bytes(text, "text") for text in self.texts))
 
     @cached_property
     def expanded(self) -> tuple[str, ...]:
-        """The texts, the shortest first, equally long ones by code points."""
+        """Return the texts, shortest first, texts of equal length by code points."""
         return tuple(sorted(self.texts, key=lambda text: (len(text), text)))
 
     @cached_property
     def is_prefix_free(self) -> bool:
-        """Is no text the beginning of another? One that is stands right before such a
-        one in the sorted list."""
+        """Return whether no text is a prefix of another.
+
+        In the sorted list, a text that is a prefix of another comes right before such a
+        text.
+        """
         return not any(after.startswith(before) for before, after in pairwise(self.encoded))
 
     @cached_property
     def rules(self) -> RuleSet:
-        """The list as one rule."""
+        """Return the list as one rule."""
         options = tuple(Text(to_bytes(text, "text")) for text in self.texts)
         whole = options[0] if len(options) == 1 else Alternatives(options)
         return RuleSet(MappingProxyType({"root": whole}))
 
     def followed_by(self, text: str) -> TextList:
-        """Each with this text behind it."""
+        """Return the list with this text appended to each text."""
         return TextList(tuple(one + text for one in self.texts))

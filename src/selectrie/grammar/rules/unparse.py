@@ -1,7 +1,7 @@
-r"""Rules back to GBNF, and to one canonical text each for digests.
+r"""Convert rules back to GBNF, and to canonical lines for digests.
 
-Law: what is printed reads back to the same language. Names keep what GBNF allows in names; texts and classes are escaped
-so that any tool shows them.
+Law: the printed grammar reads back to the same language. Names keep the characters that
+GBNF allows in names. Texts and classes are escaped so that any tool can display them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from selectrie.grammar.rules.gbnf_limits import ANY, MOST_REPEATED
 from selectrie.grammar.rules.quoting import clipped
 
 NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
-"""A class that no character is in: GBNF has no other way to say "no text at all"."""
+"""A class without characters: GBNF has no other way to write "no text at all"."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9-]")
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
@@ -35,9 +35,9 @@ _TIMES = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
 def printed_rules(rules: RuleSet) -> dict[str, str]:
-    """The right side of each rule in GBNF by its GBNF name, the root first.
+    """Map each rule's GBNF name to its right-hand side in GBNF, the root first.
 
-    Raises `GrammarError` for a set of tokens that GBNF has no words for.
+    Raises `GrammarError` for a set of tokens that GBNF cannot express.
     """
     names = gbnf_names(rules)
     first = {rules.root: rules.rules[rules.root]}
@@ -45,7 +45,10 @@ def printed_rules(rules: RuleSet) -> dict[str, str]:
 
 
 def gbnf_names(rules: RuleSet) -> dict[str, str]:
-    """A GBNF name for each rule, all different: letters, digits and '-', the root as it is if it can be."""
+    """Assign each rule a distinct GBNF name of letters, digits and '-'.
+
+    A name that GBNF allows stays as it is.
+    """
     names: dict[str, str] = {}
     next_number: dict[str, int] = {}
     taken: set[str] = set()
@@ -61,7 +64,10 @@ def gbnf_names(rules: RuleSet) -> dict[str, str]:
 
 
 def canonical_rules(rules: RuleSet) -> Iterator[str]:
-    """The root's name and then each rule as one line; rule sets that say the same in the same order have the same lines."""
+    """Yield the root's name and then each rule as one line.
+
+    Two rule sets yield the same lines if they have the same rules in the same order.
+    """
     yield rules.root
     names = {name: name for name in rules.rules}
     for name, expression in rules.rules.items():
@@ -69,9 +75,14 @@ def canonical_rules(rules: RuleSet) -> Iterator[str]:
 
 
 def printed(expression: Expression, names: Mapping[str, str], *, total: bool = False) -> str:
-    """An expression in GBNF. names: how a rule is called. total: sets of tokens that GBNF has no words for are written too.
+    """Return an expression in GBNF.
 
-    By an explicit stack: pieces of text, and expressions with whether they stand where a single item must.
+    Uses an explicit stack of strings and of expressions; each expression is paired with
+    the precedence level allowed at its place.
+
+    Args:
+        names: The printed name of each rule.
+        total: Whether to write even sets of tokens that GBNF cannot express.
     """
     pieces: list[str] = []
     work: list[str | tuple[Expression, int]] = [(expression, _ALTERNATIVES)]
@@ -100,7 +111,7 @@ _REPEATED, _ITEM, _SEQUENCE, _ALTERNATIVES = range(4)
 
 
 def _place_of(part: Expression) -> int:
-    """The narrowest place in which a part needs no parentheses."""
+    """Return the tightest precedence level at which a part needs no parentheses."""
     if isinstance(part, Alternatives) and part.options:
         return _ALTERNATIVES
     if isinstance(part, TokenSet) and len(part.tokens) > 1 and not part.negated:
@@ -111,7 +122,7 @@ def _place_of(part: Expression) -> int:
 
 
 def _joined(parts: tuple[Expression, ...], place: int, between: str) -> list[str | tuple[Expression, int]]:
-    """Work for the stack: the parts, last one first, with a text between them."""
+    """Return stack entries for the parts, last one first, with a text between them."""
     work: list[str | tuple[Expression, int]] = []
     for part in reversed(parts):
         work += [(part, place), between]
@@ -119,7 +130,11 @@ def _joined(parts: tuple[Expression, ...], place: int, between: str) -> list[str
 
 
 def _in_two(part: Repeat) -> Sequence:
-    """The same by counts that GBNF allows: so often a full count, and the rest."""
+    """Split a repetition into nested counts that GBNF allows.
+
+    The first item repeats the maximum count as often as it fits; the second is the
+    rest.
+    """
     n_full, rest = divmod(part.least, MOST_REPEATED)
     full = Repeat(Repeat(part.item, MOST_REPEATED, MOST_REPEATED), n_full, n_full)
     most = None if part.most is None else part.most - n_full * MOST_REPEATED
@@ -153,7 +168,7 @@ def _characters(value: bytes) -> str:
 
 
 def _printed_class(part: Characters) -> str:
-    """The class, or its negation where that has fewer ranges."""
+    """Return the class, or its negation if that has fewer ranges."""
     if part == ANY:
         return "."
     others = Characters.of(list(part.ranges), negated=True)
@@ -179,7 +194,7 @@ def _in_class(code: int) -> str:
 
 
 def _escaped(character: str) -> str:
-    """As it is where it is visible or a space, else escaped."""
+    """Return a printable character as it is and escape any other."""
     code = ord(character)
     if character in _SHORT:
         return _SHORT[character]
@@ -189,7 +204,7 @@ def _escaped(character: str) -> str:
 
 
 def _tokens(part: TokenSet, *, total: bool) -> str:
-    """One token, one token negated, or several as alternatives."""
+    """Return one token, one negated token, or several tokens as alternatives."""
     spelled = [f"<[{token}]>" if isinstance(token, int) else token for token in part.tokens]
     if not part.negated:
         if total or all(isinstance(token, int) or _SPELLING.fullmatch(token) for token in part.tokens):
