@@ -1,1 +1,4 @@
-"""The recogniser: rules compiled to a pushdown automaton over bytes, made deterministic while it reads."""
+"""The recogniser: rules compiled to a pushdown automaton over bytes.
+
+The automaton is made deterministic while it reads.
+"""

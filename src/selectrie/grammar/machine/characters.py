@@ -1,4 +1,4 @@
-"""A machine of bytes read character by character."""
+"""Read a machine of bytes character by character."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.rules.expressions import TokenSet
 
 LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
-"""Bytes that begin a character, and how many follow (RFC 3629, section 4)."""
+"""First byte, end (exclusive) of lead bytes, and the number of bytes that follow.
+
+Source: RFC 3629, section 4.
+"""
 STRIPPED = (0x00, 0xC0, 0xE0, 0xF0)
 
 Choice = tuple[int, int, int]
@@ -17,7 +20,7 @@ Choice = tuple[int, int, int]
 
 
 class ByteReader(Protocol):
-    """What reads texts byte by byte: a `Machine`, or what has the same ways."""
+    """Anything that reads texts byte by byte, such as a `Machine`."""
 
     @property
     def start(self) -> int: ...
@@ -29,9 +32,13 @@ class ByteReader(Protocol):
 
 
 class Characterwise:
-    """What the next character may be, worked out once for each configuration. One thread at a time.
+    """Computes the possible next characters once for each configuration.
 
-    class_of: for each byte the number of its class; bytes of a class lead to the same.
+    Not thread-safe.
+
+    Args:
+        class_of: The class of each byte; bytes of one class lead to the same
+            configuration.
     """
 
     def __init__(self, machine: ByteReader, class_of: Sequence[int]) -> None:
@@ -40,7 +47,10 @@ class Characterwise:
         self._inner: dict[tuple[int, int], list[Choice]] = {}
 
     def choices(self, configuration: int) -> list[Choice]:
-        """What the next character may be: ranges of code points, ascending, neighbours that lead elsewhere kept apart."""
+        """Return the possible next characters as ascending ranges of code points.
+
+        Neighbouring ranges that lead to different configurations are kept apart.
+        """
         found = self._choices.get(configuration)
         if found is None:
             found = []
@@ -52,11 +62,11 @@ class Characterwise:
         return found
 
     def continuations(self, configuration: int) -> list[Choice]:
-        """What the next byte may be inside a character: runs of bytes from 0x80 to 0xBF."""
+        """Return runs of the possible next bytes inside a character, 0x80 to 0xBF."""
         return self._bytes(configuration, 0x80, 0xC0)
 
     def _bytes(self, configuration: int, low: int, high: int) -> list[Choice]:
-        """Runs of bytes that lead to the same configuration."""
+        """Return runs of bytes that lead to the same configuration."""
         runs: list[Choice] = []
         targets: dict[int, int] = {}
         class_of = self._class_of
@@ -69,7 +79,13 @@ class Characterwise:
         return _merged(runs)
 
     def _spread(self, base: int, n_leads: int, n_more: int, target: int) -> list[Choice]:
-        """Code points from `base` on behind so many neighbouring bytes that lead to `target`, `n_more` bytes missing."""
+        """Return the characters that begin with one of several neighbouring lead bytes.
+
+        Args:
+            base: First code point of the first lead byte.
+            n_leads: Number of neighbouring bytes that lead to `target`.
+            n_more: Number of bytes still missing from each character.
+        """
         if n_more == 0:
             return [(base, base + n_leads - 1, target)]
         inner = self._inner.get((target, n_more))
@@ -87,7 +103,7 @@ class Characterwise:
 
 
 def _merged(choices: list[Choice]) -> list[Choice]:
-    """Neighbours that lead to the same configuration as one."""
+    """Join neighbouring ranges that lead to the same configuration."""
     merged: list[Choice] = []
     for first, last, target in choices:
         if merged and merged[-1][1] == first - 1 and merged[-1][2] == target:

@@ -1,4 +1,8 @@
-"""Rules to a machine: each rule an automaton over bytes, small ones put in place of their calls, left recursion rewritten."""
+"""Compile rules to a machine.
+
+Each rule becomes an automaton over bytes. Small automata are copied in place of their
+calls, and left recursion is rewritten.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +21,35 @@ from selectrie.grammar.machine.scc import rings
 from selectrie.grammar.rules.expressions import Characters, Expression, Reference, RuleSet, TokenSet
 
 INLINED_STATES = 32
-"""A rule of at most this many states takes the place of its calls."""
+"""A rule of at most this many states replaces its calls."""
 ONCE_STATES = 4096
-"""So does a rule of at most this many states that is called once."""
+"""So does a rule of at most this many states that is called only once."""
 RING_EDGE = 8
-"""An edge of a left recursive rule is worth so many of another's: its automaton is made anew for each rule called."""
+"""Cost of an edge of a left-recursive rule, relative to other edges.
+
+The automaton of such a rule is built again for each rule called.
+"""
 SPELLED_STATES = 14
-"""A set of characters with a larger automaton is a rule of its own: `\\\\w` has more than a hundred nodes."""
+"""A character set with a larger automaton becomes a separate rule.
+
+For instance, `\\w` has more than a hundred nodes.
+"""
 
 
 def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Machine:
-    """The recogniser of a rule set.
+    """Return the recogniser of a rule set.
 
-    Raises `GrammarError`: the root or a rule that is named does not exist; nothing matches the root; a limit is exceeded.
+    Raises `GrammarError` if the root or a referenced rule does not exist, if nothing
+    matches the root, or if a limit is exceeded.
     """
     return Machine(compiled(rules, limits), limits)
 
 
 def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
-    """What `compile_rules` runs: states, edges and calls of all rules that the root leads to."""
+    """Return the program that a `Machine` runs.
+
+    It holds the states, edges and calls of all rules reachable from the root.
+    """
     known = facts(rules.rules, rules.root)
     _check_names(rules, known)
     if len(known.names) > limits.most_rules:
@@ -49,7 +63,10 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
 
 
 def located(reason: str, rules: RuleSet, start: int | None = None) -> GrammarError:
-    """An error that points at a place of the source, by default at the root's name."""
+    """Return an error that points at a place in the source.
+
+    The default place is the definition of the root.
+    """
     if start is None and rules.root in rules.spans:
         start = rules.spans[rules.root].start
     if start is None or not rules.text:
@@ -82,7 +99,10 @@ def _calls_of(known: Facts) -> dict[str, list[str]]:
 
 @dataclass(slots=True)
 class _Compiler:
-    """Automata of rules by number; sets of characters that are rules of their own have numbers too."""
+    """Builds the automata of rules, which are numbered.
+
+    Character sets that are separate rules have numbers too.
+    """
 
     rules: RuleSet
     limits: GrammarLimits
@@ -106,7 +126,10 @@ class _Compiler:
                 self.n_uses[reference.name] = self.n_uses.get(reference.name, 0) + 1
 
     def add(self, ring: Iterable[str]) -> None:
-        """Rules that call each other, or one: after all those that they call."""
+        """Add rules that call each other, or a single rule.
+
+        All other rules that they call must have been added before.
+        """
         members = list(ring)
         for name in members:
             automaton = self._automaton(self.rules.rules[name], f"rule {name!r}")
@@ -152,7 +175,10 @@ class _Compiler:
         return automaton
 
     def _set(self, part: Characters) -> Resolved:
-        """One label, an automaton to copy in, or where that is large a rule of its own."""
+        """Return a label, an automaton to copy in or, if that is large, a call.
+
+        The call is of a new rule.
+        """
         if not part.ranges:
             return None
         nfa = Nfa(self.limits.most_states - self.n_states, "a set of characters")
@@ -173,9 +199,11 @@ NOTHING = RuleAutomaton([[]], [True], deterministic=True)
 
 
 def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, bool]]:
-    """The rules that the root calls by now, and whether each also has the empty text; the automata are without it.
+    """Return the rules that the root calls once left recursion has been removed.
 
-    A caller of a rule that may be empty has its own edge around the call, so none but the root's is asked for.
+    Each rule comes with whether it also matches the empty text; its automaton does not.
+    Only the root's flag is used, because a caller of a nullable rule has its own edge
+    around the call.
     """
     root = work.number[work.rules.root]
     nullable = {number: automaton.final[0] for number, automaton in work.automata.items()}

@@ -1,10 +1,14 @@
-"""Left recursion taken out of automata, the language kept.
+"""Remove left recursion from automata without changing the language.
 
-A text of X is read along the leftmost calls of its derivation, from the innermost outwards: first what the innermost rule
-begins with, and whenever a rule is complete, the rest of a rule that may begin with it (the left-corner transformation:
-Rosenkrantz and Lewis, 1970). For a ring of rules that begin with each other: one automaton of all their states; it starts
-with every edge of a rule's start that is no call within the ring; where Y is complete it goes on at q for every edge
-start --Y--> q of the ring; it ends where X is complete.
+Uses the left-corner transformation (Rosenkrantz and Lewis, 1970). A text of X is read
+along the leftmost calls of its derivation, from the innermost outwards: first what the
+innermost rule begins with, and whenever a rule is complete, the rest of a rule that may
+begin with it.
+
+For a ring of rules that begin with each other, this is one automaton of all their
+states. It starts with every edge of a rule's start that is not a call within the ring.
+Where Y is complete, it continues at q for every edge start --Y--> q of the ring. It
+ends where X is complete.
 """
 
 from __future__ import annotations
@@ -16,7 +20,10 @@ from selectrie.grammar.machine.nfa import Edge, Nfa, RuleAutomaton, called
 
 
 def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
-    """The same texts but the empty one; nothing leads back to the start, which is not final."""
+    """Return an automaton of the same texts without the empty one.
+
+    No edge leads back to its start, which is not final.
+    """
     if not rule.final[0] and not any(target == 0 for edges in rule.edges for _, target in edges):
         return rule
     again = len(rule.edges)
@@ -27,14 +34,20 @@ def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
 
 
 def leftmost_calls(rule: RuleAutomaton) -> list[int]:
-    """Rules that a text of this one may begin with."""
+    """Return the rules that a text of this rule may begin with."""
     return [called(label) for label, _ in rule.edges[0] if label < 0]
 
 
 def left_corner(
     ring: Sequence[int], wanted: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
 ) -> RuleAutomaton:
-    """The rule `wanted` of a ring without left recursion. automata: without the empty text (`without_empty`); nfa: new."""
+    """Return the rule `wanted` of a ring without left recursion.
+
+    Args:
+        automata: The automata of the rules, without the empty text (see
+            `without_empty`).
+        nfa: A new automaton, which is filled.
+    """
     members = set(ring)
     own = {rule: [nfa.state() for _ in automata[rule].edges] for rule in ring}
     goes_on: dict[int, list[int]] = {rule: [] for rule in ring}

@@ -1,4 +1,4 @@
-"""What ends a grammar with an error instead of a hang."""
+"""Limits that make a grammar fail with an error instead of hanging."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """Bounds on one compiled grammar; over any of them is a `GrammarError` that names it.
+    """Bounds on one compiled grammar.
 
-    The defaults keep any source of up to 1 MB within 2 s and 256 MB, and any text read by it within the same memory.
+    Exceeding any of them raises a `GrammarError` that names it. The defaults keep any
+    source of up to 1 MB within 2 s and 256 MB, and any text read by it within the same
+    memory.
 
-    most_rules: rules that the root leads to.
-    most_states: states of all rules together, repetitions unrolled.
-    most_work: elementary steps spent on making rules deterministic, a quarter of what is left on one rule; a rule that would
-        take more stays as it is, which is slower to read by.
-    most_edges: edges of rules that stay as they are, and edges of left recursive rules together with their copies.
-    most_inlined: states copied into the place of a call, in all; above it calls stay calls.
-    most_alternatives: ways to read one text that are followed at once.
-    most_at_once: elementary steps from one look at what may follow (`Machine.begin`) to the next, about 0.4 µs each.
-    most_configurations: different situations a text has led to in a machine's life.
-    most_stacks: different sets of open rules in a machine's life.
-    most_bytes: memory of both.
+    Attributes:
+        most_rules: Rules reachable from the root.
+        most_states: States of all rules together, with repetitions unrolled.
+        most_work: Elementary steps spent on making rules deterministic. One rule may
+            use a quarter of what is left; a rule that needs more stays
+            nondeterministic, which is slower to read.
+        most_edges: Edges of rules that stay nondeterministic, and edges of
+            left-recursive rules together with their copies.
+        most_inlined: States copied in place of calls, in total; beyond that, calls stay
+            calls.
+        most_alternatives: Ways to read one text that are followed at once.
+        most_at_once: Elementary steps, of about 0.4 µs, between two calls of
+            `Machine.begin`.
+        most_configurations: Different configurations in a machine's life.
+        most_stacks: Different sets of open rules in a machine's life.
+        most_bytes: Memory of configurations and stacks together.
     """
 
     most_rules: int = 20_000

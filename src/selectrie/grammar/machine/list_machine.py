@@ -1,5 +1,7 @@
-"""The recogniser of a list of texts: nothing is compiled, the sorted list itself is
-searched."""
+"""The recogniser of a list of texts, which searches the sorted list itself.
+
+Nothing is compiled.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,22 @@ from selectrie.grammar.machine.machine import DEAD, UNKNOWN
 from selectrie.grammar.rules.expressions import TokenSet
 
 SPAN_BYTES = 150
-"""Memory of a configuration beside its row of the table, about."""
+"""Approximate memory of a configuration beside its row of the table."""
 
 
 class ListMachine:
-    """Reads the texts of a list byte by byte, as a `Machine` reads those of rules. One
-    thread at a time.
+    """Reads the texts of a list byte by byte, with the interface of `Machine`.
 
-    texts: distinct, ascending. A configuration is a beginning of some text: a run of
-    the list, and how many bytes of it were read. It is made when its parent is first
-    looked at, by one binary search for each byte that may come next, so what a list
-    takes depends on what is read and not on its length.
+    Not thread-safe. A configuration is a prefix of some text: a run of the list and the
+    number of bytes read. Its successors are created when it is first looked at, by one
+    binary search for each byte that may come next. The cost of a list therefore depends
+    on what is read and not on its length.
 
-    Any method raises `GrammarError` where what was read takes more memory than the
+    Any method raises `GrammarError` if what has been read takes more memory than the
     limits allow.
+
+    Args:
+        texts: Distinct texts in ascending order.
     """
 
     token_sets: tuple[TokenSet, ...] = ()
@@ -41,14 +45,14 @@ class ListMachine:
         self.class_of: NDArray[np.uint8] = np.zeros(256, np.uint8)
         self.class_of[used] = np.arange(1, len(used) + 1)
         self._class_of: list[int] = self.class_of.tolist()
-        self.n_classes = len(used) + 1  # class 0: bytes of no text
+        self.n_classes = len(used) + 1  # class 0: bytes that occur in no text
         self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
         self._spans: list[tuple[int, int, int]] = []
         self.start = self._made(0, len(texts), 0)
 
     @property
     def table(self) -> IntArray:
-        """As `Machine.table`."""
+        """Return the transition table (see `Machine.table`)."""
         return self._table
 
     @property
@@ -57,21 +61,23 @@ class ListMachine:
 
     @property
     def n_bytes(self) -> int:
-        """Memory of table and configurations, estimated; the list is its owner's."""
+        """Return the estimated memory of table and configurations, in bytes.
+
+        The list itself is not counted.
+        """
         return self._table.nbytes + SPAN_BYTES * len(self._spans)
 
     def begin(self) -> None:
-        """As `Machine.begin`: each look at a configuration is short, so there is
-        nothing to count."""
+        """Do nothing: looking at a configuration is short, so no steps are counted."""
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
-        """As `Machine.fill`: whole rows at once."""
+        """Compute unknown transitions (see `Machine.fill`), whole rows at once."""
         unknown = self._table[configurations, classes] == UNKNOWN
         for configuration in np.unique(configurations[unknown]).tolist():
             self._look_at(configuration)
 
     def step(self, configuration: int, byte: int) -> int:
-        """The configuration after one more byte; `DEAD` where no text has it there."""
+        """Return the configuration after one more byte, or `DEAD` if it is refused."""
         found = int(self._table[configuration, self._class_of[byte]])
         if found != UNKNOWN:
             return found
@@ -79,7 +85,7 @@ class ListMachine:
         return int(self._table[configuration, self._class_of[byte]])
 
     def walk(self, configuration: int, text: bytes) -> int:
-        """The configuration after a text; `DEAD` as soon as it is."""
+        """Return the configuration after a text, or `DEAD` if no text begins so."""
         for byte in text:
             configuration = self.step(configuration, byte)
             if configuration == DEAD:
@@ -87,25 +93,28 @@ class ListMachine:
         return configuration
 
     def can_end(self, configuration: int) -> bool:
-        """Is what was read a text?"""
+        """Return whether the bytes read so far are a complete text."""
         first, _, n_read = self._spans[configuration]
         return len(self._texts[first]) == n_read
 
     def token_terminals(self, _configuration: int) -> tuple[int, ...]:
-        """None: a list has texts alone."""
+        """Return no terminals: a list contains only texts."""
         return ()
 
     def take_terminal(self, _configuration: int, _terminal: int) -> int:
-        """`DEAD`: a list has texts alone."""
+        """Return `DEAD`: a list contains only texts."""
         return DEAD
 
     def union(self, configurations: Sequence[int]) -> int:
-        """The only one of them: without token terminals there are never two at once."""
+        """Return the only configuration given.
+
+        Without token terminals there are never two different ones at once.
+        """
         (only,) = set(configurations)
         return only
 
     def _look_at(self, configuration: int) -> None:
-        """Fill a row: the run of each byte that may come next."""
+        """Fill a row with the run of each byte that may come next."""
         texts = self._texts
         first, stop, n_read = self._spans[configuration]
         row = np.full(self.n_classes, DEAD, np.int32)

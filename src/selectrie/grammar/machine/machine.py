@@ -1,8 +1,9 @@
 """The recogniser: a pushdown automaton that is made deterministic while it reads.
 
-A configuration is everything that may still follow: a set of (state, set of stacks of return states), interned, so that
-equal ones have one number and copying a configuration is copying a number. What a byte leads to is computed once and
-kept in a table.
+A configuration is everything that may still follow: a set of pairs (state, set of
+stacks of return states). Configurations are interned, so equal ones have the same
+number, and copying one means copying a number. What a byte leads to is computed once
+and kept in a table.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ DEAD = -1
 UNKNOWN = -2
 CONFIGURATION_BYTES = 250
 ITEM_BYTES = 16
-"""Memory of a configuration beside its row of the table and its stacks, and of each number in it, about."""
+"""Approximate memory of a configuration, and of each number in it.
+
+The configuration's row of the table and its stacks are counted elsewhere.
+"""
 
 Items = tuple[int, ...]
-"""state, stacks, state, stacks, ...: states ascending, each once."""
+"""Alternating states and sets of stacks; the states ascend and are distinct."""
 
 
 class Machine:
-    """Reads bytes and token terminals by a compiled grammar. One thread at a time.
+    """Reads bytes and token terminals according to a compiled grammar.
 
-    Configurations are numbers from 0 on, valid for the machine's life; each but `DEAD` leads to an accepted text.
-    Any method raises `GrammarError` where the limits are exceeded; what was computed before stays.
+    Not thread-safe. Configurations are numbered from 0 and stay valid for the machine's
+    life. Every configuration except `DEAD` leads to an accepted text. Any method raises
+    `GrammarError` if the limits are exceeded; earlier results remain.
     """
 
     def __init__(self, program: Program, limits: GrammarLimits = DEFAULT_LIMITS) -> None:
@@ -56,8 +61,11 @@ class Machine:
 
     @property
     def table(self) -> IntArray:
-        """int32[capacity, n_classes]: the next configuration, `DEAD`, or `UNKNOWN` until `fill` computes it. Read only;
-        another array once it had to grow."""
+        """Return int32[capacity, n_classes]: the next configuration of each pair.
+
+        An entry is `DEAD` if no text continues so, and `UNKNOWN` until `fill` computes
+        it. The array is read-only, and is replaced by another one when it grows.
+        """
         return self._table
 
     @property
@@ -66,20 +74,23 @@ class Machine:
 
     @property
     def stacks(self) -> Stacks:
-        """The sets of stacks that configurations name. Read only."""
+        """Return the sets of stacks that configurations refer to. Read-only."""
         return self._stacks
 
     def items(self, configuration: int) -> zip[tuple[int, int]]:
-        """The pairs (state of the program, set of stacks) that a configuration is, states ascending."""
+        """Return the pairs (program state, set of stacks) of a configuration.
+
+        States ascend.
+        """
         return _pairs(self._items[configuration])
 
     @property
     def n_bytes(self) -> int:
-        """Memory of table, configurations and stacks, estimated."""
+        """Return the estimated memory of table, configurations and stacks, in bytes."""
         return self._table.nbytes + self._items_bytes + self._stacks.n_bytes + self._plans.n_bytes
 
     def step(self, configuration: int, byte: int) -> int:
-        """The configuration after one more byte; `DEAD` where nothing accepts it."""
+        """Return the configuration after one more byte, or `DEAD` if it is refused."""
         kind = self.program.class_of[byte]
         found = int(self._table[configuration, kind])
         if found == UNKNOWN:
@@ -89,7 +100,7 @@ class Machine:
         return found
 
     def walk(self, configuration: int, text: bytes) -> int:
-        """The configuration after a text; `DEAD` as soon as it is."""
+        """Return the configuration after a text, or `DEAD` if it is refused."""
         for byte in text:
             configuration = self.step(configuration, byte)
             if configuration == DEAD:
@@ -97,12 +108,18 @@ class Machine:
         return configuration
 
     def begin(self) -> None:
-        """From here on `fill` may take `most_at_once` steps before it ends with an error: called where a walk begins."""
+        """Reset the step count at the beginning of a walk.
+
+        From here on, `fill` may take `most_at_once` steps before it raises an error.
+        """
         self._begun = self.n_spent
 
     @property
     def n_spent(self) -> int:
-        """Elementary steps of this machine's life, as `GrammarLimits.most_at_once` counts them."""
+        """Return the number of elementary steps in this machine's life.
+
+        `GrammarLimits.most_at_once` counts the same steps.
+        """
         return self._n_steps + self._plans.n_steps + self._stacks.n_steps
 
     def _check_spent(self) -> None:
@@ -113,7 +130,10 @@ class Machine:
             )
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
-        """Computes table[configurations, classes], int[n] each, where unknown; pairs may repeat, none may be `DEAD`."""
+        """Compute the unknown entries of `table[configurations, classes]`.
+
+        Both arrays are int32[n]. Pairs may repeat; no configuration may be `DEAD`.
+        """
         unknown = self._table[configurations, classes] == UNKNOWN
         if not unknown.any():
             return
@@ -132,7 +152,7 @@ class Machine:
             self._table[rows[: len(found)], columns[: len(found)]] = found
 
     def can_end(self, configuration: int) -> bool:
-        """May the text end here?"""
+        """Return whether the text may end here."""
         found = self._can_end.get(configuration)
         if found is None:
             final, ends = self.program.final, self._stacks.ends
@@ -142,7 +162,10 @@ class Machine:
         return found
 
     def token_terminals(self, configuration: int) -> tuple[int, ...]:
-        """Indices into `token_sets` of the terminals that may come next, ascending."""
+        """Return the indices into `token_sets` of the terminals that may come next.
+
+        They are in ascending order.
+        """
         if not self.token_sets:
             return ()
         found: set[int] = set()
@@ -151,7 +174,10 @@ class Machine:
         return tuple(sorted(found))
 
     def take_terminal(self, configuration: int, terminal: int) -> int:
-        """The configuration after a token of `token_sets[terminal]`; `DEAD` where it may not come."""
+        """Return the configuration after a token of `token_sets[terminal]`.
+
+        Returns `DEAD` if the terminal may not come here.
+        """
         found = self._after_terminal.get((configuration, terminal))
         if found is None:
             self.begin()
@@ -160,14 +186,20 @@ class Machine:
         return found
 
     def union(self, configurations: Sequence[int]) -> int:
-        """The configuration that accepts what any of these does; `DEAD` of none."""
+        """Return the configuration that accepts what any of these does.
+
+        Returns `DEAD` for an empty sequence.
+        """
         found: dict[int, int] = {}
         for configuration in configurations:
             self._merge(found, _pairs(self._items[configuration]))
         return self._interned(found)
 
     def _closed(self, configuration: int) -> Items:
-        """Its items, and those that returning from completed rules leads to."""
+        """Return a configuration's items and those reached from complete rules.
+
+        The latter follow when a complete rule returns.
+        """
         items = self._items[configuration]
         final = self.program.final
         if len(items) == 2 and not final[items[0]]:
@@ -180,7 +212,10 @@ class Machine:
         return tuple([part for item in found.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:
-        """The configuration after a class of bytes or a terminal, `DEAD` where there is none."""
+        """Return the configuration after a class of bytes or a terminal.
+
+        Returns `DEAD` if there is none.
+        """
         found: dict[int, int] = {}
         self._n_steps += len(closed)
         push, join = self._stacks.push, self._stacks.join
@@ -220,7 +255,8 @@ class Machine:
             return self._intern(*found.items())
         if len(found) > self._limits.most_alternatives:
             raise GrammarError(
-                f"a text can be read in {len(found)} ways at once, beyond the limit of {self._limits.most_alternatives}; "
+                f"a text can be read in {len(found)} ways at once, beyond the limit of "
+                f"{self._limits.most_alternatives}; "
                 "the grammar is too ambiguous"
             )
         return self._intern(tuple([part for item in sorted(found.items()) for part in item]))

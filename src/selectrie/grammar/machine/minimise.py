@@ -1,4 +1,7 @@
-"""One rule's automaton without empty moves, made deterministic where that is cheap, and as small as it can be."""
+"""Simplify the automaton of one rule.
+
+The result has no empty moves, is deterministic if that is cheap, and then minimal.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,33 @@ UNSEEN, ENTERED = -1, -2
 
 @dataclass(slots=True)
 class Work:
-    """What is left to spend on the rules of one grammar. steps: on making them deterministic; edges: of those that are not."""
+    """The work left for the rules of one grammar.
+
+    Attributes:
+        steps: Elementary steps left for making rules deterministic.
+        edges: Edges left for rules that stay nondeterministic.
+    """
 
     steps: int
     edges: int
 
     @staticmethod
     def of(limits: GrammarLimits) -> Work:
-        """All of it."""
+        """Return the full budget."""
         return Work(limits.most_work, limits.most_edges)
 
     def spend(self, n: int) -> bool:
-        """False once there are no steps left."""
+        """Spend n steps and return whether the budget is still not exceeded."""
         self.steps -= n
         return self.steps >= 0
 
 
 def simplified(nfa: Nfa, work: Work) -> RuleAutomaton:
-    """The automaton of the same language without empty moves and without dead states.
+    """Return an equivalent automaton without empty moves and without dead states.
 
-    Deterministic and minimal where that takes no more than a quarter of the steps left; otherwise as the rule was written.
-    Raises `GrammarError` where empty moves multiply edges beyond what is left of them.
+    It is deterministic and minimal if that takes no more than a quarter of the steps
+    left, and otherwise keeps the structure of the rule. Raises `GrammarError` if
+    removing the empty moves takes more edges than are left.
     """
     trimmed = _useful(nfa) if nfa.has_dead_ends else nfa
     own = Work(work.steps // 4, 0)
@@ -47,7 +56,10 @@ def simplified(nfa: Nfa, work: Work) -> RuleAutomaton:
 
 
 def _useful(nfa: Nfa) -> Nfa:
-    """States that lie on a path from start to final, renumbered; 0 and 1 stay."""
+    """Return the automaton restricted to states on a path from start to final.
+
+    States are renumbered; 0 and 1 keep their numbers.
+    """
     forward = _reached(0, [[*(target for _, target in edges), *jumps] for edges, jumps in _states(nfa)])
     backward: list[list[int]] = [[] for _ in nfa.edges]
     for state, (edges, jumps) in enumerate(_states(nfa)):
@@ -80,7 +92,7 @@ def _reached(start: int, next_states: list[list[int]]) -> set[int]:
 
 
 def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
-    """The states and all that empty moves lead to."""
+    """Return the states and everything that empty moves lead to."""
     found = set(states)
     work = [state for state in found if jumps[state]]
     if not work:
@@ -95,7 +107,10 @@ def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
 
 
 def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
-    """Rabin and Scott's construction; None where it takes too many steps."""
+    """Apply the subset construction (Rabin and Scott).
+
+    Returns None if it takes too many steps.
+    """
     start = frozenset(_closure([0], nfa.jumps))
     number: dict[frozenset[int], int] = {start: 0}
     order, edges = [start], []
@@ -121,7 +136,7 @@ def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
 
 
 def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[int]]]:
-    """The same targets by labels that have no byte in common."""
+    """Return the same targets by labels that have no byte in common."""
     pieces: list[tuple[Label, set[int]]] = []
     seen = 0
     for label, targets in grouped.items():
@@ -146,7 +161,10 @@ def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[
 
 
 def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
-    """Each state with the edges of all states it may jump to, states that nothing leads to any more left out."""
+    """Give each state the edges of all states that it may jump to.
+
+    States that are then unreachable are left out.
+    """
     place, order = {0: 0}, [0]
     edges: list[list[Edge]] = []
     final: list[bool] = []
@@ -168,9 +186,10 @@ def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
 
 
 def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
-    """For each state of a deterministic automaton the number of its block of equal states; None where there is a cycle.
+    """Return the number of the block of equal states for each state.
 
-    Successors first, states with the same final flag and signature are one.
+    The automaton is deterministic; returns None if it has a cycle. Successors are
+    visited first; states with the same final flag and signature are equal.
     """
     block = [UNSEEN] * len(rule.edges)
     number: dict[tuple[bool, frozenset[tuple[int, Label]]], int] = {}
@@ -192,10 +211,12 @@ def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
 
 
 def _blocks(rule: RuleAutomaton) -> list[int]:
-    """For each state of a deterministic automaton the number of its block of equal states.
+    """Return the number of the block of equal states for each state.
 
-    Partition refinement: only states whose successors moved to another block are looked at again, and the larger part of
-    a split block keeps its number, so a state is looked at O(log n) times for each of its edges (Hopcroft 1971).
+    The automaton is deterministic. Partition refinement looks again only at states
+    whose successors moved to another block, and the larger part of a split block keeps
+    its number. A state is therefore looked at O(log n) times for each of its edges
+    (Hopcroft 1971).
     """
     sources: list[list[int]] = [[] for _ in rule.edges]
     for state, edges in enumerate(rule.edges):
@@ -222,7 +243,10 @@ def _blocks(rule: RuleAutomaton) -> list[int]:
 def _split(
     rule: RuleAutomaton, block: list[int], members: list[set[int]], number: int, states: list[int]
 ) -> list[tuple[int, list[int]]]:
-    """New blocks for those states of a block that differ from the rest; `block` itself is left to the caller."""
+    """Return new blocks for the states of a block that differ from the rest.
+
+    The caller updates `block`.
+    """
     parts: dict[frozenset[tuple[int, Label]], list[int]] = {}
     for state in states:
         parts.setdefault(_signature(rule.edges[state], block), []).append(state)
@@ -246,7 +270,10 @@ def _split(
 
 
 def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Label]]:
-    """What a state reads and where it leads: bytes that lead to the same block as one label."""
+    """Return what a state reads and where it leads.
+
+    Bytes that lead to the same block share one label.
+    """
     if len(edges) == 1:
         return frozenset([(block[edges[0][1]], edges[0][0])])
     read: dict[int, Label] = {}
@@ -260,7 +287,7 @@ def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Labe
 
 
 def _merged(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
-    """One state for each block, in the order in which the start reaches them."""
+    """Return one state for each block, in the order in which the start reaches them."""
     example = {number: state for state, number in enumerate(block)}
     place, order = {block[0]: 0}, [block[0]]
     edges: list[list[Edge]] = []

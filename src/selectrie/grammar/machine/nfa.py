@@ -1,6 +1,7 @@
-"""One rule as a nondeterministic automaton over bytes, calls of rules and token terminals.
+"""One rule as a nondeterministic automaton over bytes, rule calls and token terminals.
 
-Thompson's construction (Communications of the ACM 11, 1968), with an explicit stack of work, so that no nesting is too deep.
+Uses Thompson's construction (Communications of the ACM 11, 1968) with an explicit stack
+of work, so nesting may be arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -23,27 +24,31 @@ from selectrie.grammar.rules.expressions import (
 )
 
 Label: TypeAlias = int
-"""What an edge reads. 0 < label < 2**256: any of the bytes whose bits are set. Negative: rule -1 - label. Else a terminal."""
+"""What an edge reads.
+
+0 < label < 2**256 reads any byte whose bit is set. A negative label calls rule -1 -
+label. Any other label is a token terminal.
+"""
 FIRST_TERMINAL: Label = 1 << 256
 
 
 def call(rule: int) -> Label:
-    """The label that reads a text of a rule."""
+    """Return the label that reads a text of a rule."""
     return -1 - rule
 
 
 def called(label: Label) -> int:
-    """The rule of a label < 0."""
+    """Return the rule that a negative label calls."""
     return -1 - label
 
 
 def terminal(index: int) -> Label:
-    """The label that reads a token of a set of tokens."""
+    """Return the label that reads a token of a set of tokens."""
     return FIRST_TERMINAL + index
 
 
 def bytes_between(first: int, last: int) -> Label:
-    """The label that reads any of these bytes, both included."""
+    """Return the label that reads any byte from `first` to `last`, both included."""
     return (1 << last + 1) - (1 << first)
 
 
@@ -52,10 +57,16 @@ Edge: TypeAlias = tuple[Label, int]
 
 @dataclass(frozen=True, slots=True)
 class RuleAutomaton:
-    """A rule without empty moves. edges[state]: (label, next state); final[state]; state 0 is the start.
+    """A rule without empty moves; state 0 is the start.
 
-    Every state can be reached and can reach a final one, but for the start of a rule that has no texts. `deterministic`:
-    labels of a state are apart from each other; it is also the smallest such automaton then.
+    Every state can be reached and can reach a final one, except for the start of a rule
+    without texts.
+
+    Attributes:
+        edges: For each state, pairs (label, next state).
+        final: For each state, whether the rule may be complete there.
+        deterministic: Whether the labels of each state are disjoint. If so, this is
+            also the smallest such automaton.
     """
 
     edges: list[list[Edge]]
@@ -65,14 +76,24 @@ class RuleAutomaton:
 
 Resolved: TypeAlias = "RuleAutomaton | tuple[Label, bool] | None"
 Resolve: TypeAlias = Callable[["Characters | TokenSet | Reference"], Resolved]
-"""What a leaf becomes: an automaton to copy in; a label, and whether it may also be skipped; None: nothing matches it."""
+"""What a leaf becomes.
+
+An automaton is copied in. A label comes with whether it may also be skipped. None means
+that nothing matches the leaf.
+"""
 
 
 @dataclass(slots=True)
 class Nfa:
-    """States 0 (start) and 1 (the one final state) and those made since. edges[state], and moves that read nothing.
+    """A nondeterministic automaton with start state 0 and one final state, 1.
 
-    has_dead_ends: some states may not lead to the final one, or be reached from the start.
+    Attributes:
+        most_states: Maximum number of states.
+        what: Name of the rule, for error messages.
+        edges: For each state, pairs (label, next state).
+        jumps: For each state, the targets of moves that read nothing.
+        has_dead_ends: Whether some states might be unreachable or might not lead to the
+            final state.
     """
 
     most_states: int
@@ -92,7 +113,7 @@ class Nfa:
         return len(self.edges) - 1
 
     def build(self, expression: Expression, resolve: Resolve) -> None:
-        """Adds the paths from start to final that spell an expression."""
+        """Add the paths from start to final that spell an expression."""
         work: list[tuple[Expression, int, int]] = [(expression, 0, 1)]
         while work:
             part, start, stop = work.pop()
@@ -111,7 +132,7 @@ class Nfa:
                 self._leaf(resolve(part), start, stop)
 
     def copy(self, rule: RuleAutomaton, start: int, stop: int) -> None:
-        """A rule's automaton between two states."""
+        """Insert a copy of a rule's automaton between two states."""
         own = [self.state() for _ in rule.edges]
         self.jumps[start].append(own[0])
         for state, edges, final in zip(own, rule.edges, rule.final, strict=True):
@@ -120,7 +141,7 @@ class Nfa:
                 self.jumps[state].append(stop)
 
     def characters(self, part: Characters) -> None:
-        """Adds the paths from start to final that spell one character of a set."""
+        """Add the paths from start to final that spell one character of a set."""
         tree = byte_tree(part.ranges)
         own = [0, *(self.state() for _ in tree.edges[1:])]
         for state, edges in zip(own, tree.edges, strict=True):
@@ -149,7 +170,7 @@ class Nfa:
         self.edges[start].append((1 << value[-1], stop))
 
     def _texts(self, texts: list[bytes], start: int, stop: int) -> None:
-        """Sorted, different texts: what they begin with in common is spelled once."""
+        """Add paths for sorted distinct texts, spelling common prefixes only once."""
         path = [start]
         for i, text in enumerate(texts):
             if not text:

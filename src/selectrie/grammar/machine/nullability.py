@@ -1,4 +1,7 @@
-"""Which rules have texts, which have the empty one, which have others, which name which; linear in the rules' size."""
+"""Find which rules have texts, the empty text or other texts, and their references.
+
+All of this takes time linear in the size of the rules.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,14 @@ NEVER = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """About the rules that the root leads to.
+    """Facts about the rules reachable from the root.
 
-    names: in the order they are met, the root first. references: of each rule, in the order of its text.
-    productive: rules that some text matches; nullable: the empty one does; substantial: another one does.
+    Attributes:
+        names: Names in the order of discovery, the root first.
+        references: References of each rule, in the order of its text.
+        productive: Rules that match some text.
+        nullable: Rules that match the empty text.
+        substantial: Rules that match some text other than the empty one.
     """
 
     names: tuple[str, ...]
@@ -35,7 +42,7 @@ class Facts:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """An expression and everything in it, by an explicit stack."""
+    """Yield an expression and all expressions inside it, using an explicit stack."""
     work = [expression]
     while work:
         part = work.pop()
@@ -44,7 +51,10 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def facts(rules: Mapping[str, Expression], root: str) -> Facts:
-    """Names without a rule count as rules without texts; the caller refuses them."""
+    """Return the facts about the rules reachable from the root.
+
+    Names without a rule count as rules without texts; the caller refuses them.
+    """
     references: dict[str, tuple[Reference, ...]] = {}
     flat = _Flat()
     work = [root]
@@ -93,7 +103,11 @@ def _needs_for_another(part: Expression) -> int:
 
 @dataclass(slots=True)
 class _Flat:
-    """All parts of all rules in one list. parent[node]: the part it stands in, -1 at the top of a rule."""
+    """All parts of all rules in one list.
+
+    Attributes:
+        parent: For each part, the part that contains it; -1 at the top of a rule.
+    """
 
     parts: list[Expression] = field(default_factory=list)
     parent: list[int] = field(default_factory=list)
@@ -113,11 +127,16 @@ class _Flat:
             work += [(inner, own) for inner in parts_of(part)]
 
     def holds(self, needs: Callable[[Expression], int], whole: list[bool] | None = None) -> list[int]:
-        """What each part still misses, <= 0 where it holds: the least solution.
+        """Return how much each part still misses; a part holds if that is <= 0.
 
-        needs(part): how many of its parts must hold (a reference has one: the rule); whole: parts that may hold at all. Each
-        part that comes to hold counts down once at what it stands in (Dowling and Gallier, Journal of Logic Programming 1,
+        This is the least solution. Each part that comes to hold counts down once at the
+        part that contains it (Dowling and Gallier, Journal of Logic Programming 1,
         1984).
+
+        Args:
+            needs: Returns how many of a part's parts must hold; for a reference, the
+                only part is the rule.
+            whole: For each part, whether it may hold at all.
         """
         missing = [needs(part) for part in self.parts]
         if whole is not None:

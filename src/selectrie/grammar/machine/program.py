@@ -1,4 +1,4 @@
-"""All rules of a grammar linked into one table of states: what a machine runs, immutable."""
+"""All rules of a grammar linked into one immutable table of states."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ NO_RETURN = -1
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """States of all rules. A text begins in `starts` with nothing open, and may end where a final state has nothing open.
+    """The states of all rules.
 
-    edges[state]: (bytes as bits of a number, next state). calls[state]: (first state of a rule, state to return to, or
-    `NO_RETURN` where nothing but returning would be left to do there). tokens[state]: (terminal, next state).
-    final[state]: the rule may be complete here. No rule is complete at its first state, and none leads to itself by calls
-    alone, so following calls ends. Every state leads to a final one.
-    class_of: for each byte the number of its class; bytes of a class are told apart nowhere. n_classes: their number.
+    A text begins in `starts` with no open rule, and may end where a final state has no
+    open rule. No rule is complete at its first state, and no rule leads to itself by
+    calls alone, so following calls terminates. Every state leads to a final one.
+
+    Attributes:
+        edges: For each state, pairs (bytes as bits of a number, next state).
+        calls: For each state, pairs (first state of a rule, state to return to). The
+            latter is `NO_RETURN` if the state could do nothing but return in turn.
+        tokens: For each state, pairs (terminal, next state).
+        final: For each state, whether the rule may be complete here.
+        class_of: The class of each byte; no state distinguishes bytes of one class.
+        n_classes: Number of classes.
     """
 
     starts: tuple[int, ...]
@@ -33,7 +40,12 @@ class Program:
 
 
 def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_sets: tuple[TokenSet, ...]) -> Program:
-    """States of all rules numbered through. rules: by number, without the empty text, and whether they had it."""
+    """Link rules into a program with consecutive state numbers.
+
+    Args:
+        rules: For each rule number, the automaton without the empty text and whether
+            the rule also matches that.
+    """
     first: dict[int, int] = {}
     n_states = 0
     for number, (automaton, _) in rules.items():
@@ -73,12 +85,16 @@ def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_set
 
 
 def _back(automaton: RuleAutomaton, base: int, state: int) -> int:
-    """The state to return to, none where it would only return itself."""
+    """Return the state to return to, or `NO_RETURN` if it would only return in turn."""
     return base + state if automaton.edges[state] or not automaton.final[state] else NO_RETURN
 
 
 def _classes(labels: set[int]) -> tuple[int, ...]:
-    """Bytes that the same labels read are one class; classes are numbered by their first byte."""
+    """Return the class of each byte.
+
+    Bytes that the same labels read are one class. Classes are numbered by their first
+    byte.
+    """
     masks = sorted(labels)
     number: dict[tuple[bool, ...], int] = {}
     signatures = [tuple(bool(mask >> byte & 1) for mask in masks) for byte in range(256)]

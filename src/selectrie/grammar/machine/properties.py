@@ -1,4 +1,4 @@
-"""What is known about all texts of a compiled grammar without reading any."""
+"""Determine properties of all texts of a compiled grammar without reading any."""
 
 from __future__ import annotations
 
@@ -10,29 +10,37 @@ from selectrie.grammar.machine.scc import rings
 from selectrie.grammar.machine.transitions import Plans
 
 END = -1
-"""Below the last open rule there is nothing."""
+"""Marks the bottom of a stack: no rule is open below."""
 MOST_SETS = 2_000
 MOST_ITEMS = 60_000
 MOST_DEPTH = 12
 
 Item = tuple[int, tuple[int, ...]]
-"""A state, and states to return to: the next one first, those below what all items have in common left out."""
+"""A state and its return states, the next one first.
+
+Return states below what all items have in common are left out.
+"""
 
 
 def is_finite(program: Program) -> bool:
-    """Are there finitely many texts? So it is when no state leads to itself, by reading or by calling: every state can be
-    reached and left, and every rule reads something."""
+    """Return whether there are finitely many texts.
+
+    That is so if no state leads to itself by reading or by calling, because every state
+    can be reached and left, and every rule reads something.
+    """
     after = {state: _leads_to(program, state) for state in range(len(program.edges))}
     return all(len(ring) == 1 and ring[0] not in after[ring[0]] for ring in rings(after))
 
 
 def is_prefix_free(program: Program) -> bool:
-    """True: no text is the beginning of another. False: some is, or it could not be found out.
+    """Return True if no text is a prefix of another, False if one is or if unknown.
 
-    Follows sets of items (a state, and the stack above what all items have in common) as the machine would. Where a rule
-    is left that was open from the beginning of such a set, each place it may have been called from is tried, and the end of
-    the text where that is one of them: then nothing else may be able to go on. Sound, since more stacks are tried than
-    there are; it ends because it gives up beyond some number of sets.
+    Follows sets of items (a state, and the stack above what all items have in common)
+    as the machine would. Where a set leaves a rule that was already open at its
+    beginning, every place that may have called the rule is tried. If one of them is the
+    end of the text, nothing else may be able to continue. The search is sound because
+    it tries more stacks than exist, and ends because it gives up beyond a number of
+    sets.
     """
     start = program.starts[0]
     if program.token_sets:
@@ -61,7 +69,7 @@ def _leads_to(program: Program, state: int) -> list[int]:
 
 
 class _Search:
-    """One search for a text that goes on where another ends."""
+    """A search for a text that continues where another ends."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -70,7 +78,11 @@ class _Search:
         self._returns = self._returns_of()
 
     def after(self, items: frozenset[Item]) -> list[frozenset[Item]] | None:
-        """Sets that one more byte leads to, or a return to where a rule was called from; None: a text goes on."""
+        """Return the sets after one more byte or after a return to a caller.
+
+        Returns None if some text continues another, or if the stacks get too deep to
+        tell.
+        """
         final = self._program.final
         closed = set(items)
         work = list(items)
@@ -106,7 +118,7 @@ class _Search:
         return found
 
     def _common(self, items: set[Item]) -> frozenset[Item]:
-        """Without what lies below all items alike, as long as one rule was called there."""
+        """Remove what lies below all items alike, if one rule was called there."""
         while len({stack[-1:] for _, stack in items}) == 1 and next(iter(items))[1]:
             if len({self._rule(stack[-2] if len(stack) > 1 else state) for state, stack in items}) > 1:
                 break
@@ -114,11 +126,14 @@ class _Search:
         return frozenset(items)
 
     def _rule(self, state: int) -> int:
-        """The first state of its rule."""
+        """Return the first state of the rule that contains a state."""
         return self._firsts[bisect_right(self._firsts, state) - 1]
 
     def _returns_of(self) -> dict[int, set[int]]:
-        """For each rule, by its first state, where to a caller may have it return; `END` for what the text begins with."""
+        """Return, for each rule by its first state, the states to return to.
+
+        `END` is among those of the rule that the text begins with.
+        """
         found: dict[int, set[int]] = {first: set() for first in self._firsts}
         found[self._program.starts[0]].add(END)
         heirs: dict[int, set[int]] = {first: set() for first in self._firsts}

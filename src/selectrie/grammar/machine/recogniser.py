@@ -1,5 +1,4 @@
-"""What readers of texts and of tokens ask of a grammar's machine, whatever it is made
-of."""
+"""The interface that readers of texts and tokens expect of a grammar's machine."""
 
 from __future__ import annotations
 
@@ -14,8 +13,10 @@ from selectrie.grammar.rules.expressions import TokenSet
 
 
 class Recogniser(Protocol):
-    """A `Machine`, which runs rules, or a `ListMachine`, which reads a list; both say
-    what each method does."""
+    """Either a `Machine`, which runs rules, or a `ListMachine`, which reads a list.
+
+    Both classes document each method.
+    """
 
     @property
     def start(self) -> int: ...

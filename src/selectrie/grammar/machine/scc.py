@@ -1,4 +1,4 @@
-"""Strongly connected components: rules that lead to each other."""
+"""Strongly connected components, such as rules that lead to each other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
-    """Components of a graph given by successors, each after all that it leads to (Tarjan 1972, with an explicit stack).
+    """Return the components of a graph, each after all components that it leads to.
 
-    Successors that are no nodes of the graph are left out. A component of one node may or may not lead to itself.
+    The graph maps nodes to successors; successors that are not nodes are ignored. A
+    component of one node may or may not lead to itself. Uses Tarjan's algorithm (1972)
+    with an explicit stack.
     """
     search = _Search(graph)
     for root in graph:
@@ -21,7 +23,12 @@ def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
 
 
 class _Search(Generic[Node]):
-    """Depth first. index: when a node was met; low: the first node met that its subtree leads back to."""
+    """A depth-first search.
+
+    Attributes:
+        index: The order in which a node was met.
+        low: Index of the first node met that the node's subtree leads back to.
+    """
 
     def __init__(self, graph: Mapping[Node, Sequence[Node]]) -> None:
         self.graph = graph

@@ -1,7 +1,8 @@
-"""Sets of stacks, interned: equal sets have one number, and stacks share what lies below.
+"""Interned sets of stacks: equal sets have one number, and stacks share what is below.
 
-A set is a node of an acyclic automaton over return states that is deterministic and minimal by construction, so any
-number of stacks that differ in what was called on the way is as small as what they have in common allows.
+A set is a node of an acyclic automaton over return states that is deterministic and
+minimal by construction. Many stacks that differ only in what was called on the way
+therefore take little memory.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.machine.limits import GrammarLimits
 
 NOTHING_OPEN = 0
-"""The set of the empty stack alone."""
+"""The set that contains only the empty stack."""
 LONG_RETURN = 24
-"""Returns through more rules than this are remembered."""
+"""Returns through more rules than this are cached."""
 STACK_BYTES = 330
-"""Memory of a set and its place in the tables, about (measured on chains, CPython 3.11)."""
+"""Approximate memory of a set and its place in the tables.
+
+Measured on chains with CPython 3.11.
+"""
 
 
 class Stacks:
-    """Sets of stacks by number. `ends[set]`: the empty stack is one. `links[set]`: (return state, set of what lies below).
+    """Sets of stacks by number.
 
-    `n_bytes` is an estimate. Raises `GrammarError` beyond the limits.
+    `n_bytes` is an estimate. Methods raise `GrammarError` beyond the limits.
+
+    Attributes:
+        ends: For each set, whether it contains the empty stack.
+        links: For each set, pairs (return state, set of the stacks below it).
     """
 
     def __init__(self, final: list[bool], limits: GrammarLimits) -> None:
@@ -39,7 +47,7 @@ class Stacks:
         return STACK_BYTES * len(self.links) + 200 * len(self._joined) + 500 * len(self._returned)
 
     def push(self, state: int, below: int) -> int:
-        """The stacks of a set, each with one more return state on top."""
+        """Return the stacks of a set, each with one more return state on top."""
         link = (state, below)
         found = self._pushed.get(link)
         if found is None:
@@ -47,7 +55,10 @@ class Stacks:
         return found
 
     def join(self, one: int, other: int) -> int:
-        """The stacks of either set. Iterative: stacks may be 10**5 deep."""
+        """Return the union of two sets.
+
+        The implementation is iterative, because stacks may be 10**5 deep.
+        """
         if one == other:
             return one
         first = (one, other) if one < other else (other, one)
@@ -79,10 +90,11 @@ class Stacks:
         return self._joined[first]
 
     def returned(self, stacks: int) -> dict[int, int]:
-        """What completing a rule leads to: states with their stacks, through all rules that are complete with it.
+        """Return the states, with their stacks, that completing a rule leads to.
 
-        A way that only leads to stacks already found there is not followed; a long way is remembered, so that the next
-        one, which is mostly the same with one more rule, is short.
+        Includes those reached through all rules that are complete with it. A path that
+        only leads to stacks already found there is not followed. A long path is cached,
+        so that the next one, which is mostly the same with one more rule, is short.
         """
         known = self._returned.get(stacks)
         if known is not None:
@@ -107,7 +119,7 @@ class Stacks:
         return found
 
     def _add_to(self, found: dict[int, int], state: int, stacks: int) -> bool:
-        """Joins stacks to those of a state; False where it had them all."""
+        """Join stacks to those of a state; return False if it had them all."""
         known = found.setdefault(state, -1)
         found[state] = stacks if known < 0 else self.join(known, stacks)
         return found[state] != known

@@ -1,4 +1,7 @@
-"""What reading one byte from a state does to the stacks, worked out once for each state and class of bytes."""
+"""Precompute what reading a symbol from a state does to the stacks.
+
+A plan is made once for each state and class of bytes or terminal.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,15 @@ from selectrie.grammar.machine.program import Program
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """targets: next states with the stacks as they are.
+    """What one symbol does in a state.
 
-    steps: rules that are entered on the way, callers first. Each has its callers, (0 for the state itself or 1 + an earlier
-    step, state to return to or `NO_RETURN`), whose stacks with that state pushed are its own together; and the next states
-    that get them.
+    Attributes:
+        targets: Next states that keep the stacks as they are.
+        steps: Rules entered on the way, callers first. Each is a pair (callers, next
+            states). A caller is a pair (0 for the state itself or 1 + an earlier step,
+            state to return to or `NO_RETURN`). The step's stacks are the union of its
+            callers' stacks, each with that return state pushed; the next states get
+            these stacks.
     """
 
     targets: tuple[int, ...]
@@ -24,7 +31,7 @@ NO_PLAN = Plan((), ())
 
 
 class Plans:
-    """Plans of a program, made as they are asked for."""
+    """Plans of a program, made on demand."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -42,7 +49,7 @@ class Plans:
         return 400 * len(self._plans) + 100 * sum(map(len, self._orders.values()))
 
     def plan(self, state: int, symbol: int) -> Plan:
-        """symbol: a class of bytes, or n_classes + a terminal."""
+        """Return the plan of a state for a class of bytes or n_classes + a terminal."""
         key = state * self._n_symbols + symbol
         found = self._plans.get(key)
         if found is None:
@@ -50,7 +57,10 @@ class Plans:
         return found
 
     def terminals(self, state: int) -> frozenset[int]:
-        """Terminals that may come next, as far as the state and what it calls go."""
+        """Return the terminals that may come next.
+
+        These are the terminals of the state and of the rules that it calls.
+        """
         found = self._terminals.get(state)
         if found is None:
             tokens = self._program.tokens
@@ -59,7 +69,11 @@ class Plans:
         return found
 
     def _make(self, state: int, symbol: int) -> Plan:
-        """Rules that matter are those that read the symbol, or lead to one by their leftmost calls."""
+        """Make a plan.
+
+        The rules that matter are those that read the symbol, or lead to one that does
+        by their leftmost calls.
+        """
         if not self._program.calls[state]:
             targets = self._targets(state, symbol)
             return Plan(targets, ()) if targets else NO_PLAN
@@ -97,7 +111,10 @@ class Plans:
         return targets.get(symbol - self._program.n_classes, ())
 
     def _order(self, state: int) -> list[int]:
-        """The state and the first states of all rules that calls alone lead to, callers before what they call."""
+        """Return the state and the first states of all rules that calls alone lead to.
+
+        Callers come before what they call.
+        """
         found = self._orders.get(state)
         if found is not None:
             return found

@@ -1,7 +1,8 @@
-"""Sets of characters as automata over the bytes of UTF-8 (RFC 3629), the smallest there are.
+"""Sets of characters as minimal automata over the bytes of UTF-8 (RFC 3629).
 
-Only encodings of the characters themselves are spelled: overlong forms, surrogates and anything beyond U+10FFFF have no
-path, so they are refused at the first byte that no character of the set begins with.
+Only encodings of the characters themselves are spelled: overlong forms, surrogates and
+anything beyond U+10FFFF have no path. They are refused at the first byte that cannot
+continue a character of the set.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LENGTHS = ((0x00, 0x7F, 0x00), (0x80, 0x7FF, 0xC0), (0x800, 0xFFFF, 0xE0), (0x10000, 0x10FFFF, 0xF0))
-"""First and last code point of one, two, three and four bytes, and the bits that mark the first byte."""
+"""Code points encoded in one, two, three and four bytes.
+
+Each entry holds the first and last code point and the bits that mark the first byte.
+"""
 END = -1
 
 Ranges = tuple[tuple[int, int], ...]
@@ -17,16 +21,24 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ByteTree:
-    """An automaton without cycles. edges[node]: (first byte, last byte, next node); next `END`: the character is complete.
+    """An automaton without cycles.
 
-    Bytes of a node are apart from each other and ascending. Nodes come before the nodes they lead to; node 0 is the start.
+    Nodes come before the nodes they lead to; node 0 is the start.
+
+    Attributes:
+        edges: For each node, triples (first byte, last byte, next node), disjoint and
+            ascending. The next node `END` completes the character.
     """
 
     edges: tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 def byte_tree(ranges: Ranges) -> ByteTree:
-    """The smallest automaton of a set of characters. ranges: as in `expressions.Characters`: ascending, apart, no surrogates."""
+    """Return the smallest automaton of a set of characters.
+
+    Args:
+        ranges: As in `expressions.Characters`: ascending, disjoint, without surrogates.
+    """
     nodes: dict[tuple[tuple[int, int, int], ...], int] = {}
     start: list[tuple[int, int, int]] = []
     for n_more, (low, high, marker) in enumerate(LENGTHS):
@@ -43,7 +55,11 @@ def byte_tree(ranges: Ranges) -> ByteTree:
 def _branches(
     ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]
 ) -> list[tuple[int, int, int]]:
-    """Edges by the leading digit of numbers whose last `n_more` digits have six bits each; `nodes` gets what follows them."""
+    """Return the edges for the leading digit of each number.
+
+    The last `n_more` digits have six bits each. The nodes that follow are added to
+    `nodes`.
+    """
     if n_more == 0:
         return [(first, last, END) for first, last in ranges]
     shift = 6 * n_more
@@ -74,6 +90,9 @@ def _branches(
 
 
 def _tail(ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]) -> int:
-    """The node that spells numbers of `n_more` digits by continuation bytes; equal ones are one."""
+    """Return the node that spells numbers of `n_more` digits in continuation bytes.
+
+    Equal nodes are shared.
+    """
     edges = tuple((0x80 + low, 0x80 + high, after) for low, high, after in _branches(ranges, n_more - 1, nodes))
     return nodes.setdefault(edges, len(nodes))
