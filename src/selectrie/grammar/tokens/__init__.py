@@ -1,1 +1,1 @@
-"""From bytes to tokens: which tokens of a vocabulary a grammar lets come next."""
+"""From bytes to tokens: which tokens of a vocabulary a grammar allows next."""

@@ -1,6 +1,7 @@
 """The bytes of a vocabulary's tokens as one trie of flat arrays, level by level.
 
-What is known of UTF-8 is noted at each node, so that whole characters can be told from what begins or breaks one.
+Each node records where in a UTF-8 character its bytes end, which distinguishes whole
+characters from incomplete and broken ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from selectrie.core.vocabulary import Vocabulary
 ByteArray = NDArray[np.uint8]
 
 BOUNDARY, BROKEN = 0, 8
-"""Phases of UTF-8 text: between characters, and after a byte that no character has there. Others: inside a character."""
+"""UTF-8 phases: between characters, and after a byte that is invalid in its place.
+
+The phases in between are inside a character.
+"""
 LEADS: tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...] = (
     (0xC2, 0xDF, ((0x80, 0xBF),)),
     (0xE0, 0xE0, ((0xA0, 0xBF), (0x80, 0xBF))),
@@ -29,22 +33,38 @@ LEADS: tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...] = (
     (0xF1, 0xF3, ((0x80, 0xBF), (0x80, 0xBF), (0x80, 0xBF))),
     (0xF4, 0xF4, ((0x80, 0x8F), (0x80, 0xBF), (0x80, 0xBF))),
 )
-"""First byte from, to, and the ranges of the bytes after it (RFC 3629, section 4): characters of more than one byte."""
+"""UTF-8 sequences of more than one byte (RFC 3629, section 4).
+
+Each entry holds the first and last lead byte and the ranges of the following bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ByteTrie:
-    """N nodes in breadth-first order, node 0 the root (no bytes); R tokens that have bytes, end-of-generation ones left out.
+    """A trie of N nodes in breadth-first order over R tokens.
 
-    Children of n: `first_child[n]` to `first_child[n + 1]`, by byte. Tokens are numbered by their bytes ("rank"), equal
-    bytes by id, so those at or below a node are a range of ranks, and the ones that end there come first in it.
+    Node 0 is the root, which has no bytes. The R tokens are those that have bytes,
+    without the end-of-generation tokens. The children of node n are `first_child[n]` to
+    `first_child[n + 1]` (exclusive), ordered by byte. Tokens are numbered ("ranked") by
+    their bytes, and by id where bytes are equal. Therefore the tokens at or below a
+    node form a range of ranks, and those that end at the node come first in it.
 
-    byte: uint8[N], the last byte of each node (root: 0). parent: int32[N] (root: 0). first_child: int32[N+1].
-    phase: uint8[N], where in a character the node's bytes end, counted from the token's start (`BOUNDARY`, `BROKEN`, others).
-    first_rank, own_stop, last_rank: int32[N]: tokens with exactly these bytes are first_rank .. own_stop, those that go on
-    own_stop .. last_rank (both exclusive at the end). own_rank: int32[N], the first of the former, or R where there is none.
-    token: int32[R], id by rank. rank: int32[V], rank by id, R for tokens that are not here.
-    repeats: int32[], ranks whose bytes are those of the rank before, ascending. levels: first node of each depth, and N.
+    Attributes:
+        byte: uint8[N], the last byte of each node; 0 for the root.
+        parent: int32[N], the parent of each node; 0 for the root.
+        first_child: int32[N+1], the first child of each node.
+        phase: uint8[N], where in a character the node's bytes end, counted from the
+            token's start (`BOUNDARY`, `BROKEN` or inside).
+        first_rank: int32[N], the first rank of the tokens with exactly these bytes.
+        own_stop: int32[N], the end (exclusive) of the tokens with exactly these bytes,
+            and the start of the longer tokens below the node.
+        last_rank: int32[N], the end (exclusive) of the tokens below the node.
+        own_rank: int32[N], the first rank with exactly these bytes, or R if there is
+            none.
+        token: int32[R], the id of each rank.
+        rank: int32[V], the rank of each id; R for tokens not in the trie.
+        repeats: int32[], ascending ranks whose bytes equal those of the rank before.
+        levels: First node of each depth, and finally N.
     """
 
     byte: ByteArray
@@ -62,17 +82,17 @@ class ByteTrie:
 
     @property
     def n_nodes(self) -> int:
-        """N."""
+        """Return the number of nodes, N."""
         return len(self.byte)
 
     @property
     def n_bytes(self) -> int:
-        """Memory held by the arrays."""
+        """Return the memory held by the arrays, in bytes."""
         arrays = (self.byte, self.parent, self.first_child, self.phase, self.first_rank, self.own_stop, self.last_rank)
         return sum(array.nbytes for array in (*arrays, self.own_rank, self.token, self.rank, self.repeats))
 
     def find(self, text: bytes) -> int:
-        """The node of these bytes, or -1 where no token begins with them."""
+        """Return the node of these bytes, or -1 if no token starts with them."""
         node = 0
         for byte in text:
             first, stop = int(self.first_child[node]), int(self.first_child[node + 1])
@@ -84,12 +104,19 @@ class ByteTrie:
 
 
 def byte_trie(vocabulary: Vocabulary) -> ByteTrie:
-    """The trie of a vocabulary, built on first use (0.2 s for 151 936 tokens) and kept with it."""
+    """Return a vocabulary's trie, built on first use and kept with the vocabulary.
+
+    Building it takes 0.2 s for 151 936 tokens.
+    """
     return vocabulary.derived(_build)
 
 
 def _build(vocabulary: Vocabulary) -> ByteTrie:
-    """Sorted tokens are grouped by one more byte a level: a node is a run of equal beginnings. No loop over tokens."""
+    """Build the trie without a loop over tokens.
+
+    The sorted tokens are grouped by one more byte at each level: a node is a run of
+    tokens with equal prefixes.
+    """
     token, flat, lengths = _sorted_tokens(vocabulary)
     n_ranks = len(token)
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
@@ -119,7 +146,11 @@ def _build(vocabulary: Vocabulary) -> ByteTrie:
 def _complete(
     vocabulary: Vocabulary, token: IntArray, levels: tuple[int, ...], columns: list[NDArray[np.generic]]
 ) -> ByteTrie:
-    """What follows from byte, parent, first_rank, own_stop, last_rank and the number of own tokens of each node."""
+    """Build a trie from the columns of its nodes and derive the other arrays.
+
+    The columns are byte, parent, first_rank, own_stop, last_rank and the number of
+    tokens that end at each node.
+    """
     byte, parent, n_own = columns[0].astype(np.uint8), columns[1].astype(np.int64), columns[5].astype(np.int64)
     first_rank, own_stop, last_rank = (column.astype(np.int32) for column in columns[2:5])
     n_nodes, n_ranks = len(byte), len(token)
@@ -150,7 +181,10 @@ def _complete(
 
 
 def _sorted_tokens(vocabulary: Vocabulary) -> tuple[IntArray, ByteArray, NDArray[np.int64]]:
-    """Ids sorted by bytes, their bytes one after the other, their lengths; end-of-generation tokens left out."""
+    """Return ids sorted by bytes, their bytes concatenated, and their lengths.
+
+    End-of-generation tokens are left out.
+    """
     texts, ids = vocabulary.by_bytes()
     kept = ~np.isin(ids, vocabulary.eog)
     if not kept.all():
@@ -161,8 +195,11 @@ def _sorted_tokens(vocabulary: Vocabulary) -> tuple[IntArray, ByteArray, NDArray
 
 @cache
 def utf8_phases() -> ByteArray:
-    """uint8[9, 256]: the phase after one more byte. 1 to 3: so many bytes of 80..BF are due; 4 to 7: the same with a first
-    one that is held to fewer, after E0, ED, F0, F4."""
+    """Return uint8[9, 256]: the phase after one more byte.
+
+    In phases 1 to 3, that many bytes of 80..BF are due. Phases 4 to 7 follow the lead
+    bytes E0, ED, F0 and F4, which restrict the first of the bytes due.
+    """
     table = np.full((BROKEN + 1, 256), BROKEN, dtype=np.uint8)
     table[BOUNDARY, :0x80] = BOUNDARY
     for due in (1, 2, 3):

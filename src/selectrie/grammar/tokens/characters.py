@@ -1,8 +1,10 @@
-"""Which characters lead a configuration back to itself, and which characters a vocabulary's tokens are made of.
+"""Characters that leave a configuration unchanged, and the characters of tokens.
 
-Inside a string, a name or a comment most characters lead back to where one was. What tokens do there follows from sets:
-a set of characters has a bit for each group of first bytes (a group: bytes that the machine does not tell apart, as long
-as there are no more than 63), and one more for what is no UTF-8.
+Inside a string, a name or a comment, most characters lead back to the same
+configuration. What tokens do there can be computed from sets of characters. A set has
+one bit for each group of lead bytes, and one more for invalid UTF-8. A group consists
+of bytes that the machine does not distinguish, as long as there are at most 63 such
+classes.
 """
 
 from __future__ import annotations
@@ -21,16 +23,21 @@ Groups = NDArray[np.uint64]
 
 N_GROUPS = 63
 BROKEN_BIT = np.uint64(1 << 63)
-"""Of bytes that begin no character where they stand; leads back from nowhere."""
+"""Marks bytes that begin no character in their place; they lead back from nowhere."""
 
 
 class TrieGroups:
-    """Groups of the characters of each node of a trie. Memory: 21 bytes a node, 8 a token.
+    """The character groups of each node of a trie.
 
-    below: uint64[N], first bytes of the characters below a node, 0 where nothing is below; `BROKEN_BIT`: something below is
-    broken UTF-8, or the node stands inside a character and has something below.
-    above: uint64[N], those of the characters from the root to the node, one that is not complete included.
-    of_token: uint64[R], `above` of each token by rank.
+    Memory: 21 bytes a node and 8 a token.
+
+    Attributes:
+        below: uint64[N], groups of the characters below a node; 0 if nothing is below.
+            `BROKEN_BIT` is set if something below is broken UTF-8, or if the node is
+            inside a character and has something below.
+        above: uint64[N], groups of the characters from the root to the node, including
+            an incomplete one.
+        of_token: uint64[R], `above` of each token by rank.
     """
 
     def __init__(self, trie: ByteTrie, group_of_byte: Groups) -> None:
@@ -52,18 +59,23 @@ class TrieGroups:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Return the memory held, in bytes."""
         return self.below.nbytes + self.above.nbytes + self.of_token.nbytes + self._by_group.nbytes
 
     def beginning(self, group: int) -> IntArray:
-        """int32[]: nodes whose last byte begins a character of the group; of `N_GROUPS`, nodes that are broken UTF-8."""
+        """Return int32[]: the nodes whose last byte begins a character of the group.
+
+        For `N_GROUPS`, returns the nodes that are broken UTF-8.
+        """
         return self._by_group[self._group_start[group] : self._group_start[group + 1]]
 
 
 class Loops:
-    """For each configuration of a machine, the groups all of whose characters lead from it to itself.
+    """For each configuration of a machine, the groups that lead back to it.
 
-    They are found for those that are asked for; others have none. Memory: 9 bytes a configuration.
+    A group counts only if all of its characters lead from the configuration to itself.
+    Groups are computed for the configurations passed to `ask`; others have none.
+    Memory: 9 bytes a configuration.
     """
 
     def __init__(self, machine: Recogniser) -> None:
@@ -75,17 +87,17 @@ class Loops:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Return the memory held, in bytes."""
         return self._groups.nbytes + self._is_asked.nbytes
 
     def of(self, configurations: NDArray[np.intp]) -> Groups:
-        """uint64[n]: what is known of each."""
+        """Return uint64[n]: the known groups of each configuration."""
         self._grow()
         found: Groups = self._groups[configurations]
         return found
 
     def ask(self, configuration: int) -> int:
-        """Find the groups of one configuration; returns them."""
+        """Compute and return the groups of one configuration."""
         self._grow()
         if not self._is_asked[configuration]:
             found = self._leading_back(configuration)
@@ -99,7 +111,7 @@ class Loops:
         machine.fill(np.full(machine.n_classes, configuration, dtype=np.int32), classes)
         after = machine.table[configuration][machine.class_of]
         leads_back = after == configuration
-        leads_back[0x80:] = True  # what begins no character is no member of a group
+        leads_back[0x80:] = True  # bytes that begin no character belong to no group
         for first, last, following in LEADS:
             leads_back[first : last + 1] = False
             for reached in set(after[first : last + 1].tolist()) - {DEAD}:
@@ -110,7 +122,10 @@ class Loops:
         return found
 
     def _all_lead_to(self, configuration: int, start: int, following: tuple[tuple[int, int], ...]) -> bool:
-        """Does every text of one byte of each of these ranges lead from `start` to the configuration?"""
+        """Return whether all these sequences lead from `start` to the configuration.
+
+        A sequence has one byte of each range.
+        """
         machine = self._machine
         reached = {start}
         for low, high in following:
@@ -123,7 +138,7 @@ class Loops:
         return reached == {configuration}
 
     def _grow(self) -> None:
-        """Room for the configurations that the machine has by now."""
+        """Enlarge the arrays to the machine's current number of configurations."""
         n, room = self._machine.n_configurations, len(self._groups)
         if n > room:
             self._groups = np.concatenate([self._groups, np.zeros(2 * n - room, dtype=np.uint64)])

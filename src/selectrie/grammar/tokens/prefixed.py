@@ -1,4 +1,8 @@
-"""A grammar behind bytes that come first: what the last token of a prompt spelled, once it was taken back."""
+"""A grammar preceded by fixed bytes.
+
+The bytes are those of a prompt's last token, which was removed so that the model can
+choose another token there (token healing).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,14 @@ from selectrie.grammar.tokens.protocols import LedAutomaton
 
 
 class PrefixedAutomaton:
-    """Accepts the token paths that spell `prefix` and then what `inner` accepts: tokens that are a beginning of what is
-    left of the prefix, that are the rest of it, or that go beyond it into the grammar.
+    """Accepts the token paths that spell `prefix` and then a text of `inner`.
 
-    The prefix is plain text; no control token is part of it. A state is a place in the prefix (0 to its length - 1), or
-    that length and a state of `inner`. Where no token spells the rest, no token is allowed.
+    Until the prefix is spelled, a token may be a proper prefix of what is left of it,
+    all that is left, or that and a beginning of the grammar. The prefix is plain text;
+    no control token is part of it. If no token fits, no token is allowed.
+
+    A state is a position in the prefix (0 to its length - 1), or the length of the
+    prefix plus a state of `inner`.
     """
 
     def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
@@ -54,7 +61,7 @@ class PrefixedAutomaton:
         return state >= n and self._inner.can_end(state - n)
 
     def walk(self, state: int, text: bytes) -> int:
-        """The state after these bytes, whatever tokens cut them; -1 where they are refused."""
+        """Return the state after bytes, however tokens cut them; -1 if refused."""
         rest, n = self._prefix[state:], len(self._prefix)
         if state < n:
             if len(text) < len(rest):
@@ -67,7 +74,7 @@ class PrefixedAutomaton:
 
     def _computed(self, rest: bytes) -> IntArray | BoolArray:
         beyond = self._inner.allowed_after(self._inner.start(), rest)
-        within = self._vocabulary.prefixes_of(rest + b"\0")  # the rest itself among them
+        within = self._vocabulary.prefixes_of(rest + b"\0")  # includes the rest itself
         within = within[~self._is_eog[within]]
         if beyond.dtype == np.bool_:
             flags: BoolArray = beyond.astype(np.bool_)

@@ -1,4 +1,4 @@
-"""What automata over tokens can do beyond the port."""
+"""Protocols of token automata that can do more than the `Automaton` port asks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from selectrie.core.types import BoolArray, IntArray
 
 
 class WalkedAutomaton(Automaton, Protocol):
-    """An automaton that can also be led by bytes."""
+    """An automaton that can also be advanced by bytes."""
 
     def walk(self, state: int, text: bytes) -> int:
-        """The state after these bytes, whatever tokens cut them; -1 where they are refused."""
+        """Return the state after bytes, however tokens cut them; -1 if refused."""
         ...
 
 
 class LedAutomaton(WalkedAutomaton, Protocol):
-    """An automaton that is kept for the next caller."""
+    """An automaton that can be kept and shared, and that accepts a prefix."""
 
     @property
     def n_bytes(self) -> int:
-        """Memory of what it learned."""
+        """Return the memory of what it has computed, in bytes."""
         ...
 
     def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
-        """Tokens that are `prefix` and at least one byte more that the state accepts; with b"" as `allowed`."""
+        """Return the tokens that are `prefix` and then at least one accepted byte.
+
+        The state must accept the bytes after the prefix. With b"", the same as
+        `allowed`.
+        """
         ...

@@ -1,4 +1,4 @@
-"""A compiled grammar and a vocabulary as an automaton over tokens."""
+"""A compiled grammar and a vocabulary combined into an automaton over tokens."""
 
 from __future__ import annotations
 
@@ -18,19 +18,25 @@ from selectrie.grammar.tokens.byte_trie import byte_trie
 from selectrie.grammar.tokens.token_mask import TrieWalk
 
 _ENTRY_BYTES = 400
-"""Memory of an entry of the cache beside its ids: most states allow few tokens, some none."""
+"""Memory of a cache entry beside its ids: most states allow few tokens, some none."""
 _FEW = 16
-"""Ids are kept as a list where they are at most one in so many of the vocabulary, else as a row of flags."""
+"""Ids are stored as a list if at most 1/16 of the vocabulary is allowed.
+
+Otherwise they are stored as a row of flags.
+"""
 
 
 class GrammarAutomaton:
-    """Accepts the token paths whose bytes a machine accepts (see `automaton.Automaton`). States are its configurations.
+    """Accepts the token paths whose bytes a machine accepts (see `Automaton`).
 
-    A token is allowed where its bytes go on with some accepted text, also where they end inside a character; tokens
-    without bytes (control, unused) only where the grammar has a token terminal, end-of-generation tokens never. What was
-    computed for a state is kept, the least recently used forgotten once that takes more than `cache_bytes`.
+    States are the machine's configurations. A token is allowed if its bytes continue to
+    some accepted text, even if they end inside a character. Tokens without bytes
+    (control, unused) are allowed only where the grammar has a token terminal;
+    end-of-generation tokens never are. The allowed tokens of a state are cached; the
+    least recently used are dropped once the cache exceeds `cache_bytes`.
 
-    Raises `GrammarError` for a token terminal that names what the vocabulary does not have.
+    Raises `GrammarError` for a token terminal that names a token which the vocabulary
+    does not have.
     """
 
     def __init__(self, machine: Recogniser, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> None:
@@ -51,13 +57,19 @@ class GrammarAutomaton:
         return self._machine.can_end(state)
 
     def allowed(self, state: int) -> IntArray | BoolArray:
-        """As `Automaton.allowed`. Cost: a look-up, or a walk of the vocabulary the first time in a state."""
+        """Return the allowed tokens (see `Automaton.allowed`).
+
+        Costs a look-up, or a walk of the vocabulary's trie on the first visit of a
+        state.
+        """
         return self.allowed_after(state, b"")
 
     def allowed_after(self, state: int, prefix: bytes) -> IntArray | BoolArray:
-        """Tokens whose bytes are `prefix` and then, if it is not empty, at least one byte more that the state accepts.
+        """Return the tokens that are `prefix` and then at least one accepted byte.
 
-        With b"": `allowed`, token terminals included. Same arrays, same cost.
+        The state must accept the bytes after the prefix. With b"", the same as
+        `allowed`, token terminals included. The arrays and the cost are those of
+        `allowed`.
         """
         found = self._kept.get((state, prefix))
         if found is not None:
@@ -72,7 +84,10 @@ class GrammarAutomaton:
         return found
 
     def advance(self, state: int, token: int) -> int:
-        """As `Automaton.advance`. Cost: a step for each byte of the token; allowed tokens need not be known for it."""
+        """Return the state after a token (see `Automaton.advance`).
+
+        Costs one step for each byte of the token. The allowed tokens need not be known.
+        """
         if not 0 <= token < len(self._is_eog) or self._is_eog[token]:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
         machine = self._machine
@@ -91,12 +106,15 @@ class GrammarAutomaton:
         return after
 
     def walk(self, state: int, text: bytes) -> int:
-        """The state after bytes that need not be whole tokens; -1 where the grammar does not accept them."""
+        """Return the state after bytes that need not be whole tokens; -1 if refused."""
         return self._machine.walk(state, text)
 
     @property
     def n_bytes(self) -> int:
-        """Memory held by the machine and by what was computed for states; the vocabulary's trie is not counted."""
+        """Return the memory of the machine and of the cached results, in bytes.
+
+        The vocabulary's trie is not counted.
+        """
         return self._machine.n_bytes + self._kept_bytes + self._walk.n_bytes
 
     def _computed(self, state: int, prefix: bytes) -> IntArray | BoolArray:
@@ -114,7 +132,7 @@ class GrammarAutomaton:
             flags[ids] = True
         flags[[token for t in terminals if not self._is_negated[t] for token in self._terminals[t]]] = True
         refused = [self._terminals[t] for t in terminals if self._is_negated[t]]
-        if refused:  # what all of them refuse
+        if refused:  # all of them refuse the intersection
             others = ~self._is_eog
             others[list(frozenset.intersection(*refused))] = False
             flags |= others
@@ -122,31 +140,35 @@ class GrammarAutomaton:
 
 
 def _short(flags: BoolArray) -> IntArray | BoolArray:
-    """bool[V], or where few are set their ids."""
+    """Return the ids of the set flags if they are few, else the flags (bool[V])."""
     return np.flatnonzero(flags).astype(np.int32) if np.count_nonzero(flags) * _FEW <= len(flags) else flags
 
 
 def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> frozenset[int]:
-    """The tokens that a terminal names."""
+    """Return the ids of the tokens that a terminal names."""
     named = frozenset(_id_of(each, vocabulary) for each in tokens.tokens)
     ending = [] if tokens.negated else [token for token in vocabulary.eog.tolist() if token in named]
     if ending:
         raise GrammarError(
-            f"{vocabulary.texts[ending[0]]} (token {ending[0]}) ends a generation in this vocabulary, so nothing can ask for "
+            f"{vocabulary.texts[ending[0]]} (token {ending[0]}) ends a generation in this vocabulary, so "
+            "nothing can ask for "
             "it; let the grammar end where it stands"
         )
     return named
 
 
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """The token of each spelling: a control token before others, else the first."""
+    """Map each spelling to its token.
+
+    If several tokens share a spelling, a control token wins, else the lowest id.
+    """
     texts = vocabulary.texts
     found = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
     return found | {texts[token]: token for token in vocabulary.control.tolist()}
 
 
 def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
-    """The token of a spelling, control tokens first; an id as it is."""
+    """Return the token of a spelling, control tokens first, or a valid id unchanged."""
     if isinstance(spelling, int):
         if not 0 <= spelling < vocabulary.n_tokens:
             raise GrammarError(f"token {spelling} does not exist: ids run from 0 to {vocabulary.n_tokens - 1}")

@@ -1,13 +1,16 @@
-"""Which tokens a configuration of a machine accepts: a walk of the vocabulary's byte trie, level by level.
+"""Find the tokens that a configuration accepts by walking the vocabulary's byte trie.
 
-A whole level is a few numpy calls: children of the nodes that are alive, the classes of their bytes, one gather from the
-machine's table. Python runs only for pairs of configuration and class that were never met (`Machine.fill`).
+A whole level takes a few numpy calls: the children of the live nodes, the classes of
+their bytes, and one gather from the machine's table. Python code runs only for new
+pairs of configuration and class (`Machine.fill`).
 
-What makes the first walk of a state cheap is what it leaves out (see `characters`):
+Two shortcuts make the first walk of a state cheap (see `characters`):
 
-- *leaps*: where a configuration has many tokens before it, those made only of characters that lead back to it are
-  accepted, without a step; the walk goes on at the places where another character begins.
-- *whole nodes*: where all characters below a node lead back to its configuration, every token below it is accepted.
+- *leaps*: if a configuration has many tokens ahead, those made only of characters that
+  lead back to it are accepted without a step; the walk continues at the places where
+  another character begins.
+- *whole nodes*: if all characters below a node lead back to its configuration, every
+  token below it is accepted.
 """
 
 from __future__ import annotations
@@ -26,18 +29,27 @@ from selectrie.grammar.tokens.characters import N_GROUPS, Loops, TrieGroups
 Places = NDArray[np.intp]
 
 _HEAVY = 512
-"""Tokens below the nodes of one configuration from which it pays to ask which characters lead back to it."""
+"""Minimum number of tokens below a configuration's nodes for `Loops.ask` to pay off."""
 _LEVELS_ASKED = 3
 _LEAP = 8192
-"""Tokens below the nodes of one configuration from which a leap pays: it costs about 0.3 ms."""
+"""Minimum number of tokens below a configuration's nodes for a leap to pay off.
+
+A leap costs about 0.3 ms.
+"""
 _LEVELS_LEAPT = 1
 _MANY = 16
-"""A set of more than one rank in so many is a row of flags."""
+"""A set of more than 1/16 of all ranks is returned as a row of flags."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """What a walk met: nodes that are alive, nodes below which everything is, and flags by rank of what leaps accepted."""
+    """The result of a walk.
+
+    Attributes:
+        alive: Nodes that the machine accepts.
+        wholes: Nodes below which every token is accepted.
+        leapt: bool[R+1], flags by rank of the tokens that leaps accepted.
+    """
 
     alive: list[Places] = field(default_factory=list)
     wholes: list[Places] = field(default_factory=list)
@@ -45,7 +57,10 @@ class _Found:
 
 
 class TrieWalk:
-    """A machine and the byte trie of a vocabulary. Making one takes about 10 ms for 151 936 tokens."""
+    """Combines a machine with the byte trie of a vocabulary.
+
+    Construction takes about 10 ms for 151 936 tokens.
+    """
 
     def __init__(self, machine: Recogniser, trie: ByteTrie) -> None:
         self._machine, self._trie = machine, trie
@@ -55,13 +70,15 @@ class TrieWalk:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Return the memory held, in bytes."""
         return self._class_of_node.nbytes + self._loops.n_bytes + self._groups.n_bytes
 
     def ranks(self, configuration: int, node: int = 0) -> tuple[Places, None] | tuple[None, BoolArray]:
-        """Tokens below `node` (those that end there excluded) whose bytes from it on the configuration accepts.
+        """Return the tokens below `node` that a configuration accepts.
 
-        Their ranks, distinct, in no order; or, where they are many, bool[R+1] by rank whose last is False.
+        The configuration reads the bytes from `node` on; tokens that end at `node` are
+        excluded. The result is an array of distinct ranks in no order or, if there are
+        many, bool[R+1] by rank whose last element is False.
         """
         self._machine.begin()
         nodes, states = np.array([node], dtype=np.intp), np.array([configuration], dtype=np.intp)
@@ -87,16 +104,20 @@ class TrieWalk:
         return self._gathered(found)
 
     def _ask(self, nodes: Places, states: Places) -> list[int]:
-        """The configurations that have many tokens below their nodes, asked which characters lead back to them."""
+        """Compute the loops of the configurations with many tokens below their nodes.
+
+        Returns those configurations that have any.
+        """
         found, which = np.unique(states, return_inverse=True)
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
         return [each for each in found[weights >= _HEAVY].tolist() if self._loops.ask(each)]
 
     def _leap(self, nodes: Places, states: Places, configuration: int, found: _Found) -> tuple[Places, ...]:
-        """Accept what lies below the nodes of a configuration and is made of characters that lead back to it.
+        """Accept the tokens below a configuration's nodes that lead back to it.
 
-        Returns the nodes and configurations that are left, and those reached where other characters begin. Nothing is
-        done where there are few such tokens.
+        They are made only of characters that lead back to the configuration. Returns
+        the remaining nodes and configurations, and then those reached where other
+        characters begin. Does nothing if there are few such tokens.
         """
         trie, groups, nothing = self._trie, self._groups, nodes[:0]
         others = ~self._loops.of(np.array([configuration]))[0]
@@ -122,8 +143,11 @@ class TrieWalk:
         return nodes[~is_own], states[~is_own], *self._alive(first, before)
 
     def _before(self, configuration: int, nodes: Places) -> Places:
-        """The configuration before the last byte of each node, whose parent is made of characters that lead back to it, the
-        last one perhaps incomplete."""
+        """Return the configuration before the last byte of each node.
+
+        The parents consist of characters that lead back to `configuration`; the last
+        one may be incomplete.
+        """
         trie = self._trie
         before = np.full(len(nodes), configuration, dtype=np.intp)
         for place in np.flatnonzero(trie.phase[trie.parent[nodes]] != BOUNDARY).tolist():
@@ -135,14 +159,17 @@ class TrieWalk:
         return before
 
     def _children(self, nodes: Places, states: Places) -> tuple[Places, Places]:
-        """The children that are alive, and their configurations."""
+        """Return the live children and their configurations."""
         first = self._trie.first_child[nodes]
         counts = self._trie.first_child[nodes + 1] - first
         children = _ranges(first, counts)
         return self._alive(children, np.repeat(states, counts))
 
     def _alive(self, nodes: Places, before: Places) -> tuple[Places, Places]:
-        """Of nodes with the configuration before their last byte: those that are alive, and their configurations."""
+        """Return the live nodes and their configurations.
+
+        `before` holds the configuration before the last byte of each node.
+        """
         machine = self._machine
         cells = before * machine.n_classes + self._class_of_node[nodes]
         after = machine.table.ravel().take(cells)
@@ -155,7 +182,11 @@ class TrieWalk:
         return nodes[is_alive], after[is_alive].astype(np.intp)
 
     def _gathered(self, found: _Found) -> tuple[Places, None] | tuple[None, BoolArray]:
-        """Own tokens of nodes that are alive, all tokens below those that are whole, and what leaps accepted."""
+        """Return the accepted tokens as ranks or, if there are many, as flags.
+
+        They are the tokens that end at live nodes, all tokens below whole nodes, and
+        what leaps accepted.
+        """
         trie = self._trie
         n_ranks = len(trie.token)
         nodes = np.concatenate([np.empty(0, dtype=np.intp), *found.alive])
@@ -176,7 +207,10 @@ class TrieWalk:
 
 
 def _covered(n_ranks: int, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> BoolArray:
-    """bool[R+1]: ranks of ranges that are apart (each start occurs once, and each stop), the last one False."""
+    """Return bool[R+1]: whether a rank is in one of the ranges; the last is False.
+
+    The ranges do not overlap, and each start and each stop occurs once.
+    """
     change = np.zeros(n_ranks + 1, dtype=np.int8)
     change[starts] += 1
     change[stops] -= 1
@@ -184,7 +218,7 @@ def _covered(n_ranks: int, starts: NDArray[np.int32], stops: NDArray[np.int32]) 
 
 
 def _ranges(starts: NDArray[np.signedinteger], counts: NDArray[np.signedinteger]) -> Places:
-    """starts[0], starts[0] + 1, … counts[0] of them, and so on for each."""
+    """Return the concatenated ranges of `counts[i]` integers from `starts[i]` on."""
     stops = np.cumsum(counts)
     total = int(stops[-1]) if len(stops) else 0
     return np.repeat(starts - stops + counts, counts) + np.arange(total)
