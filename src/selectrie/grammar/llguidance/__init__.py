@@ -1,1 +1,1 @@
-"""Grammars of llguidance behind the automaton port."""
+"""llguidance grammars behind the automaton port."""

@@ -1,4 +1,4 @@
-"""A grammar of llguidance read byte by byte, for verdicts on texts."""
+"""Read an llguidance grammar byte by byte to decide whether it accepts a text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.rules.expressions import TokenSet
 
 MOST_LOOKED = 8
-"""Bytes that are read to see which characters begin with one of them."""
+"""Maximum number of bytes read to find the characters that begin with one byte."""
 
 
 class GuidedBytes:
-    """What a `Machine` promises a reader of texts, by an automaton whose vocabulary are
-    the 256 bytes.
+    """A `ByteReader` over an llguidance automaton whose vocabulary is the 256 bytes.
 
-    Tokens that the grammar asks for by name are none of these, so it refuses to be read
-    where it names one. Each place has its mask worked out first, as in a search:
-    llguidance then renews what its lexer may spend.
+    This vocabulary has no tokens that the grammar could name, so a grammar that names
+    one is refused. The mask of each state is computed before a byte is read, as in a
+    search, because that makes llguidance renew the budget of its lexer.
     """
 
     token_sets: tuple[TokenSet, ...] = ()
@@ -31,20 +30,23 @@ class GuidedBytes:
         self.start = self._automaton.start()
 
     def step(self, configuration: int, byte: int) -> int:
-        """The state after one more byte; `DEAD` where it is refused."""
+        """Return the state after one more byte, or `DEAD` if it is refused."""
         if configuration == DEAD or byte not in self.following(configuration):
             return DEAD
         return self._automaton.walk(configuration, bytes([byte]))
 
     def following(self, configuration: int) -> frozenset[int]:
-        """The bytes that may come next."""
+        """Return the bytes that may come next."""
         allowed = self._automaton.allowed(configuration)
         return frozenset((np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist())
 
     def expected(self, configuration: int) -> tuple[str, ...]:
-        """What may come next, readable. Each path of bytes is a place apart here, and a
-        character is not looked into beyond `MOST_LOOKED`; a character that would take
-        more is named by its first byte."""
+        """Return readable descriptions of what may come next.
+
+        Each path of bytes is a separate state here, so at most `MOST_LOOKED` bytes are
+        read per lead byte. If that is not enough, the characters are represented by
+        their first byte.
+        """
         bytes_ = self.following(configuration)
         characters: list[tuple[int, int]] = []
         unread: list[int] = []
@@ -62,8 +64,10 @@ class GuidedBytes:
         return cut(shown, self.can_end(configuration))
 
     def _spread(self, configuration: int, byte: int, n_more: int, base: int) -> list[tuple[int, int]] | None:
-        """Characters that go on with a byte, `base` being what is known of them; None
-        where they are too many to look at."""
+        """Return the characters that continue with a byte, or None if too many.
+
+        `base` holds the bits of the code points that are known so far.
+        """
         if not n_more:
             return [(base, base)]
         waiting, found = [(configuration, byte, n_more, base)], list[tuple[int, int]]()
@@ -82,11 +86,11 @@ class GuidedBytes:
         return sorted(found)
 
     def can_end(self, configuration: int) -> bool:
-        """May the text end here?"""
+        """Return whether the text may end here."""
         return self._automaton.can_end(configuration)
 
     def token_terminals(self, _configuration: int) -> tuple[int, ...]:
-        """None: all that may come next are bytes."""
+        """Return no terminals: only bytes may come next."""
         return ()
 
 

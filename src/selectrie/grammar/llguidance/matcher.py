@@ -1,7 +1,9 @@
-"""Grammars of llguidance behind the automaton port: its Lark dialect, regular expressions and JSON Schema.
+"""llguidance grammars behind the automaton port.
 
-llguidance (https://github.com/guidance-ai/llguidance) parses with an Earley parser over lexemes. One of its matchers is
-one place in a text; here each state has a matcher of its own, copied from the state before it.
+Supported are its Lark dialect, regular expressions and JSON Schema. llguidance
+(https://github.com/guidance-ai/llguidance) parses with an Earley parser over lexemes.
+One of its matchers represents one place in a text. Here each state has a separate
+matcher, copied from that of the state before.
 """
 
 from __future__ import annotations
@@ -25,39 +27,61 @@ from selectrie.grammar.tokens.byte_trie import byte_trie
 GuidanceDialect = Literal["auto", "lark", "regex", "serialised"]
 
 UNFORCED = '%llguidance {"no_forcing": true}'
-"""Every token that fits is allowed. Otherwise llguidance allows one token alone, its tokenizer's, where bytes are forced."""
+"""Makes llguidance allow every token that fits.
+
+By default, it allows only the token that its tokenizer would choose where bytes are
+forced.
+"""
 
 SPECIAL = b"\xff"
-"""How llguidance marks a token that is no text. No UTF-8 holds this byte."""
+"""Prefix of llguidance for tokens that are not text; UTF-8 never contains it."""
 
 MATCHER_BYTES, STEP_BYTES = 4096, 160
-"""Memory of a matcher, and of each token it has read: 3.5 kB and 140 bytes by resident size, llguidance 1.9.1."""
+"""Memory of a matcher and of each token it has read.
+
+Measured by resident size with llguidance 1.9.1: 3.5 kB and 140 bytes.
+"""
 
 STATE_BYTES = 300
-"""Memory of a step that was asked for, and of the state that it leads to."""
+"""Memory of a transition and of the state that it leads to."""
 
 STUCK = "NoExtensionBias"
-"""Why llguidance stops where no token of the vocabulary fits."""
+"""Why llguidance stops if no token of the vocabulary fits."""
 
 REFUSED = "doesn't satisfy the grammar"
-"""In the message of a matcher that was made to read what its grammar refuses; any other message is a limit of its own."""
+"""Part of the message of a matcher that had to read what its grammar refuses.
+
+Any other message means that llguidance exceeded one of its limits.
+"""
 
 LIMITS = MappingProxyType({"step_lexer_fuel": 10_000_000, "max_items_in_row": 20_000, "step_max_items": 500_000})
-"""Of llguidance, above its defaults: 50 000 of fuel take it about 1 ms, and 2 000 optional properties are 8 007 items."""
+"""Limits of llguidance, above its defaults.
+
+50 000 of fuel take it about 1 ms; 2 000 optional properties are 8 007 items.
+"""
 GAVE_UP = "lexer error"
-"""How its messages begin where the fuel did not do."""
+"""How llguidance's messages begin if the fuel did not suffice."""
 
 TOO_MANY = re.compile(r"(?:Parser Error: )?Current row has (\d+) items")
-"""How they begin where `max_items_in_row` did not do."""
+"""How llguidance's messages begin if `max_items_in_row` did not suffice."""
 
 NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
 MOST_CHARACTERS = 500_000
-"""Of a grammar: llguidance reads about 0.4 MB a second of a rule with many symbols."""
+"""Maximum length of a grammar.
+
+llguidance reads about 0.4 MB a second of a rule with many symbols.
+"""
 MOST_RULES = 1_000
-"""Definitions of a Lark grammar, and places that its JSON Schemas refer to: llguidance goes into them by recursion, and ends
-the process where 8 MiB of stack do not do, from between 2 000 and 4 000 rules on."""
+"""Maximum number of Lark definitions and of places that JSON Schemas refer to.
+
+llguidance descends into them by recursion. It aborts the process if 8 MiB of stack are
+not enough, which happens from between 2 000 and 4 000 rules on.
+"""
 MOST_SHOWN = 300
-"""Of either end of a message of llguidance, which may repeat the grammar."""
+"""Characters kept at either end of llguidance's messages.
+
+They may repeat the whole grammar.
+"""
 
 DEAD = -1
 
@@ -70,10 +94,14 @@ _CONTEXT = re.compile(r"\n +\d+ \| ")
 
 @dataclass(frozen=True, slots=True)
 class GuidanceGrammar:
-    """A grammar that llguidance reads, checked.
+    """A checked grammar that llguidance reads.
 
-    serialised: JSON `{"grammars": [...]}`. route: what made it, with the version. digest: blake2b of both: another version may
-    read the same grammar otherwise. notes: what of its source decides nothing though somebody may expect it.
+    Attributes:
+        serialised: JSON of the form `{"grammars": [...]}`.
+        route: What made the grammar, with the version. The digest is blake2b over
+            `route` and `serialised`, since another version may read the same grammar
+            differently.
+        notes: Parts of the source that have no effect although a reader may expect one.
     """
 
     serialised: str
@@ -85,16 +113,20 @@ class GuidanceGrammar:
         return blake2b(f"{self.route}\n{self.serialised}".encode(), digest_size=16).hexdigest()
 
     def automaton(self, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> GuidanceAutomaton:
-        """What it allows of a vocabulary's tokens; `GrammarError` where it names a token that does not exist."""
+        """Return the automaton over a vocabulary's tokens.
+
+        Raises `GrammarError` if the grammar names a token that does not exist.
+        """
         return GuidanceAutomaton(self, vocabulary, cache_bytes=cache_bytes)
 
 
 def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGrammar:
-    """A grammar in a dialect of llguidance.
+    """Return a checked grammar from a text in one of llguidance's dialects.
 
-    auto: a JSON object is a serialised grammar, `/…/` around the whole text a regular expression (Rust's syntax, the whole
-    text must match), all else Lark. Raises `GrammarError` with llguidance's message and place, `MissingExtraError`
-    without llguidance.
+    With "auto", a JSON object is a serialised grammar, `/…/` around the whole text is a
+    regular expression (in Rust's syntax, matching the whole text), and all else is
+    Lark. Raises `GrammarError` with llguidance's message and place, and
+    `MissingExtraError` without llguidance.
     """
     library = _library()
     if len(text) > MOST_CHARACTERS:
@@ -112,9 +144,14 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
 
 
 def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source: str = "") -> GuidanceGrammar:
-    """Grammars as llguidance serialises them, the first of which is the one that everything begins with.
+    """Return a checked grammar from grammars in llguidance's serialised form.
 
-    source: the text that places of errors are in. Raises `GrammarError` for what llguidance refuses.
+    The first grammar is the start. Raises `GrammarError` for what llguidance refuses.
+
+    Args:
+        grammars: The grammars.
+        route: See `GuidanceGrammar.route`.
+        source: The text that places in errors refer to.
     """
     serialised = json.dumps({"grammars": _unforced(grammars)}, ensure_ascii=False)
     _check_characters(serialised)
@@ -125,20 +162,26 @@ def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source:
 
 
 def guidance_version() -> str:
-    """The version of llguidance; `MissingExtraError` without it."""
+    """Return the version of llguidance; raise `MissingExtraError` without it."""
     return str(_library().__version__)
 
 
 class GuidanceAutomaton:
-    """What a grammar of llguidance allows of a vocabulary's tokens. One thread at a time.
+    """The tokens of a vocabulary that an llguidance grammar allows.
 
-    A state is a path of tokens: the same path is the same state, other paths are others. A state costs an entry in
-    tables; its matcher and its mask are kept within `cache_bytes` and made again by reading the path where they went.
-    Tokens that share their bytes are all allowed, control tokens where the grammar names them (`<think>`), those that end
-    a generation never. A step costs a copy of a matcher (4 µs and more, with the length), a mask what llguidance takes.
+    Not thread-safe. A state is a path of tokens: equal paths are the same state,
+    different paths are different states. A state costs an entry in tables. Its matcher
+    and its mask are kept within `cache_bytes`; if dropped, they are made again by
+    reading the path.
 
-    Raises `GrammarError` where llguidance refuses the grammar, where the vocabulary cannot spell a beginning of any of its
-    texts, and later where llguidance gives up on a limit of its own; `MissingExtraError` without llguidance.
+    All tokens with the same bytes are allowed alike. Control tokens are allowed where
+    the grammar names them (`<think>`), end-of-generation tokens never. A step costs a
+    copy of a matcher (4 µs or more, growing with the length); a mask costs what
+    llguidance takes to compute it.
+
+    Raises `GrammarError` if llguidance refuses the grammar, if the vocabulary cannot
+    spell a beginning of any of its texts, and later if llguidance exceeds one of its
+    limits; `MissingExtraError` without llguidance.
     """
 
     def __init__(self, grammar: GuidanceGrammar, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> None:
@@ -167,7 +210,7 @@ class GuidanceAutomaton:
 
     @property
     def n_bytes(self) -> int:
-        """Memory of states, masks and matchers, about."""
+        """Return the approximate memory of states, masks and matchers, in bytes."""
         return STATE_BYTES * len(self._next) + self._masks.n_bytes + self._matchers.n_bytes
 
     def start(self) -> int:
@@ -177,7 +220,7 @@ class GuidanceAutomaton:
         key = self._mask_of.get(state)
         mask = None if key is None else self._masks.get(key)
         if mask is None:
-            self.can_end(state)  # a matcher that finds no token to go on with can no longer tell
+            self.can_end(state)  # ask first: a matcher that finds no next token can no longer tell
             matcher = self._matcher(state)
             bits = matcher.compute_bitmask()
             if matcher.is_error():
@@ -207,9 +250,11 @@ class GuidanceAutomaton:
         return ends
 
     def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
-        """Tokens whose bytes are `prefix` and then, if it is not empty, at least one byte more that the state accepts.
+        """Return the tokens that are `prefix` and then at least one accepted byte.
 
-        With b"": `allowed`. Else ids, and each token is tried: 3 µs for each that begins so, no state is made.
+        The state must accept the bytes after the prefix. With b"", the same as
+        `allowed`. Otherwise returns ids. Each token that starts with the prefix is
+        tried, which takes 3 µs and creates no state.
         """
         if not prefix:
             return self.allowed(state)
@@ -233,7 +278,7 @@ class GuidanceAutomaton:
         return np.sort(np.array(found, dtype=np.int32))
 
     def walk(self, state: int, text: bytes) -> int:
-        """The state after these bytes, however tokens cut them; -1 where the grammar refuses one."""
+        """Return the state after bytes, however tokens cut them; -1 if refused."""
         for byte in text if state != DEAD else b"":
             state = self._step(state, self._n_tokens + 1 + byte)
             if state == DEAD:
@@ -241,7 +286,10 @@ class GuidanceAutomaton:
         return state
 
     def _step(self, state: int, token: int) -> int:
-        """The state after a token of llguidance's, `DEAD` where it is refused; both are remembered."""
+        """Return the state after a token of llguidance, or `DEAD` if it is refused.
+
+        Both results are cached.
+        """
         following = self._next.get((state, token))
         if following is None:
             matcher = self._matcher(state)
@@ -258,7 +306,11 @@ class GuidanceAutomaton:
         return following
 
     def _matcher(self, state: int) -> Any:
-        """The matcher of a state; where it went it is made again from the nearest one before it."""
+        """Return the matcher of a state.
+
+        If it was dropped, it is made again from the nearest state before it that has
+        one.
+        """
         path: list[int] = []
         at = state
         held = self._matchers.get(at)
@@ -282,7 +334,7 @@ class GuidanceAutomaton:
         return matcher
 
     def _unpacked(self, bits: bytes) -> BoolArray | IntArray:
-        """bool[V] of a mask of llguidance's, or int32[] where that is the smaller."""
+        """Return a mask of llguidance as bool[V], or as int32[] ids if smaller."""
         allowed = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=self._n_tokens, bitorder="little")
         allowed[self._eog] = 0
         mask: BoolArray | IntArray = allowed.view(np.bool_)
@@ -293,7 +345,10 @@ class GuidanceAutomaton:
 
 
 class _Kept(Generic[Key, Value]):
-    """Values within a budget of bytes; those not asked for the longest go first, the last one put in stays."""
+    """A least-recently-used cache within a budget of bytes.
+
+    The last value put in always stays.
+    """
 
     def __init__(self, most_bytes: int, size: Callable[[Value], int]) -> None:
         self._most_bytes, self._size, self.n_bytes = most_bytes, size, 0
@@ -313,7 +368,10 @@ class _Kept(Generic[Key, Value]):
 
 
 def error_of(message: str, source: str) -> GrammarError:
-    """An error of llguidance's as ours: its message without the excerpt it prints, and the place in `source`."""
+    """Convert an error message of llguidance to a `GrammarError`.
+
+    It contains the message without llguidance's excerpt, and the place in `source`.
+    """
     message = message.partition("\n<state>")[0]
     if message == STUCK:
         return GrammarError(NO_TEXT)
@@ -338,7 +396,10 @@ def error_of(message: str, source: str) -> GrammarError:
 
 
 def _check_refused(matcher: Any, tokens: list[int]) -> None:
-    """Raise where a matcher refused tokens because it gave up. It says so, and does from then on, when it is to read them."""
+    """Raise an error if a matcher refused tokens because it exceeded a limit.
+
+    A matcher reports that, and keeps reporting it, only when it has to read the tokens.
+    """
     if matcher.is_stopped() and not matcher.is_error():
         return  # the text has ended
     copy = matcher.deep_copy()
@@ -347,7 +408,7 @@ def _check_refused(matcher: Any, tokens: list[int]) -> None:
 
 
 def _library() -> Any:
-    """The module of llguidance; `MissingExtraError` where it is not installed."""
+    """Return the llguidance module; raise `MissingExtraError` without it."""
     try:
         import llguidance
     except ModuleNotFoundError as error:
@@ -378,11 +439,14 @@ def _serialised_grammars(text: str) -> list[dict[str, Any]]:
 
 
 def _unforced(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same grammars, with `UNFORCED` in the first one that is Lark (one is enough) or in one put before them."""
+    """Return the grammars with `UNFORCED` in the first Lark grammar.
+
+    One place is enough. Without a Lark grammar, a new one is put before the others.
+    """
     copies = [dict(grammar) for grammar in grammars]
     for grammar in copies:
         if isinstance(grammar.get("lark_grammar"), str):
-            grammar["lark_grammar"] += "\n" + UNFORCED  # at the end: places of errors stay what they are
+            grammar["lark_grammar"] += "\n" + UNFORCED  # at the end, so that places of errors stay the same
             return copies
     name = copies[0].setdefault("name", "schema") or "schema"
     return [{"lark_grammar": f"start: @{name}\n{UNFORCED}"}, {**copies[0], "name": name}, *copies[1:]]
@@ -397,7 +461,10 @@ def _check_characters(text: str) -> None:
 
 
 def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse what llguidance may recurse into beyond its stack; how long the chains are is not looked at."""
+    """Refuse grammars that llguidance might recurse into beyond its stack.
+
+    The actual length of the chains is not examined.
+    """
     texts = [text for grammar in grammars if isinstance(text := grammar.get("lark_grammar"), str)]
     n_rules = sum(len(_DEFINED.findall(text)) for text in texts)
     for grammar in grammars:
@@ -412,7 +479,7 @@ def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _references(schema: object) -> tuple[set[str], int]:
-    """What a schema refers to, and how deep it is."""
+    """Return what a schema refers to, and its depth."""
     found: set[str] = set()
     deepest = 0
     waiting = [(schema, 0)]
@@ -429,9 +496,11 @@ def _references(schema: object) -> tuple[set[str], int]:
 
 
 class _Pieces:
-    """A vocabulary as llguidance wants it. After its tokens come one that ends a text and one for each byte.
+    """A vocabulary in the form that llguidance expects.
 
-    A vocabulary's own tokens that end a generation are control tokens like others here, so that ending stays apart.
+    After the vocabulary's tokens come one that ends a text and one for each byte. The
+    vocabulary's end-of-generation tokens are ordinary control tokens here, so that
+    ending a text stays separate from them.
     """
 
     bos_token_id = None
