@@ -1,1 +1,4 @@
-"""From the notations of grammars to rules: GBNF, Lark, regular expressions, Python types."""
+"""Readers that turn notations of grammars into rules.
+
+The notations are GBNF, Lark, regular expressions and Python types.
+"""

@@ -1,9 +1,11 @@
-r"""Anchors of a regular expression, resolved: the same texts, without anchors.
+r"""Resolve the anchors of a regular expression into an equivalent one without anchors.
 
-The reader leaves an anchor in the tree as a `Reference` named for it. A pattern is matched against a whole text, so an
-anchor holds or fails by what its neighbours consume: the tree is rewritten once from the left for `^` and `\A` and once
-from the right for `$` and `\Z`, each part once for every case of what lies beyond it (nothing; one line feed, before
-which `$` holds too; more). What needs to know the neighbouring character itself is refused.
+The regex reader leaves an anchor in the tree as a `Reference` named after it. A pattern
+is matched against a whole text, so whether an anchor holds depends on what its
+neighbours consume. The tree is rewritten once from the left for `^` and `\A` and once
+from the right for `$` and `\Z`. Each part is rewritten for every case of what lies
+beyond it: nothing; one line feed, before which `$` also holds; or more. Anchors that
+depend on the neighbouring character itself are refused.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ _RIGHT = frozenset({STOP, LINE_STOP, LAST})
 
 
 MOST_MORE = 5_000
-"""Nodes that resolving may add to a small pattern."""
+"""Number of nodes that resolving may add to a small pattern."""
 MOST_WORK_PER_NODE = 30
 
 
 class _Beyond(Enum):
-    """What lies between a part and the end of the text that its anchors speak of."""
+    """What lies between a part and the end of the text that its anchors refer to."""
 
     NOTHING = "nothing"
     LINE_FEED = "one line feed"
@@ -43,12 +45,17 @@ class _Beyond(Enum):
 
 
 def anchor(name: str, place: int) -> Reference:
-    """An anchor at a character of the pattern."""
+    """Return an anchor at a character of the pattern."""
     return Reference(name, Span(place, place + 1))
 
 
 def without_anchors(expression: Expression, refuse: Callable[[int, str], GrammarError]) -> Expression:
-    """The expression's texts with every anchor resolved. refuse: the error for a place and a reason."""
+    """Return an expression for the same texts with every anchor resolved.
+
+    Args:
+        expression: The pattern, with anchors.
+        refuse: Returns the error for a place and a reason.
+    """
     pass_left = _Pass(_LEFT, refuse)
     whole = _Pass(_RIGHT, refuse).resolved(pass_left.resolved(expression))
     if whole == NOTHING and pass_left.first is not None:
@@ -57,23 +64,27 @@ def without_anchors(expression: Expression, refuse: Callable[[int, str], Grammar
 
 
 class _Pass:
-    """One direction. first: place of the first anchor seen, of either direction."""
+    """A rewriting pass in one direction.
+
+    Attributes:
+        first: Place of the first anchor seen, of either direction.
+    """
 
     def __init__(self, names: frozenset[str], refuse: Callable[[int, str], GrammarError]) -> None:
         self._names, self._refuse = names, refuse
-        self._anchored: dict[int, tuple[Expression, bool]] = {}  # the expression is kept so that its id stays its own
+        self._anchored: dict[int, tuple[Expression, bool]] = {}  # the expression is stored so that its id is not reused
         self._sizes: dict[int, tuple[Expression, int]] = {}
         self._most = self._left = 0
         self.first: int | None = None
 
     def resolved(self, expression: Expression) -> Expression:
-        """The whole, beyond which nothing lies."""
+        """Return the whole pattern rewritten; nothing lies beyond it."""
         self._most = MOST_MORE + 4 * self._size(expression)
         self._left = MOST_WORK_PER_NODE * self._most
         return self.beside(expression, _Beyond.NOTHING)
 
     def _has_anchor(self, expression: Expression) -> bool:
-        """Is an anchor of this direction in it?"""
+        """Return whether an expression contains an anchor of this direction."""
         known = self._anchored.get(id(expression))
         if known is None:
             match expression:
@@ -91,7 +102,7 @@ class _Pass:
         return known[1]
 
     def beside(self, expression: Expression, beyond: _Beyond) -> Expression:
-        """What the expression's texts are where that lies beyond it."""
+        """Return the expression rewritten for what lies beyond it."""
         if not self._has_anchor(expression):
             return expression
         found = self._beside(expression, beyond)
@@ -120,7 +131,7 @@ class _Pass:
         return expression
 
     def _size(self, expression: Expression) -> int:
-        """Nodes of the tree, shared ones counted wherever they stand."""
+        """Return the number of nodes of the tree, counting shared nodes repeatedly."""
         waiting = [expression]
         while waiting:
             node = waiting[-1]
@@ -144,12 +155,17 @@ class _Pass:
         place = found.span.start if found.span else 0
         raise self._refuse(
             place,
-            f"{found.name[-1]!r} of the multi-line flag inside the pattern is not supported; write the line feeds out, or "
+            f"{found.name[-1]!r} of the multi-line flag inside the pattern is not supported; write the line "
+            "feeds out, or "
             "drop the flag",
         )
 
     def _left_to_right(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
-        """empty, full: what the items so far are without and with characters."""
+        """Rewrite a sequence from the left.
+
+        `empty` and `full` are the cases in which the items so far have no characters
+        and at least one character.
+        """
         if beyond is _Beyond.MORE:
             return sequence([self.beside(item, beyond) for item in items])
         last = max(index for index, item in enumerate(items) if self._has_anchor(item))
@@ -166,7 +182,11 @@ class _Pass:
         return sequence([alternatives([empty, full]), *items[last + 1 :]])
 
     def _right_to_left(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
-        """By what the items so far are, from the right: the empty string, a line feed, or other texts."""
+        """Rewrite a sequence from the right.
+
+        `tails` holds the items so far by case: the empty string, a line feed, or other
+        texts.
+        """
         if beyond is _Beyond.MORE:
             return sequence([self.beside(item, beyond) for item in items])
         first = min(index for index, item in enumerate(items) if self._has_anchor(item))
@@ -179,7 +199,10 @@ class _Pass:
         return sequence([*items[:first], alternatives(tails.values())])
 
     def _grown(self, item: Expression, tails: dict[_Beyond, Expression]) -> dict[_Beyond, Expression]:
-        """The tails with one more item before them, by what then lies beyond the next."""
+        """Return the tails with one more item in front.
+
+        The keys say what lies beyond the next item.
+        """
         grown: dict[_Beyond, list[Expression]] = {}
         for beyond, tail in tails.items():
             here = self.beside(item, beyond)
@@ -193,7 +216,10 @@ class _Pass:
         return {beyond: alternatives(parts) for beyond, parts in grown.items()}
 
     def _repeated(self, item: Expression, least: int, most: int | None, beyond: _Beyond) -> Expression:
-        """The round next to the edge that has characters is the only one that the edge concerns."""
+        """Rewrite a repetition.
+
+        Only the outermost round that has characters is affected by the edge.
+        """
         if beyond is not _Beyond.NOTHING and self._names is _LEFT:
             return repeat(self.beside(item, beyond), least, most)
         if self._names is _RIGHT:
@@ -205,7 +231,11 @@ class _Pass:
         return alternatives([EMPTY if least == 0 else empty, full])
 
     def _repeated_from_right(self, item: Expression, least: int, most: int | None, beyond: _Beyond) -> Expression:
-        """As for the left; where the last round may be a line feed, the one before it may still be at an edge."""
+        """Rewrite a repetition from the right, as `_repeated` does from the left.
+
+        If the last round may be a line feed, the round before it may still be at an
+        edge.
+        """
         if beyond is _Beyond.MORE:
             return repeat(self.beside(item, beyond), least, most)
         here = self.beside(item, beyond)

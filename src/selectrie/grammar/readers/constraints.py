@@ -1,6 +1,6 @@
-"""What `Annotated` says about a type beside its name, as keywords of JSON Schema.
+"""Translate what `Annotated` adds to a type into keywords of JSON Schema.
 
-The records of annotated_types and pydantic are told by the module of their class;
+Objects of annotated_types and pydantic are recognised by the module of their class;
 neither package is imported.
 """
 
@@ -29,7 +29,7 @@ _KEYWORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "object": {"min_length": "minProperties", "max_length": "maxProperties"},
     }
 )
-"""By the type of a schema: the keyword for each constraint that can be said of it."""
+"""Maps each schema type to the keyword of every constraint that applies to it."""
 _CONSTRAINTS = frozenset(name for names in _KEYWORDS.values() for name in names)
 _NOTHING = frozenset(
     {
@@ -37,21 +37,28 @@ _NOTHING = frozenset(
         *("to_lower", "to_upper", "documentation", "discriminator", "tag"),
     }
 )
-"""Settings that allow no text more or less: how a value is read, changed afterwards, or
-written down for people. A discriminator and tags say which part of a union a value is
-of."""
+"""Settings that do not change which texts are allowed.
+
+They say how a value is read, how it is changed afterwards, or how it is documented. A
+discriminator and tags say which part of a union a value belongs to.
+"""
 _NAMES = ("alias", "validation_alias")
-"""What a field of pydantic's may be called in JSON, which the class around it decides.
+"""Attributes that rename a pydantic field in JSON.
+
+The name is up to the class around the field.
 """
 TRIMMED = r"^(?:\S(?:[\S ]*\S)?)?$"
-"""A string on which taking away white space at the ends changes nothing."""
+"""A pattern for strings without white space at either end.
+
+Stripping white space from these strings changes nothing.
+"""
 
 
 def constraints_of(said: object) -> dict[str, Any] | None:
-    """The constraints that one piece of `Annotated` holds, by their names in
-    annotated_types; None for one that is not known.
+    """Return the constraints in one metadata item of `Annotated`.
 
-    Documentation, and what only decides how a value is read, come to nothing.
+    Keys are the names in annotated_types. Returns None for an unknown item, and {} for
+    documentation and for what only affects how a value is read.
     """
     if said is None or isinstance(said, str):
         return {}
@@ -78,8 +85,10 @@ def constraints_of(said: object) -> dict[str, Any] | None:
 
 
 def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """All constraints at once; None where one of them is not known, or two say
-    different things of one kind."""
+    """Merge constraints into one mapping.
+
+    Returns None if one of them is unknown or if two contradict each other.
+    """
     every: dict[str, Any] = {}
     for one in found:
         if one is None or any(every.get(name, value) != value for name, value in one.items()):
@@ -91,10 +100,10 @@ def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
 def constrained(
     schema: dict[str, Any], given: Mapping[str, Any], unknown: Callable[[], GrammarError]
 ) -> dict[str, Any]:
-    """The schema with the keywords for these constraints; raises `unknown()` where one
-    of them cannot be said of it.
+    """Return the schema with the keywords for these constraints.
 
-    Each part of a union takes those that are about its type, null takes any.
+    Raises `unknown()` for a constraint that does not apply to the schema's type. Every
+    part of a union receives all constraints; the null type ignores them.
     """
     if "anyOf" in schema:
         return {**schema, "anyOf": [constrained(part, given, unknown) for part in schema["anyOf"]]}
@@ -120,8 +129,11 @@ def constrained(
 
 
 def pattern_text(pattern: object) -> str:
-    """The expression of a pattern, compiled or not. Raises `GrammarError` for a compiled one that is of bytes, or has
-    flags that the expression does not say."""
+    """Return the expression of a pattern, whether compiled or not.
+
+    Raises `GrammarError` for a compiled pattern of bytes, or with flags that the
+    expression does not contain.
+    """
     if not isinstance(pattern, re.Pattern):
         return str(pattern)
     flags = re.RegexFlag(pattern.flags) & ~re.UNICODE
@@ -133,7 +145,7 @@ def pattern_text(pattern: object) -> str:
 
 
 def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callable[[], GrammarError]) -> None:
-    """Set a keyword; of two bounds the closer one stays."""
+    """Set a keyword; of two bounds, keep the tighter one."""
     known = schema.get(keyword, value)
     if keyword == "multipleOf" and known != value:
         raise unknown()
@@ -141,9 +153,12 @@ def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callabl
 
 
 def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
-    """A bound as JSON has it; raises for one that is no number, such as a date."""
+    """Return a bound as a JSON number, or raise an error for any other value.
+
+    Dates, for example, are refused.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
-        return value  # exactly: it may be greater than any double
+        return value  # exact: it may exceed every float
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -154,6 +169,6 @@ def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
 
 
 def unknown_constraint(shown: str, said: object) -> GrammarError:
-    """The error for a type of which `Annotated` says what a grammar does not read."""
+    """Return the error for an `Annotated` type with unsupported metadata."""
     reason = f"{shown} says more than its type, {clipped(repr(said))}: not supported here; give a JSON Schema"
     return GrammarError(reason)

@@ -1,7 +1,9 @@
 """Formats of JSON Schema as patterns of the whole text.
 
-Each accepts only what the format's own definition accepts, some less: what a pattern cannot say (lengths of a name and
-its labels together) is cut to what it can. Patterns are of the common part that `schema_patterns` reads.
+Each pattern accepts only what the definition of the format accepts, and some accept
+less. What a pattern cannot express (such as the length of a name together with that of
+its labels) is restricted to what it can. The patterns use the common syntax that
+`schema.patterns` reads.
 """
 
 from __future__ import annotations
@@ -10,13 +12,20 @@ from types import MappingProxyType
 
 
 def _hosts(n_labels: int, n_more: int) -> str:
-    """Names of so many labels, each of them a letter or digit and as many more, any of which may have a hyphen before it."""
+    """Return a pattern for host names of at most `n_labels` labels.
+
+    A label is a letter or digit and up to `n_more` more, any of which may have a hyphen
+    before it. The last label begins with a letter.
+    """
     rest = f"(?:-?[A-Za-z0-9]){{0,{n_more}}}"
     return rf"(?:[A-Za-z0-9]{rest}\.){{0,{n_labels - 1}}}[A-Za-z]{rest}"
 
 
 _HOST = f"(?:{_hosts(4, 30)}|{_hosts(8, 14)}|{_hosts(15, 7)})"
-"""At most 253 characters in labels of at most 63, none of which is `xn--…`."""
+"""Host names of at most 253 characters in labels of at most 63.
+
+No label begins with `xn--`.
+"""
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-]"
 
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
@@ -38,7 +47,11 @@ _GROUP = "[0-9a-fA-F]{1,4}"
 
 
 def _ipv6() -> str:
-    """Eight groups, or `::` in the place of one or more of them; the last two may be an IPv4 address (RFC 4291, section 2.2)."""
+    """Return a pattern for IPv6 addresses (RFC 4291, section 2.2).
+
+    An address has eight groups, or `::` in place of one or more of them. The last two
+    groups may be an IPv4 address.
+    """
     ways = [f"(?:{_GROUP}:){{7}}{_GROUP}", f"(?:{_GROUP}:){{6}}{_IPV4}"]
     for left in range(8):
         before = f"{_GROUP}(?::{_GROUP}){{{left - 1}}}" if left else ""
@@ -65,7 +78,7 @@ _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _LOCAL = "|".join(
     rf"(?:{_ATOM}{{1,{most}}}\.){{0,{n - 1}}}{_ATOM}{{1,{most}}}" for n, most in ((3, 20), (6, 9), (16, 3))
 )
-"""Of a mail address: atoms of at most 64 characters together."""
+"""The local part of a mail address: atoms of at most 64 characters together."""
 _MAIL = f"(?:{_LOCAL})@{_HOST}"
 
 FORMATS = MappingProxyType(
@@ -89,14 +102,17 @@ FORMATS = MappingProxyType(
         "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})",
     }
 )
-"""By name: a pattern of the whole text. Dates begin with the year 0001, times know no leap seconds; the host of a URI is a name,
-an address or nothing (`file:///`), and a port is at most 65535."""
+"""Patterns of the whole text by format name.
+
+Dates begin with the year 0001. Times have no leap seconds. The host of a URI is a name,
+an address or nothing (`file:///`). A port is at most 65535.
+"""
 
 UNHELD = frozenset(("regex", "uri-template"))
-"""Formats of the standard that no pattern here says."""
+"""Standard formats without a pattern here."""
 
 
 def format_pattern(name: str) -> str | None:
-    """An anchored pattern of the format, or None where it is not known."""
+    """Return an anchored pattern of the format, or None if the format is unknown."""
     pattern = FORMATS.get(name)
     return None if pattern is None else f"^(?:{pattern})$"

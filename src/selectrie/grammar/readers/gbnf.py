@@ -1,8 +1,10 @@
-r"""Reads GBNF, llama.cpp's grammar notation, as its own parser does.
+r"""Read GBNF, llama.cpp's grammar notation, as llama.cpp's parser does.
 
-Beyond it: left recursion is read (compiling rewrites it), and an operator may follow an operator (`"a"?*`). Refused, though
-llama.cpp reads them: a rule defined twice (there the last one wins), an empty class (there the empty string), a backward
-range (there it holds nothing), a character that is no character (surrogates, beyond U+10FFFF).
+Two things are accepted in addition: left recursion (compiling rewrites it), and an
+operator after an operator (`"a"?*`). Four things are refused although llama.cpp reads
+them: a rule defined twice (there the last one wins), an empty class (there it is the
+empty string), a backward range (there it is empty), and code points that are not
+characters (surrogates, beyond U+10FFFF).
 """
 
 from __future__ import annotations
@@ -47,16 +49,17 @@ from selectrie.grammar.rules.gbnf_limits import ANY
 from selectrie.grammar.rules.quoting import clipped
 
 MOST_COPIES = 1_000_000
-"""Product of the counts of repetitions inside each other."""
+"""Maximum product of the counts of nested repetitions."""
 
 _SYMBOLS = ("NAME", "LITERAL", "CLASS", "OPEN", "ANY", "TOKEN")
 
 
 def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
-    """The rules of a grammar in GBNF; `root`: the rule that everything begins with.
+    """Return the rules of a grammar in GBNF; `root` is the start rule.
 
-    Raises `GrammarError` with the place and what was expected there; for a rule that is named but not defined; for more
-    than `MOST_SYMBOLS` symbols or nesting beyond `MOST_DEPTH`. Linear in the length of the text.
+    Runs in linear time. Raises `GrammarError` with the place and what was expected
+    there. Also raises it for a rule that is used but not defined, for more than
+    `MOST_SYMBOLS` symbols, and for nesting beyond `MOST_DEPTH`.
     """
     if "\0" in text:
         raise refused(text, text.index("\0"), r"a NUL character; write \x00 inside quotes or a class")
@@ -82,7 +85,10 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
 
 
 class _Builder(Transformer[Token, Any]):
-    """Expressions of the productions, bottom-up; alternatives and sequences are lists until they are complete."""
+    """Builds expressions from the productions, bottom-up.
+
+    Alternatives and sequences are lists until they are complete.
+    """
 
     def start(self, children: list[Any]) -> Any:
         return children[0]
@@ -151,7 +157,7 @@ def _sequence(items: list[Expression]) -> Expression:
 
 
 def _check(text: str, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
-    """Refuse references to nothing, nesting too deep, and repetitions that multiply."""
+    """Refuse undefined references, deep nesting, and repetitions that multiply."""
     pending = [(expression, 0, 1)]
     while pending:
         node, depth, copies = pending.pop()
@@ -177,7 +183,7 @@ def _check(text: str, rules: dict[str, Expression], span: Span, expression: Expr
 
 
 def _unexpected(text: str, error: UnexpectedToken) -> GrammarError:
-    """What stands there, and what could."""
+    """Return an error that says which token was found and what was expected."""
     token, expected = error.token, set(error.expected)
     inside = any(isinstance(value, Token) and value.type == "OPEN" for value in error.state.value_stack)
     expected -= {"NEWLINE", "$END"} if inside else {"CLOSE"}
@@ -195,6 +201,6 @@ def _unexpected(text: str, error: UnexpectedToken) -> GrammarError:
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first few names, quoted."""
+    """Return the first few names, quoted."""
     shown = [clipped(name) for name in islice(names, 6)]
     return ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")

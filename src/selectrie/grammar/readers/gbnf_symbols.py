@@ -1,4 +1,4 @@
-"""The symbols of GBNF: cutting a text into them, and what each says."""
+"""Split GBNF into symbols and interpret each of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters, Spa
 from selectrie.grammar.rules.gbnf_limits import MOST_REPEATED
 
 MOST_SYMBOLS = 100_000
-"""Names, literals, classes, brackets, operators of one grammar: what is read in 0.7 s, and compiled within 2 s in all."""
+"""Maximum number of names, literals, classes, brackets and operators in a grammar.
+
+This many are read in 0.7 s, and compiled within 2 s in total.
+"""
 MOST_DEPTH = 100
-"""Parentheses and operators around one symbol: deeper nesting is refused rather than walked."""
+"""Maximum nesting of parentheses and operators; deeper nesting is refused."""
 _CHARACTER = re.compile(
     r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([nrt\"\[\]\\-])|([^\\])", re.DOTALL
 )
@@ -48,7 +51,7 @@ _BROKEN = {
 
 
 class SymbolError(Exception):
-    """A symbol that is none, at an offset of the text."""
+    """An invalid symbol at an offset of the text."""
 
     def __init__(self, offset: int, reason: str) -> None:
         self.offset, self.reason = offset, reason
@@ -56,7 +59,10 @@ class SymbolError(Exception):
 
 
 class Scanner(Lexer):
-    """The terminals of the grammar file as one regular expression; line ends only where they end a rule."""
+    """Scans the terminals of the grammar file with one regular expression.
+
+    Line ends are yielded only where they end a rule.
+    """
 
     __future_interface__ = 0
 
@@ -66,7 +72,7 @@ class Scanner(Lexer):
         pattern = "|".join(f"(?P<{terminal.name}>{terminal.pattern.to_regexp()})" for terminal in terminals)
         self._pattern = re.compile(pattern + r"|(?P<BROKEN>[\s\S])")
 
-    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the interface that every lark has
+    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the signature in all versions of lark
         depth = n_symbols = 0
         goes_on = True
         for match in self._pattern.finditer(text):
@@ -92,7 +98,7 @@ class Scanner(Lexer):
 
 
 def literal_of(token: Token) -> Text:
-    """`"…"`: its characters in UTF-8."""
+    """Return the characters of `"…"` in UTF-8."""
     text = "".join(chr(code) for code, _ in _characters(token, 1)) if "\\" in token else token[1:-1]
     try:
         return Text(text.encode("utf-8"))
@@ -105,9 +111,11 @@ def _surrogate(offset: int, code: int) -> SymbolError:
 
 
 def class_of(token: Token) -> Characters:
-    """`[…]`: a bare '-' between two characters makes a range of them, from the left; elsewhere it is itself.
+    """Return the characters of a class `[…]`.
 
-    A surrogate is refused, but for a negated class, which it does not change.
+    A bare '-' between two characters makes a range of them, from the left; elsewhere it
+    is literal. A surrogate is refused, except in a negated class, which it does not
+    change.
     """
     negated = token[1:2] == "^"
     body = _characters(token, 1 + negated)
@@ -133,7 +141,10 @@ def class_of(token: Token) -> Characters:
 
 
 def _characters(token: Token, start: int) -> list[tuple[int, str]]:
-    """Code point and spelling of each character of a literal or class from `start` to before its closing sign."""
+    """Return the code point and the spelling of each character of a literal or class.
+
+    Reads from `start` up to the closing delimiter.
+    """
     found = []
     stop = len(token) - 1
     while start < stop:
@@ -153,7 +164,7 @@ def _characters(token: Token, start: int) -> list[tuple[int, str]]:
 
 
 def counts_of(token: Token) -> tuple[int, int | None]:
-    """The least and the most of `*`, `+`, `?` or `{m,n}`; None: no end."""
+    """Return the bounds of `*`, `+`, `?` or `{m,n}`; the upper one may be None."""
     if token in _COUNTS:
         return _COUNTS[token]
     first, comma, second = token.strip("{}").partition(",")
@@ -175,7 +186,7 @@ def _number(digits: str, offset: int) -> int:
 
 
 def token_of(token: Token) -> TokenSet:
-    """`<[id]>`, `<spelling>`, or either behind `!`."""
+    """Return the token set of `<[id]>` or `<spelling>`, negated after `!`."""
     negated = token.startswith("!")
     spelling = token[negated:]
     if not spelling.startswith("<["):
@@ -184,10 +195,10 @@ def token_of(token: Token) -> TokenSet:
 
 
 def start_of(token: Token) -> int:
-    """Offset of a symbol's first character."""
+    """Return the offset of a symbol's first character."""
     return token.start_pos or 0
 
 
 def span_of(token: Token) -> Span:
-    """Offsets of a symbol."""
+    """Return the offsets of a symbol."""
     return Span(start_of(token), start_of(token) + len(token))

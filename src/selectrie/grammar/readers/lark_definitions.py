@@ -1,4 +1,4 @@
-"""Definitions of a Lark grammar and of what it imports, each under the one name it has in the whole."""
+"""Definitions of a Lark grammar and its imports, each under one global name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from selectrie.grammar.rules.quoting import clipped
 
 MOST_FILES = 64
 IGNORED = "ignored-text"
-"""No name of Lark's has a '-'."""
+"""A name that cannot clash, since names in Lark have no '-'."""
 _OURS = "lark_exact.lark"
 
 
 class Folder(Protocol):
-    """A folder or file, on disk or in a package: what `Path` and the resources of a package have in common."""
+    """A folder or file on disk or in a package.
+
+    The protocol has what `Path` and package resources have in common.
+    """
 
     def joinpath(self, name: str, /) -> Folder: ...
 
@@ -29,14 +32,22 @@ class Folder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How names of one grammar text are called in the whole: those imported by name as told, others behind its path."""
+    """How names in one grammar text map to global names.
+
+    Names imported explicitly get their given name; other names get a prefix.
+
+    Attributes:
+        prefix: Path of the import.
+        given: Global names of explicitly imported names.
+        outer: Scope of the importing text, None for the top level.
+    """
 
     prefix: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     outer: Scope | None = None
 
     def whole(self, name: str) -> str:
-        """The name in the whole."""
+        """Return the global name."""
         if self.outer is None:
             return name
         hidden = name.startswith("_")
@@ -45,7 +56,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a definition says, in the text it stands in, and what names mean there."""
+    """The body of a definition, with its source and the scope of the names in it."""
 
     node: Node
     source: Source
@@ -54,7 +65,11 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A rule or terminal, defined at `span` of `source`. bodies: its alternatives; none: it is only declared."""
+    """A rule or terminal, defined at `span` of `source`.
+
+    Attributes:
+        bodies: The alternatives; none if the name is only declared.
+    """
 
     name: str
     is_terminal: bool
@@ -66,9 +81,11 @@ class Definition:
 
 @dataclass(slots=True)
 class Definitions:
-    """Everything that a grammar text defines or imports. folder: where imports are looked for, besides lark's own files.
+    """Everything that a grammar text defines or imports.
 
-    ignored: names of terminals, one for each `%ignore`.
+    Attributes:
+        folder: Where imports are looked for, besides lark's own files.
+        ignored: Names of terminals, one for each `%ignore`.
     """
 
     folder: Path | None
@@ -77,7 +94,7 @@ class Definitions:
     n_files: int = 0
 
     def load(self, source: Source) -> None:
-        """Add the definitions of the text handed in, after those of what it imports."""
+        """Add the definitions of the top-level text, after those of its imports."""
         self._load(source, Scope(), self.folder, ())
 
     def _load(self, source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]) -> None:
@@ -110,7 +127,7 @@ class Definitions:
                 for name, _ in statement.names:
                     kind = _is_terminal(name)
                     self._define(Definition(scope.whole(name), kind, (), (), source, statement.span))
-            case "ignore" if scope.outer is None:  # as in lark, what an imported text ignores says nothing here
+            case "ignore" if scope.outer is None:  # as in lark, an %ignore in an imported text has no effect
                 name = f"{IGNORED}-{len(self.ignored) + 1}"
                 self.ignored.append(name)
                 self._define(replace(self._definition(statement, source, scope), name=name, is_terminal=True))
@@ -168,7 +185,7 @@ class Definitions:
             self.by_name[found.name] = found
 
     def _file(self, wanted: Statement, source: Source, folder: Folder | None) -> tuple[str, Folder | None, str]:
-        """Text of the file that is imported, the folder it was found in, its name in messages."""
+        """Return the text of an imported file, its folder, and its name in messages."""
         *folders, last = wanted.path
         places: list[Folder] = [] if self.folder is None else [self.folder]
         if wanted.relative and folder is not None:

@@ -1,12 +1,17 @@
-"""Reads Lark's grammar notation as a grammar of characters.
+"""Read Lark's grammar notation as a grammar of characters.
 
-Lark first cuts a text into terminals (the longest match, by priorities) and then parses those. Here there is no such step:
-each terminal stands for every text that its expression matches in full, and what is ignored may stand before, between and
-after terminals. So every text that Lark parses is a text of this grammar. The other way round it holds for Lark's Earley
-parser with `lexer="dynamic_complete"`, which tries every way of cutting. Its other lexers know one way only and refuse some
-of the texts: with `"if" NAME`, "iffy" is `if` and `fy` here, and one NAME to the basic lexer. Priorities, aliases, `?` and
-`!` say how a tree looks and which of several is taken: they are read and change nothing. Expressions that stop at their
-first match (lazy counts) are refused where that matters, since here nothing is tried first.
+Lark first splits a text into terminals (the longest match, by priorities) and then
+parses these. Here there is no such step: a terminal matches every text that its
+expression matches in full, and ignored text may occur before, between and after
+terminals. Therefore every text that Lark parses is a text of this grammar.
+
+The converse holds for Lark's Earley parser with `lexer="dynamic_complete"`, which tries
+every way of splitting. Its other lexers know only one way and refuse some of the texts:
+with `"if" NAME`, "iffy" is `if` and `fy` here, but one NAME to the basic lexer.
+
+Priorities, aliases, `?` and `!` determine the shape of a tree and which of several
+trees is chosen; they are read and have no effect. Expressions that stop at their first
+match (lazy counts) are refused where that matters, since no match comes first here.
 """
 
 from __future__ import annotations
@@ -47,11 +52,18 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def read_lark(text: str, *, folder: Path | None = None, start: str = "start") -> RuleSet:
-    """The texts of the rule `start` of a grammar in Lark's notation; see above for what that means.
+    """Return the texts of the rule `start` of a grammar in Lark's notation.
 
-    folder: where `%import` looks for files, besides those that come with lark. Only what `start` needs is carried over.
-    Raises `GrammarError` with the place for what is wrong and, by name, for what cannot be carried over: terminals that are
-    only declared, look-around and back-references, recursion of terminals, a template as another one's argument.
+    The module docstring says how they relate to what Lark parses. Only rules that
+    `start` needs are converted. Raises `GrammarError` with the place of an error and,
+    by name, for what cannot be converted: terminals that are only declared, look-around
+    and back-references, recursive terminals, and a template as an argument of another
+    one.
+
+    Args:
+        text: The grammar.
+        folder: Where `%import` looks for files, besides those that come with lark.
+        start: The start rule.
     """
     definitions = Definitions(folder)
     definitions.load(Source(text))
@@ -60,7 +72,12 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """In what a node stands. values: of a template's parameters. woven: does ignored text follow each terminal?"""
+    """The context of a node.
+
+    Attributes:
+        values: Values of a template's parameters.
+        woven: Whether ignored text may follow each terminal.
+    """
 
     definition: Definition
     body: Body
@@ -69,12 +86,12 @@ class _Place:
 
     @property
     def source(self) -> Source:
-        """The text it is in."""
+        """Return the text that contains the node."""
         return self.body.source
 
 
 class _Carrier:
-    """Makes rules of definitions, one after the other, as they are first named."""
+    """Converts definitions to rules one by one, in the order of their first use."""
 
     def __init__(self, definitions: Definitions, text: str) -> None:
         self._definitions, self._ignored, self._text = definitions.by_name, definitions.ignored, text
@@ -86,7 +103,7 @@ class _Carrier:
         self._sets = SetMaker()
 
     def carried(self, start: str) -> RuleSet:
-        """The rules, beginning with `start`."""
+        """Return the rules that `start` leads to."""
         first = self._definitions.get(start)
         if first is None or first.is_terminal or first.parameters:
             names = [
@@ -115,14 +132,20 @@ class _Carrier:
         return RuleSet(MappingProxyType(rules), root, self._text, MappingProxyType(spans))
 
     def _name(self, definition: Definition, span: Span | None = None) -> Reference:
-        """A use of what takes no arguments; its rule is made later."""
+        """Return a reference to a definition without parameters.
+
+        Its rule is made later.
+        """
         if definition.name not in self._named:
             self._named.add(definition.name)
             self._waiting.append((definition.name, definition, ()))
         return Reference(definition.name, span)
 
     def _expression(self, node: Node, place: _Place) -> Expression:
-        """Descends as deep as brackets are nested, which the scanner bounds."""
+        """Convert a node.
+
+        Recurses as deep as brackets are nested, which the scanner bounds.
+        """
         parts = [] if node.kind == "usage" else [self._expression(part, place) for part in node.parts]
         match node.kind:
             case "alternatives":
@@ -138,7 +161,7 @@ class _Carrier:
         return self._woven(_of_literal(node, place.source, self._sets), place)
 
     def _around(self, item: Expression, node: Node, place: _Place) -> Expression:
-        """One item under an alias, or several times."""
+        """Convert an item with an alias, or a repeated item."""
         if node.kind == "repeated":
             if max(node.least, node.most or 0) > MOST_COUNT:
                 raise place.source.refused(
@@ -150,7 +173,7 @@ class _Carrier:
         return item
 
     def _woven(self, terminal: Expression, place: _Place) -> Expression:
-        """A terminal with what may be ignored after it."""
+        """Return a terminal followed by ignored text, if that is allowed here."""
         return sequence([terminal, Reference(IGNORED)]) if place.woven and terminal != EMPTY else terminal
 
     def _of_name(self, node: Node, place: _Place) -> Expression:
@@ -187,7 +210,11 @@ class _Carrier:
         return found
 
     def _of_template(self, node: Node, place: _Place) -> Expression:
-        """One rule for each way a template is used; its arguments are rules too, so that nothing grows by being passed on."""
+        """Return a reference to an instance of a template.
+
+        Each distinct use gets one rule. Arguments are rules too, so passing them on
+        does not make anything grow.
+        """
         if node.word in place.values:
             raise place.source.refused(
                 node.place, "a template as another one's argument is not supported; write it out"
@@ -214,7 +241,7 @@ class _Carrier:
         return Reference(self._arguments.setdefault(value, f"argument-{len(self._arguments) + 1}"))
 
     def _check_names(self) -> None:
-        """Every name in the text handed in is defined, whether it is needed or not."""
+        """Check that every name in the top-level text is defined, even if unneeded."""
         for found in self._definitions.values():
             for body in found.bodies:
                 waiting = [body.node] if body.source.text is self._text else []
@@ -235,7 +262,7 @@ class _Carrier:
 
 
 def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
-    """A string, a range of characters, or a regular expression."""
+    """Return the expression of a string, a range or a regular expression."""
     if node.kind == "range":
         ends = _string(node.word, node.place, source), _string(node.last, node.place, source)
         if (
@@ -243,7 +270,10 @@ def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
             or any(len(end) != 1 for end in ends)
             or ends[1] < ends[0]
         ):
-            reason = f"{clipped(f'{node.word}..{node.last}')} is no range; write one character on each side, the lower one first"
+            reason = (
+                f"{clipped(f'{node.word}..{node.last}')} is no range; write one character on each side, the "
+                "lower one first"
+            )
             raise source.refused(node.place, reason)
         return Characters.of([(ord(ends[0]), ord(ends[1]))])
     if node.word.startswith("/"):
@@ -265,7 +295,10 @@ def _any_case(character: str) -> Expression:
 
 
 def _string(word: str, place: int, source: Source) -> str:
-    """Its characters. As in lark, a backslash before any other character is a backslash."""
+    """Return the characters of a string literal.
+
+    As in lark, a backslash before any other character is a literal backslash.
+    """
 
     def read(found: re.Match[str]) -> str:
         digits = found[1] or found[2] or found[3]

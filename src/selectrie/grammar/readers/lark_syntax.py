@@ -1,6 +1,7 @@
-"""Lark's grammar language: from a text to its statements, by the grammar file lark.lark.
+"""Parse a Lark grammar into statements, using the grammar file lark.lark.
 
-The scanner is ours so that line ends, comments and bounds are seen to while the text is cut up.
+The scanner is hand-written: it handles line ends, comments and limits while it splits
+the text.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from selectrie.grammar.rules.expressions import Span
 from selectrie.grammar.rules.quoting import clipped
 
 MOST_SYMBOLS = 100_000
-"""Of one grammar text: what is read in about a second."""
+"""Maximum number of symbols of one grammar text, which are read in about a second."""
 MOST_DEPTH = 64
-"""Brackets inside brackets: what walks an expression may then go into it by recursion."""
+"""Maximum nesting of brackets, so that expressions can be walked by recursion."""
 
 _SCANNED = re.compile(
     r"""
@@ -71,10 +72,17 @@ _VALUE = frozenset({"RULE", "TERMINAL", "STRING", "REGEXP", "_LPAR"})
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of a definition. kind: alternatives, sequence, alias, repeated, optional, name, literal, range, usage.
+    """A part of a definition.
 
-    parts: what it is made of. word: its name, its literal or the first of its range as written; last: the last of the range.
-    place: where it begins. least, most: counts of a repetition, most None without end.
+    Attributes:
+        kind: "alternatives", "sequence", "alias", "repeated", "name", "literal",
+            "range" or "usage".
+        parts: The parts of the node.
+        word: The name, the literal, or the first end of the range, as written.
+        last: The last end of the range, as written.
+        place: Offset of the node.
+        least: Minimum number of repetitions.
+        most: Maximum number of repetitions; None for no limit.
     """
 
     kind: str
@@ -88,10 +96,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """kind: rule, terminal, override, extend, ignore, import, declare.
+    """A statement of a grammar text.
 
-    name: of what is defined, at `span`. body: its definition. names: parameters of a template, names declared, or names
-    imported, each with the name it gets. path: of an import; relative: does it begin with a dot?
+    Attributes:
+        kind: "rule", "terminal", "override", "extend", "ignore", "import" or "declare".
+        span: Where the name is.
+        name: The name that is defined.
+        body: The definition.
+        names: Parameters of a template, declared names, or imported names; each with
+            the name that it gets.
+        path: Path of an import.
+        relative: Whether the path begins with a dot.
     """
 
     kind: str
@@ -104,7 +119,10 @@ class Statement:
 
 
 def read_statements(source: Source) -> list[Statement]:
-    """The statements of a grammar text, in order. Raises `GrammarError` with the place and what was expected there."""
+    """Return the statements of a grammar text, in order.
+
+    Raises `GrammarError` with the place and what was expected there.
+    """
     try:
         return cast("list[Statement]", _parser().parse(source.text))
     except UnexpectedToken as error:
@@ -114,7 +132,7 @@ def read_statements(source: Source) -> list[Statement]:
 
 
 class SymbolError(Exception):
-    """A symbol that is none, at a place of the text."""
+    """An invalid symbol at a place of the text."""
 
     def __init__(self, place: int, reason: str) -> None:
         self.place, self.reason = place, reason
@@ -122,14 +140,18 @@ class SymbolError(Exception):
 
 
 class Scanner(Lexer):
-    """Cuts a text up; a line end counts where it ends a statement: not before `|`, not at the beginning."""
+    """Splits a text into symbols.
+
+    A line end is yielded only where it ends a statement: not before `|` and not at the
+    beginning.
+    """
 
     __future_interface__ = 0
 
     def __init__(self, _lexer_conf: LexerConf) -> None:
         pass
 
-    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the interface that every lark has
+    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the signature in all versions of lark
         depth = n_symbols = 0
         line_end: int | None = None
         began = False
@@ -159,7 +181,7 @@ class Scanner(Lexer):
 
 
 class _Builder(Transformer[Token, Any]):
-    """Nodes and statements of the productions, bottom-up."""
+    """Builds nodes and statements from the productions, bottom-up."""
 
     def start(self, children: list[Statement]) -> list[Statement]:
         return children
@@ -224,7 +246,7 @@ class _Builder(Transformer[Token, Any]):
         return Statement("declare", _span(children[0]), names=tuple((str(name), str(name)) for name in children))
 
     def path(self, children: list[Token]) -> list[Token]:
-        """Its names; a dot at the beginning is kept."""
+        """Return the names of a path; a dot at the beginning is kept."""
         return [child for index, child in enumerate(children) if not index or child.type != "_DOT"]
 
     def name_list(self, children: list[Token]) -> list[Token]:
@@ -280,7 +302,7 @@ def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
 
 
 def _unexpected(source: Source, error: UnexpectedToken) -> GrammarError:
-    """What stands there, and what could."""
+    """Return an error that says which token was found and what was expected."""
     token, expected = error.token, set(error.expected)
     shown = ["a name, string, regular expression or '('"] if expected >= _VALUE else []
     shown += [word for kind, word in _WORDS.items() if kind in expected and not (shown and kind in _VALUE)]

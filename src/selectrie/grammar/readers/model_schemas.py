@@ -1,7 +1,7 @@
-"""JSON Schemas of types after they were put together: closed, with sets listed; and
-what pydantic is asked to say of its own.
+"""Post-process JSON Schemas of types, and adapt pydantic's schema generator.
 
-pydantic is never imported: its generator of schemas is the one that a model names.
+Schemas of models are closed, and small sets are listed. pydantic is never imported: the
+generator is found through the model's own methods.
 """
 
 from __future__ import annotations
@@ -18,23 +18,28 @@ from selectrie.grammar.readers.scalar_types import PATTERNS, schema_of_written
 
 REFERENCE = "#/$defs/"
 MOST_MEMBERS = 10
-"""Of a set whose texts are listed, each with its members in the order of their type: 1
-024 sets."""
+"""Maximum number of members of a set type that is listed, giving 1 024 sets.
+
+The members of each set are in the order of their type.
+"""
 _SCHEMAS = frozenset({"properties", "patternProperties", "$defs"})
 _ONE_SCHEMA = frozenset({"items", "additionalProperties"})
 _LISTS = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
 """Keywords of JSON Schema that hold schemas by name, one schema, or a list of them."""
 _ANY_STRING = frozenset({"path", "binary", "password"})
-"""Formats by which pydantic names types that any string is read as."""
+"""Formats by which pydantic names types that accept any string."""
 
 
 def closed(schema: Any, *, is_part: bool = False) -> Any:
-    """The schema of a model without properties that it does not name: a type is its
-    fields, JSON Schema is open.
+    """Return a model's schema that forbids properties it does not name.
 
-    A tagged union becomes `anyOf`: its tags say that no value is of two of its parts.
-    is_part: one of an `allOf`, which stays open, since its properties are those of the
-    other parts too.
+    JSON Schema allows further properties, but a type consists of its fields. A tagged
+    union becomes `anyOf`: because of its tags, no value belongs to two of its parts.
+
+    Args:
+        schema: The schema.
+        is_part: Whether this is a part of an `allOf`. It then stays open, since the
+            other parts name more of its properties.
     """
     if not isinstance(schema, dict):
         return schema
@@ -49,8 +54,10 @@ def closed(schema: Any, *, is_part: bool = False) -> Any:
 
 
 def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """Sets of few members as the list of all of them, each with its members in the
-    order of their type."""
+    """Replace small set types by a list of all their values.
+
+    The members of each set are in the order of their type.
+    """
     if not isinstance(schema, dict):
         return schema
     items = schema.get("items")
@@ -65,8 +72,7 @@ def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) -> dict[str, Any]:
-    """The schema with each schema inside it changed. change: is given one, and the
-    keyword that holds it."""
+    """Replace each direct subschema by `change(subschema, keyword)`."""
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _SCHEMAS and isinstance(value, dict):
@@ -81,10 +87,11 @@ def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) ->
 
 
 def generator(says: Any) -> dict[str, Any]:
-    """The argument that makes pydantic say of dates and decimals what it reads, instead
-    of a format or any string, and refuse a pattern with flags, which it would leave out.
+    """Return the `schema_generator` argument for pydantic.
 
-    Nothing for a class that only speaks like a model of pydantic's.
+    With it, dates and decimals are described by what pydantic reads instead of by a
+    format or as any string. Patterns with flags, which pydantic would drop, are
+    refused. Returns {} for a class that only resembles a pydantic model.
     """
     parameter = inspect.signature(says).parameters.get("schema_generator")
     if parameter is None:
@@ -108,8 +115,10 @@ def generator(says: Any) -> dict[str, Any]:
 
 
 def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A decimal of pydantic's as a number; what it says beside that is any string, of
-    which it reads few."""
+    """Return pydantic's schema of a decimal, restricted to numbers.
+
+    pydantic also allows any string, of which it reads only few.
+    """
     digits = [name for name in ("max_digits", "decimal_places") if schema.get(name) is not None]
     if digits:
         raise GrammarError(f"a Decimal with {digits[0]}: not supported here; give bounds, or a float")

@@ -1,7 +1,9 @@
-"""Regular expressions in Python's syntax, read to expressions: what `re.fullmatch` accepts, as far as it is regular.
+"""Read regular expressions in Python's syntax.
 
-Written by hand, not as a grammar file: flags inside a pattern change how the characters after them are read, `{` begins
-a count or is itself by what follows, and nesting must be bounded while reading, not after.
+An expression stands for what `re.fullmatch` accepts, as far as it is regular. The
+parser is written by hand and not as a grammar file: flags inside a pattern change how
+the characters after them are read, `{` begins a count or is literal depending on what
+follows, and nesting must be bounded while reading.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from selectrie.grammar.rules.expressions import Characters, Expression, RuleSet,
 from selectrie.grammar.rules.quoting import clipped
 
 MOST_DEPTH = 64
-"""Groups inside groups; what walks an expression may then go into it by recursion."""
+"""Maximum nesting of groups, so that expressions can be walked by recursion."""
 MOST_ITEMS = 50_000
 MOST_COUNT = 100_000
 _PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
@@ -43,10 +45,11 @@ _ANCHOR_ESCAPES = {"A": anchors.START, "Z": anchors.LAST}
 
 
 def read_regex(pattern: str) -> RuleSet:
-    """The texts that `re.fullmatch(pattern, text)` matches, as one rule `root`.
+    """Return the texts that `re.fullmatch(pattern, text)` matches, as one rule `root`.
 
-    Lazy counts are like greedy ones, possessive ones only where no text is lost by them. Look-around, back-references,
-    conditional and atomic groups, and word boundaries are refused with a GrammarError that names them and shows where.
+    Lazy counts are treated like greedy ones. Possessive counts are accepted only where
+    they lose no text. Look-around, back-references, conditional and atomic groups, and
+    word boundaries raise a `GrammarError` that names them and their place.
     """
     span = Span(0, len(pattern))
     return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})
@@ -55,10 +58,15 @@ def read_regex(pattern: str) -> RuleSet:
 def read_pattern(
     source: Source, span: Span, flags: str = "", *, lazy_as_greedy: bool = True, sets: SetMaker | None = None
 ) -> Expression:
-    """The expression of the pattern that stands in `span` of a text; flags: letters of a, i, m, s, x.
+    """Return the expression of the pattern in `span` of a text.
 
-    lazy_as_greedy False: a lazy count is refused where a first match would end before the longest one. sets: of the whole
-    text, where it has several patterns.
+    Args:
+        source: The text.
+        span: Where the pattern is.
+        flags: Letters of a, i, m, s, x.
+        lazy_as_greedy: If False, a lazy count is refused where the first match would
+            end before the longest one.
+        sets: Character sets shared by all patterns of the text, if it has several.
     """
     reader = _Reader(source, span, frozenset(flags), sets or SetMaker(), lazy_as_greedy=lazy_as_greedy)
     whole = reader.read()
@@ -70,7 +78,7 @@ def read_pattern(
 
 
 class _Reader:
-    """Goes through a pattern once; open groups are frames on a list."""
+    """Reads a pattern in one pass; open groups are a list of frames."""
 
     def __init__(
         self, source: Source, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool
@@ -98,7 +106,7 @@ class _Reader:
         }
 
     def read(self) -> Expression:
-        """The whole pattern."""
+        """Return the expression of the whole pattern."""
         while self._place < self._stop:
             self._next()
         if len(self._frames) > 1:
@@ -235,7 +243,10 @@ class _Reader:
         self._frames[-1].end_option()
 
     def _closed(self) -> Expression:
-        """The open group as a whole; `_held` is then by what counts at its ends."""
+        """Close the innermost group and return its expression.
+
+        Sets `_held` to the counts at the ends of its options.
+        """
         frame = self._frames.pop()
         frame.end_option()
         self._held = frame.held_before
@@ -282,11 +293,17 @@ class _Reader:
     def _why_not(self, place: int) -> str:
         for opening, what in _OTHER_GROUPS:
             if self._source.startswith(opening, place, self._stop):
-                return f"{what} '{opening}…' is not supported: a grammar cannot carry it over; write the texts it allows out"
-        return f"{clipped(self._source[place : min(place + 4, self._stop)])} begins no group of Python's regular expressions"
+                return (
+                    f"{what} '{opening}…' is not supported: a grammar cannot carry it over; write the texts "
+                    "it allows out"
+                )
+        return (
+            f"{clipped(self._source[place : min(place + 4, self._stop)])} begins no group of Python's regular "
+            "expressions"
+        )
 
     def _flags(self, found: re.Match[str], place: int) -> frozenset[str]:
-        """The flags inside the group, or after it where it is a flag of the whole."""
+        """Return the flags inside a group, or after it if they apply to the whole."""
         on, off, last = found.groups()
         before = self._frames[-1].flags
         if "L" in on:

@@ -1,4 +1,4 @@
-"""Backslashes and sets of Python's regular expressions."""
+"""Escapes and character sets of Python's regular expressions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MOST_OCTAL = 0o377
 
 
 class EscapeReader:
-    """Reads at places of a text, up to `stop`."""
+    """Reads escapes and sets at places of a text, up to `stop`."""
 
     def __init__(self, source: Source, stop: int) -> None:
         self._source, self._stop = source.text, stop
         self._refused = source.refused
 
     def outside_set(self, place: int) -> tuple[int, int]:
-        """Code point of the escape at a backslash, and where it ends."""
+        """Return the code point of the escape at a backslash, and where it ends."""
         letter = self._letter(place)
         if found := _OCTAL.match(self._source, place, self._stop):
             return self._octal(found, place)
@@ -38,7 +38,7 @@ class EscapeReader:
         return self._common(place, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
     def set_at(self, place: int) -> tuple[FoundSet, int]:
-        """The set at a bracket, and where it ends."""
+        """Return the set at a bracket, and where it ends."""
         source, start, stop = self._source, place, self._stop
         place += 1
         negated = source.startswith("^", place, stop)
@@ -62,7 +62,11 @@ class EscapeReader:
         raise self._refused(start, "this set is not closed; add ']'")
 
     def _member(self, place: int, categories: set[str]) -> tuple[int | None, int]:
-        """One character of a set, None for a category, which goes into `categories`; and where it ends."""
+        """Return one member of a set, and where it ends.
+
+        The member is a code point, or None for a category, which is added to
+        `categories`.
+        """
         if self._source[place] != "\\":
             return ord(self._source[place]), place + 1
         letter = self._letter(place)
@@ -85,7 +89,10 @@ class EscapeReader:
         return code, found.end()
 
     def _common(self, place: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
-        """Escapes that mean the same inside and outside sets."""
+        """Return the code point of an escape with one meaning inside and outside sets.
+
+        Also returns where it ends.
+        """
         if found := _HEX.match(self._source, place, self._stop):
             code = int(found[1] or found[2] or found[3], 16)
             if code <= LAST_CODE_POINT:

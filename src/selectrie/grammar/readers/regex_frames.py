@@ -1,4 +1,7 @@
-"""Open groups of a pattern that is read, and the counts in them whose way of matching must not matter."""
+"""Open groups of a pattern, and checks on its lazy and possessive counts.
+
+Such a count is accepted only if its way of matching makes no difference.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from selectrie.grammar.rules.expressions import Characters, Expression, Text
 
 REMEDY = "; write a plain count of a smaller set"
 MOST_WORK = 200_000
-"""Ranges of characters compared for one pattern, in about half a second."""
+"""Maximum number of ranges compared for one pattern, taking about half a second."""
 
 
 class Last(Enum):
-    """What a count would repeat; of a run of plain characters only the last."""
+    """What a count would repeat; for a run of plain characters, only the last one."""
 
     NONE = "nothing"
     RUN = "run"
@@ -27,9 +30,15 @@ class Last(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A count at `place` whose way of matching loses no text as long as none of these characters can follow.
+    """A lazy or possessive count whose way of matching loses no text on a condition.
 
-    lazy: and as long as something does follow.
+    The condition is that none of the given characters can follow it. A lazy count also
+    needs something to follow.
+
+    Attributes:
+        place: Where the count is.
+        characters: The characters that must not follow.
+        lazy: Whether the count is lazy; otherwise it is possessive.
     """
 
     place: int
@@ -38,16 +47,23 @@ class Held:
 
     @property
     def what(self) -> str:
-        """As messages name it."""
+        """Return how messages name the count."""
         return "lazy" if self.lazy else "possessive"
 
 
 @dataclass(slots=True)
 class Frame:
-    """One open group.
+    """An open group.
 
-    place: of its parenthesis, -1 for the whole. last, last_place: what the last item is, and where it begins. held: by the
-    counts at the end of this option, what must not follow; held_before: by those at the end of the others.
+    Attributes:
+        flags: Flags in force.
+        place: Place of the parenthesis, -1 for the whole pattern.
+        options: The options that are complete.
+        items: The items of the current option.
+        last: What the last item is.
+        last_place: Where the last item begins.
+        held: Counts at the end of this option, which restrict what follows.
+        held_before: Counts at the ends of the other options.
     """
 
     flags: frozenset[str]
@@ -60,27 +76,34 @@ class Frame:
     held_before: list[Held] = field(default_factory=list)
 
     def end_option(self) -> None:
-        """The items so far are an option; the next begins."""
+        """Turn the items so far into an option and begin the next one."""
         self.release()
         self.options.append(sequence(self.items))
         self.held_before += self.held
         self.held, self.items, self.last = [], [], Last.NONE
 
     def release(self) -> None:
-        """What stands before an item that is never empty concerns nothing after it."""
+        """Drop the counts that cannot affect what follows.
+
+        An item that is never empty separates them from it.
+        """
         if self.held and self.items and empty_part(self.items[-1]) == NOTHING:
             self.held = [held for held in self.held if held.place >= self.last_place]
 
 
 class Watch:
-    """Sees to it that nothing follows what must not be followed by it, with a bound on that work."""
+    """Checks, with bounded work, that no restricted character follows a count."""
 
     def __init__(self, refuse: Callable[[int, str], GrammarError]) -> None:
         self._refuse = refuse
         self._left = MOST_WORK
 
     def hold(self, frame: Frame, item: Expression, held: Held, *, is_fixed: bool) -> None:
-        """Such a count of single characters loses no text where none of them can follow: remember to see to that."""
+        """Record a count, to check later that none of its characters can follow.
+
+        A count of single characters loses no text in that case. Other counts are
+        refused, except for lazy counts with a fixed number.
+        """
         is_one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
         if not is_one and not (held.lazy and is_fixed):
             reason = f"a {held.what} count is supported for single characters that cannot follow it{REMEDY}"
@@ -89,7 +112,7 @@ class Watch:
             frame.held.append(held)
 
     def check(self, frame: Frame, item: Expression) -> None:
-        """The item may follow what is held in the frame."""
+        """Check that the item may follow the counts held in the frame."""
         if not frame.held:
             return
         frame.release()

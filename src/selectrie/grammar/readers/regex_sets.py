@@ -1,6 +1,7 @@
-r"""Character sets of Python's regular expressions: what \d, \w and \s hold, and which characters differ by case only.
+r"""Character sets of Python's regular expressions.
 
-The Unicode tables are those of the running interpreter, computed once, when first needed.
+Covers what \d, \w and \s contain, and which characters differ only by case. The Unicode
+tables are those of the running interpreter, computed once on first use.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _ASCII_CATEGORIES: dict[str, Ranges] = {
     "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
 }
 MOST_RANGES = 400_000
-"""Of all sets of a grammar text together, as they are put in order in about half a second."""
+"""Maximum number of ranges of all sets of a grammar text together.
+
+Sorting them takes about half a second.
+"""
 LINE_FEED: Ranges = ((10, 10),)
 _ASCII_LETTERS = ((65, 90), (97, 122))
 _SIZE_OF_CASE = 32
@@ -29,7 +33,7 @@ _SIZE_OF_CASE = 32
 
 @cache
 def category(letter: str, *, ascii_only: bool) -> Characters:
-    """The characters of an escape: one of d, s, w, or of D, S, W for all others."""
+    """Return the characters of an escape: d, s or w, or D, S or W for all others."""
     low = letter.lower()
     ranges = _ASCII_CATEGORIES[low] if ascii_only else _unicode_category(low)
     return Characters.of(list(ranges), negated=letter != low)
@@ -37,13 +41,19 @@ def category(letter: str, *, ascii_only: bool) -> Characters:
 
 @cache
 def any_character(*, line_feed: bool) -> Characters:
-    """What `.` stands for: every character, or every one but the line feed."""
+    """Return what `.` matches: every character, or all except the line feed."""
     return Characters.of([] if line_feed else list(LINE_FEED), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    r"""A set as written: its ranges of characters, its categories (the letters of \d and the like), and is it all others?"""
+    r"""A set as written.
+
+    Attributes:
+        ranges: Ranges of code points.
+        categories: The letters of \d and the like.
+        negated: Whether the set contains all other characters.
+    """
 
     ranges: tuple[tuple[int, int], ...]
     categories: frozenset[str]
@@ -51,14 +61,17 @@ class FoundSet:
 
 
 class SetMaker:
-    """Makes characters of sets, each once; in all at most `MOST_RANGES` ranges."""
+    """Builds the characters of each distinct set once.
+
+    All sets together have at most `MOST_RANGES` ranges.
+    """
 
     def __init__(self) -> None:
         self._made: dict[tuple[FoundSet, bool, bool], Characters] = {}
         self._left = MOST_RANGES
 
     def made(self, found: FoundSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
-        """The characters of a set; None where they are more ranges than are left."""
+        """Return the characters of a set, or None if they exceed the ranges left."""
         key = found, ascii_only, ignore_case
         known = self._made.get(key)
         if known is None:
@@ -73,7 +86,10 @@ class SetMaker:
 
 
 def case_variants(code: int, *, ascii_only: bool) -> tuple[int, ...]:
-    """The code points that equal this one when case is ignored, itself among them, ascending."""
+    """Return the code points equal to this one without case, in ascending order.
+
+    The code point itself is included.
+    """
     if ascii_only:
         low, high = sorted((code, code ^ _SIZE_OF_CASE))
         return (low, high) if any(first <= code <= last for first, last in _ASCII_LETTERS) else (code,)
@@ -81,7 +97,7 @@ def case_variants(code: int, *, ascii_only: bool) -> tuple[int, ...]:
 
 
 def ignoring_case(ranges: Iterable[tuple[int, int]], *, ascii_only: bool) -> list[tuple[int, int]]:
-    """The ranges and every character that differs from one of theirs by case only."""
+    """Return the ranges and all characters that differ from theirs only by case."""
     ranges = list(ranges)
     cased = _ascii_cased() if ascii_only else _cased()
     wider: set[int] = set()
@@ -93,7 +109,10 @@ def ignoring_case(ranges: Iterable[tuple[int, int]], *, ascii_only: bool) -> lis
 
 @cache
 def _unicode_category(letter: str) -> Ranges:
-    """Every run of characters that the interpreter's own `re` finds: the tables cannot drift from it."""
+    """Return all runs of characters that the interpreter's `re` finds for a category.
+
+    The tables therefore always agree with `re`.
+    """
     everything = "".join(map(chr, range(SURROGATES[0]))) + "".join(
         map(chr, range(SURROGATES[1] + 1, LAST_CODE_POINT + 1))
     )
@@ -101,10 +120,11 @@ def _unicode_category(letter: str) -> Ranges:
 
 
 def _case_key(character: str) -> str:
-    """Equal for two characters exactly where `re` takes them for one when case is ignored.
+    """Return a key that is equal for two characters if `re` ignores their difference.
 
-    It compares simple lower case (the first character, where full lower case has more), and lower-case characters whose
-    upper case is the same count as equal too.
+    With case ignored, `re` compares the simple lower case (the first character, if the
+    full lower case has more). It also treats lower-case characters with the same upper
+    case as equal.
     """
     return character.lower()[0].upper()
 

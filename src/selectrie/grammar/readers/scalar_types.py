@@ -1,5 +1,7 @@
-"""Types of the standard library whose values are written as one word: dates, times,
-durations, UUIDs, decimals, paths."""
+"""Standard library types whose values are written as one word.
+
+These are dates, times, durations, UUIDs, decimals and paths.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,20 @@ PATTERNS = MappingProxyType(
         UUID: "-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
     }
 )
-"""What `isoformat` and `str` write, and the ISO 8601 duration that pydantic does: a
-pattern of the whole text. Zones may miss, for Python has times without one."""
+"""Patterns of the whole text that `isoformat` and `str` write.
+
+For durations, this is the ISO 8601 form that pydantic writes. Zones are optional, as
+Python has times without one.
+"""
 MOST_DECIMAL = 10**15
-"""Decimals are numbers from minus this to this. Bounds keep exponents out, by which a
-reader would make infinity of them."""
+"""Decimals are between minus this number and this number.
+
+The bounds exclude exponents, which a reader might turn into infinity.
+"""
 
 
 def schema_of_written(kind: Any) -> dict[str, Any] | None:
-    """The JSON Schema of such a type; None for any other one."""
+    """Return the JSON Schema of such a type, or None for any other type."""
     pattern = PATTERNS.get(kind)
     if pattern is not None:
         return {"type": "string", "pattern": f"^(?:{pattern})$"}
@@ -45,6 +52,8 @@ def schema_of_written(kind: Any) -> dict[str, Any] | None:
 
 
 def is_text(kind: Any) -> bool:
-    """Is it a type of which every text is a value: paths, and bytes, which are the text
-    in UTF-8?"""
+    """Return whether every text is a value of a type.
+
+    That holds for paths, and for bytes, which are the text in UTF-8.
+    """
     return kind is bytes or (isinstance(kind, type) and issubclass(kind, PurePath))

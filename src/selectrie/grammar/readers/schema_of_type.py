@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of Python types, from their annotations.
+"""Derive JSON Schemas (2020-12) from Python type annotations.
 
 pydantic is never imported: a model makes its own schema.
 """
@@ -23,7 +23,7 @@ from selectrie.grammar.readers.type_sizes import check_size
 from selectrie.grammar.rules.quoting import clipped
 
 MOST_DEPTH = 64
-"""Types inside types; a class inside a class counts anew."""
+"""Maximum nesting of types; inside a class, the count starts again."""
 
 _SIMPLE: dict[Any, str] = {
     str: "string",
@@ -40,21 +40,22 @@ _MARKS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
 
 def schema_of_type(kind: Any) -> Mapping[str, Any]:
-    """The JSON Schema of a type's values.
+    """Return the JSON Schema of a type's values.
 
-    Data class, attrs class and typed dictionary: an object with their fields and no
-    others; a field with a default may be missing, one with `init=False` has no place.
-    Generic ones stand with their arguments. list, sequences: array; tuple and
-    `NamedTuple`: array of that length; dict with keys that are str, or members of an
-    `Enum` or `Literal`: object. set: array without repetitions, in the order of the
-    members where they are those of an `Enum` or `Literal`. `Enum` and `Literal`: their
-    values; unions: any of them; Any: any value. Dates, times, UUIDs, decimals, paths
-    and bytes: see `schema_of_written`. `Annotated`: constraints of annotated_types and
-    pydantic, see `constraints_of`.
+    - Data classes, attrs classes and typed dictionaries: an object with exactly their
+      fields. A field with a default is optional; one with `init=False` is left out.
+      Generic classes are given with their arguments.
+    - list and sequences: an array. tuple and `NamedTuple`: an array of that length.
+    - dict whose keys are str or the members of an `Enum` or `Literal`: an object.
+    - set: an array without repetitions, in the order of the members if they are those
+      of an `Enum` or `Literal`.
+    - `Enum` and `Literal`: their values. Unions: any of the parts. Any: any value.
+    - Dates, times, UUIDs, decimals, paths and bytes: see `schema_of_written`.
+    - `Annotated`: constraints of annotated_types and pydantic; see `constraints_of`.
+    - pydantic models and data classes: their JSON Schema, except that an object with
+      named properties has no others, even if the model ignores or keeps them (`extra`).
 
-    A pydantic model or data class: what its own JSON Schema says, but that an object
-    with named properties has no others, even where the model ignores or keeps them
-    (`extra`). Classes may contain each other; each is a definition under `$defs`.
+    Classes may contain each other; each is a definition under `$defs`. Raises
     `GrammarError` for any other type, by name.
     """
     check_size(kind)
@@ -70,12 +71,15 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
 
 
 def shown(kind: Any) -> str:
-    """A type as messages name it."""
+    """Return how messages name a type."""
     return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else clipped(str(kind), 80)
 
 
 def parts_of_union(kind: Any) -> list[Any]:
-    """The types that a type is a union of, itself where it is none; what only documents it is left out."""
+    """Return the parts of a union, or the type itself if it is not a union.
+
+    Metadata that is only documentation is removed.
+    """
     found, waiting = [], deque([(kind, 0)])
     while waiting:
         part, depth = waiting.popleft()
@@ -92,7 +96,7 @@ def parts_of_union(kind: Any) -> list[Any]:
 
 
 def members_of(kind: Any) -> list[Any] | None:
-    """Values of an `Enum` or a `Literal`; None for another type."""
+    """Return the values of an `Enum` or a `Literal`, or None for another type."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         values = [member.value for member in kind]
         if not values:
@@ -104,18 +108,30 @@ def members_of(kind: Any) -> list[Any] | None:
 
 
 def json_text(value: object, kind: Any) -> str:
-    """A value as JSON writes it. `GrammarError` for what is no string, number, bool or None."""
+    """Return a value as JSON.
+
+    Raises `GrammarError` for anything but a string, number, bool or None.
+    """
     if value is None or isinstance(value, str | bool | int | float):
         try:
             return json.dumps(value, allow_nan=False)
         except ValueError:
             pass
-    reason = f"{shown(kind)} has the value {clipped(repr(value))}, which JSON cannot say; use strings, numbers, bools or None"
+    reason = (
+        f"{shown(kind)} has the value {clipped(repr(value))}, which JSON cannot say; use strings, numbers, "
+        "bools or None"
+    )
     raise GrammarError(reason)
 
 
 class _Builder:
-    """Schemas of types; classes wait until their turn, so that they may contain each other. uses: of each by a `$ref`."""
+    """Builds the schemas of types.
+
+    Classes are queued, so that they may contain each other.
+
+    Attributes:
+        uses: Number of `$ref`s to each class.
+    """
 
     def __init__(self) -> None:
         self.uses: dict[str, int] = {}
@@ -124,14 +140,14 @@ class _Builder:
         self._done: dict[str, dict[str, Any]] = {}
 
     def definitions(self) -> dict[str, dict[str, Any]]:
-        """Those of every class that was named."""
+        """Return the definitions of all classes that were referred to."""
         while self._waiting:
             kind = self._waiting.popleft()
             self._done[self._names[kind]] = self._class(kind)
         return self._done
 
     def schema(self, kind: Any, depth: int) -> dict[str, Any]:
-        """The schema where a type is named; `depth`: of types around it."""
+        """Return the schema for a use of a type inside `depth` other types."""
         if depth > MOST_DEPTH:
             raise GrammarError(f"types are nested more than {MOST_DEPTH} deep; make the inner ones classes")
         parts = parts_of_union(kind)
@@ -150,7 +166,7 @@ class _Builder:
         return self._container(part, depth)
 
     def _annotated(self, kind: Any, depth: int) -> dict[str, Any]:
-        """A type with constraints beside it."""
+        """Return the schema of a type with constraints."""
         schema = self.schema(kind.__origin__, depth + 1)
         for said in kind.__metadata__:
             given = constraints_of(said)
@@ -234,15 +250,19 @@ class _Builder:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def _named_tuple(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
-        """An array of its fields; those with a default may be missing, the last ones
-        first."""
+        """Return the schema of an array of the fields.
+
+        Fields with a default may be missing, the last ones first.
+        """
         items = [self.schema(hints.get(name, Any), 1) for name in kind._fields]
         n_needed = len(items) - len(kind._field_defaults)
         return {"type": "array", "prefixItems": items, "items": False, "minItems": n_needed, "maxItems": len(items)}
 
     def _model(self, kind: Any) -> dict[str, Any]:
-        """What a pydantic model or data class says of itself, closed; the definitions
-        inside it get its name before theirs."""
+        """Return the schema of a pydantic model or data class, closed.
+
+        Definitions inside it are prefixed with its name.
+        """
         name = self._names[kind]
         template = f"{REFERENCE}{name}.{{model}}"
         if hasattr(kind, "model_json_schema"):
@@ -257,7 +277,7 @@ class _Builder:
 
 
 def _schema_of_simple(part: Any) -> dict[str, Any] | None:
-    """The schema of a type without parts; None for any other one."""
+    """Return the schema of a type without parts, or None for any other type."""
     if part is Any or part is object:
         return {}
     members = members_of(part)
@@ -273,7 +293,7 @@ def _class_name(kind: Any) -> str:
 
 
 def _variables(kind: Any) -> dict[Any, Any]:
-    """What the type variables of a generic class and of its bases stand for."""
+    """Return the values of the type variables of a generic class and its bases."""
     origin = get_origin(kind) or kind
     found = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
     for base in getattr(origin, "__orig_bases__", ()):
@@ -288,8 +308,10 @@ def _variables(kind: Any) -> dict[Any, Any]:
 
 
 def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
-    """A type with its type variables replaced; one that stands for nothing is its
-    bound."""
+    """Return a type with its type variables replaced.
+
+    A variable without a value is kept.
+    """
     if isinstance(hint, TypeVar):
         return variables.get(hint, hint)
     parameters = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()
@@ -297,14 +319,14 @@ def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
 
 
 def _of_variable(variable: Any) -> Any:
-    """What a type variable may be that nothing was given for."""
+    """Return the type of a variable without a value: its constraints, bound or Any."""
     if variable.__constraints__:
-        return Union[variable.__constraints__]  # noqa: UP007 - of a tuple of types
+        return Union[variable.__constraints__]  # noqa: UP007 - the types are a tuple
     return variable.__bound__ or Any
 
 
 def _bare(kind: Any) -> Any:
-    """Without what only documents it, or says whether a key is needed."""
+    """Remove metadata that is only documentation, and marks such as `Required`."""
     origin = get_origin(kind)
     if origin is Annotated:
         said = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
@@ -315,7 +337,7 @@ def _bare(kind: Any) -> Any:
         )
     if _last_name(origin) in _MARKS:
         return get_args(kind)[0]
-    return getattr(kind, "__supertype__", kind)  # of a NewType
+    return getattr(kind, "__supertype__", kind)  # the type behind a NewType
 
 
 def _last_name(origin: Any) -> str:
@@ -323,7 +345,11 @@ def _last_name(origin: Any) -> str:
 
 
 def _needed(hint: Any, *, is_needed: bool) -> bool:
-    """Of a key of a typed dictionary: its own mark counts, also where annotations were strings when the class was made."""
+    """Return whether a typed dictionary needs a key.
+
+    The mark of the key decides, even if annotations were strings when the class was
+    made.
+    """
     while (name := _last_name(get_origin(hint))) in _MARKS:
         is_needed = name == "Required" or (is_needed and name != "NotRequired")
         hint = get_args(hint)[0]
@@ -335,7 +361,11 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _is_class(kind: Any) -> bool:
-    """Typed dictionaries are told by what they have: `typing.is_typeddict` denies those of typing_extensions."""
+    """Return whether a type is a class with fields.
+
+    Typed dictionaries are recognised by their attributes, because `typing.is_typeddict`
+    rejects those of typing_extensions.
+    """
     if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
         return False
     typed_dictionary = issubclass(kind, dict) and hasattr(kind, "__required_keys__")
@@ -354,7 +384,7 @@ def _is_pydantic(kind: Any) -> bool:
 
 
 def is_hashable(value: object) -> bool:
-    """Can it be looked up?"""
+    """Return whether a value can be a key."""
     try:
         hash(value)
     except TypeError:
@@ -364,7 +394,9 @@ def is_hashable(value: object) -> bool:
 
 def _unknown(kind: Any) -> GrammarError:
     return GrammarError(
-        f"{shown(kind)} is no type whose texts are known; there are Enum, Literal, str, bool, int, float, None, list, tuple, "
-        "dict, set, dates and times, UUID, Decimal, paths, bytes, unions, data classes, NamedTuple, attrs classes, TypedDict and pydantic "
+        f"{shown(kind)} is no type whose texts are known; there are Enum, Literal, str, bool, int, float, "
+        "None, list, tuple, "
+        "dict, set, dates and times, UUID, Decimal, paths, bytes, unions, data classes, NamedTuple, attrs "
+        "classes, TypedDict and pydantic "
         "models"
     )

@@ -1,6 +1,8 @@
-"""Small expressions put together, what is known about them at sight, and their parts: empty, non-empty, not a line feed.
+"""Build small expressions, inspect them, and take the parts of their texts.
 
-Every function that looks into an expression descends as deep as it is nested: readers bound that depth.
+The parts are the empty text, non-empty texts, and texts other than a line feed.
+Functions that inspect an expression recurse as deep as it is nested, which readers
+bound.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ _LINE_FEED_CODE = 10
 
 
 def sequence(items: Iterable[Expression]) -> Expression:
-    """One after the other: texts side by side become one, empty ones go, and nothing at all makes the whole nothing."""
+    """Return a sequence.
+
+    Adjacent texts are joined and empty ones dropped. If an item is `NOTHING`, so is the
+    result.
+    """
     kept: list[Expression] = []
     texts: list[bytes] = []
     for item in items:
@@ -45,7 +51,7 @@ def sequence(items: Iterable[Expression]) -> Expression:
 
 
 def alternatives(options: Iterable[Expression]) -> Expression:
-    """One of these; options that are nothing at all go."""
+    """Return a choice; nested choices are flattened and `NOTHING` is dropped."""
     kept: list[Expression] = []
     for option in options:
         kept += option.options if isinstance(option, Alternatives) else [option]
@@ -53,14 +59,21 @@ def alternatives(options: Iterable[Expression]) -> Expression:
 
 
 def repeat(item: Expression, least: int, most: int | None) -> Expression:
-    """The item so many times; at most 0 times is the empty string, and once is the item."""
+    """Return a repetition.
+
+    At most 0 repetitions are the empty string, and exactly one is the item.
+    """
     if most == 0 or (item == NOTHING and least == 0):
         return EMPTY
     return item if (least, most) == (1, 1) or item == NOTHING else Repeat(item, least, most)
 
 
 def empty_part(expression: Expression) -> Expression:
-    """What of it has no characters: the empty string, nothing, or the references in it, that stand for anchors here."""
+    """Return the part of an expression that has no characters.
+
+    This is the empty string, nothing, or the references in it, which represent anchors
+    here.
+    """
     match expression:
         case Reference():
             return expression
@@ -76,7 +89,7 @@ def empty_part(expression: Expression) -> Expression:
 
 
 def full_part(expression: Expression) -> Expression:
-    """What of it has at least one character."""
+    """Return the part of an expression that has at least one character."""
     match expression:
         case Reference():
             return NOTHING
@@ -92,7 +105,10 @@ def full_part(expression: Expression) -> Expression:
 
 
 def long_part(expression: Expression) -> Expression:
-    """What of an expression without anchors is neither the empty string nor a single line feed."""
+    """Return the part that is neither the empty string nor a single line feed.
+
+    The expression has no anchors.
+    """
     match expression:
         case Text(value):
             return NOTHING if value in {b"", _LINE_FEED} else expression
@@ -109,7 +125,7 @@ def long_part(expression: Expression) -> Expression:
 
 
 def _long_repeat(item: Expression, least: int, most: int | None) -> Expression:
-    """One long round alone, or two rounds that are not empty and more."""
+    """Return one long round, or two rounds that are not empty and further ones."""
     one = long_part(item) if least <= 1 or empty_part(item) == EMPTY else NOTHING
     if most == 1:
         return one
@@ -118,7 +134,7 @@ def _long_repeat(item: Expression, least: int, most: int | None) -> Expression:
 
 
 def is_line_feed(expression: Expression) -> bool:
-    """Does it hold the text of one line feed?"""
+    """Return whether an expression matches the text of one line feed."""
     match expression:
         case Text(value):
             return value == _LINE_FEED
@@ -135,7 +151,7 @@ def is_line_feed(expression: Expression) -> bool:
 
 
 def first_characters(expression: Expression) -> Characters:
-    """The characters that its texts may begin with."""
+    """Return the characters that texts of an expression may begin with."""
     ranges: list[tuple[int, int]] = []
     waiting = [expression]
     while waiting:
@@ -157,12 +173,16 @@ def first_characters(expression: Expression) -> Characters:
 
 
 def _at_least_two(items: tuple[Expression, ...]) -> bool:
-    """Must two items have characters?"""
+    """Return whether at least two items must have characters."""
     return sum(empty_part(item) == NOTHING for item in items) > 1
 
 
 def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
-    """As `_first_full`, and the whole is more than one line feed: that item alone, or it and something after it."""
+    """Yield sequences by the first item with characters; see `_first_full`.
+
+    The whole is more than one line feed: either that item alone is, or something
+    follows it.
+    """
     for index, item in enumerate(_checked(items)):
         rest = sequence(items[index + 1 :])
         yield sequence([long_part(item), empty_part(rest)])
@@ -172,18 +192,19 @@ def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
 
 
 def _checked(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """The items, if what is written out for each that may be empty stays small."""
+    """Return the items, or raise an error if there are too many cases to write out."""
     leading = next((index for index, item in enumerate(items) if empty_part(item) == NOTHING), len(items))
     if leading > MOST_OPTIONAL:
         raise GrammarError(
-            f"{leading} items in a row that may be empty stand beside an anchor inside the pattern, at most {MOST_OPTIONAL} "
+            f"{leading} items in a row that may be empty stand beside an anchor inside the pattern, at most "
+            f"{MOST_OPTIONAL} "
             "may; move the anchor to an end of the pattern"
         )
     return items
 
 
 def _first_full(items: tuple[Expression, ...]) -> Iterable[Expression]:
-    """Sequences one for each item that may be the first with characters."""
+    """Yield a sequence for each item that may be the first with characters."""
     empty: list[Expression] = []
     for index, item in enumerate(_checked(items)):
         yield sequence([*empty, full_part(item), *items[index + 1 :]])

@@ -1,4 +1,4 @@
-"""Where in a grammar's text something stands: offsets to the lines and columns that errors show."""
+"""Convert offsets in a grammar's text to the lines and columns that errors show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from selectrie.errors import GrammarError
 
 
 def refused(text: str, place: int, reason: str) -> GrammarError:
-    """The error for what stands at character `place` of a text: line and column from 1 on, and the line itself."""
+    """Return the error for character `place` of a text.
+
+    It has the line and the column, counted from 1, and the line itself.
+    """
     place = min(place, len(text))
     start = text.rfind("\n", 0, place) + 1
     stop = text.find("\n", place)
@@ -22,11 +25,11 @@ def refused(text: str, place: int, reason: str) -> GrammarError:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A grammar text and its name in messages, "" for the one that was handed in."""
+    """A grammar text and its name in messages, which is "" for the top-level text."""
 
     text: str
     name: str = ""
 
     def refused(self, place: int, reason: str) -> GrammarError:
-        """The error for a place in it."""
+        """Return the error for a place in the text."""
         return refused(self.text, place, f"{self.name}: {reason}" if self.name else reason)

@@ -1,4 +1,4 @@
-"""How large a type is that may name one type in many places."""
+"""Measure types, in which one type may occur in many places."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ from typing import Any, get_args
 from selectrie.errors import GrammarError
 
 MOST_TYPES = 100_000
-"""Types inside of a type, each counted as often as it stands there."""
+"""Maximum number of types inside a type; each occurrence counts."""
 _MOST_FOLLOWED = 200
-"""Types inside types that are looked into; readers stop before."""
+"""Maximum depth that is inspected; readers stop before."""
 
 
 def check_size(kind: Any) -> None:
-    """Refuse a type that is too large to be written out, before anything compares it: even its hash would take for ever."""
+    """Refuse a type that is too large to be written out.
+
+    This has to come before anything compares the type: even hashing it would not
+    finish.
+    """
     if _n_types(kind, {}, 0) > MOST_TYPES:
         raise GrammarError(
-            f"the type has more than {MOST_TYPES} types inside of it, each counted as often as it stands there; make those that "
+            f"the type has more than {MOST_TYPES} types inside of it, each counted as often as it stands "
+            "there; make those that "
             "stand in several places classes"
         )
 
 
 def _n_types(kind: Any, known: dict[int, tuple[Any, int]], depth: int) -> int:
-    """known: types looked at, by identity, and their sizes; it holds them, so that no other one gets their identity."""
+    """Return the number of types inside a type, counting every occurrence.
+
+    `known` maps the identity of each type seen to the type and its size. It holds the
+    types, so that identities are not reused.
+    """
     parts = get_args(kind)
     if not parts or depth > _MOST_FOLLOWED:
         return 1

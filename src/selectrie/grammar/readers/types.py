@@ -1,4 +1,4 @@
-"""Grammars of Python's own ways to say what is allowed: a list of texts, or a type."""
+"""Read grammars from Python values: lists of texts and types."""
 
 from __future__ import annotations
 
@@ -41,11 +41,15 @@ _PLAIN: dict[Any, Expression] = {
     None: Text(b"null"),
     type(None): Text(b"null"),
 }
-"""Numbers as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
+"""Numbers are as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
 
 
 def list_of_choices(texts: Iterable[str]) -> TextList:
-    """Exactly these texts; twice the same is once. `GrammarError` for none, and for what is no text, by its index."""
+    """Return a list of exactly these texts, without duplicates.
+
+    Raises `GrammarError` if there are none, and, with its index, for an item that is
+    not a text.
+    """
     if isinstance(texts, str | bytes):
         raise GrammarError(f"the choices are one text, {clipped(str(texts))}; give a list of texts")
     options: dict[str, None] = {}
@@ -59,19 +63,20 @@ def list_of_choices(texts: Iterable[str]) -> TextList:
     return TextList(tuple(options))
 
 
-def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa: A002 - what it is of, in the users' words
-    """The texts that stand for the values of a type, or its JSON Schema where the
-    values have parts.
+def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa: A002 - the public name
+    """Return the texts of a type's values, or its JSON Schema if the values have parts.
 
-    Where each value has one text, they are a list, in the order in which the type names
-    them.
+    If each value has exactly one text, the result is a list, in the order in which the
+    type names them.
 
-    Plain text: `Enum` (the value of each member, not its name), `Literal`, str, bool,
-    numbers, None, dates, times, UUIDs, paths, bytes, and unions of them. A string is
-    itself, without quotes; anything else is as JSON writes it (true, null, 1.5), or as
-    `isoformat` and `str` do. JSON Schema: types with parts (data classes, models, lists
-    …), types with constraints (`Annotated`), and unions with one of them; see
-    `schema_of_type`. `GrammarError` for any other type, by name.
+    Plain text is used for `Enum` (the value of each member, not its name), `Literal`,
+    str, bool, numbers, None, dates, times, UUIDs, paths, bytes, and unions of them. A
+    string stays as it is, without quotes. Anything else is as JSON writes it (true,
+    null, 1.5), or as `isoformat` and `str` do.
+
+    JSON Schema is used for types with parts (data classes, models, lists …), types with
+    constraints (`Annotated`), and unions that contain one of them; see
+    `schema_of_type`. Raises `GrammarError` for any other type, by name.
     """
     check_size(type)
     options: list[Expression] = []
@@ -89,7 +94,7 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
 
 
 def _plain(part: Any) -> Expression | None:
-    """The texts of one type without parts; None for any other type."""
+    """Return the texts of one type without parts, or None for any other type."""
     if is_hashable(part) and part in _PLAIN:
         return _PLAIN[part]
     if is_text(part):
