@@ -1,1 +1,4 @@
-"""JSON Schema as a grammar, sound or refused: by llguidance, or by llama-cpp-python's converter where that is right."""
+"""JSON Schema as a grammar that accepts only valid texts, or an error.
+
+Conversion uses llguidance, or llama-cpp-python's converter where that is correct.
+"""

@@ -1,4 +1,4 @@
-"""Is a value one that a copied schema allows?"""
+"""Decide whether a normalized schema allows a value."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from selectrie.grammar.schema.keywords import kind_of
 from selectrie.grammar.schema.normalize import Schema, SchemaCopy
 
 MOST_LOOKS = 5_000_000
-"""At schemas, for all values that one check decides on: some seconds."""
+"""Maximum number of schemas visited for all values of one check, some seconds."""
 _HEXADECIMAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 
 class UnknownKeywordError(Exception):
-    """A keyword that is not read here: what the schema allows is not known."""
+    """Raised for an unsupported keyword: what the schema allows is not known."""
 
 
 class Check:
-    """Decides on values by a copied schema, whose numbers are those of JSON and whose patterns are rewritten ones."""
+    """Decides whether values are valid against a normalized schema.
+
+    The schema's numbers are those of JSON, and its patterns have been rewritten.
+    """
 
     def __init__(self, copy: SchemaCopy) -> None:
         self._definitions = copy.definitions
@@ -29,8 +32,11 @@ class Check:
         self._keys_of: dict[int, tuple[Sequence[Any], frozenset[Hashable]]] = {}  # by identity of the constants
 
     def allows(self, schema: Schema, value: Any) -> bool:
-        """Raises `UnknownKeywordError` where a keyword that decides on the value's type is not known, and after
-        `MOST_LOOKS` looks at a schema."""
+        """Return whether a schema allows a value.
+
+        Raises `UnknownKeywordError` if an unsupported keyword applies to the value's
+        type, and after `MOST_LOOKS` visits of schemas.
+        """
         self._n_looks += 1
         if self._n_looks > MOST_LOOKS:
             raise UnknownKeywordError("too much to look at")
@@ -58,7 +64,7 @@ class Check:
         return kind != _INSIDE[key] or self._inside(key, schema, value)
 
     def _keys(self, constants: Sequence[Any]) -> frozenset[Hashable]:
-        """The keys of constants; those of an `enum` are made once."""
+        """Return the keys of constants; those of an `enum` are computed once."""
         if len(constants) == 1:
             return frozenset([key_of(constants[0])])
         if id(constants) not in self._keys_of:
@@ -66,7 +72,7 @@ class Check:
         return self._keys_of[id(constants)][1]
 
     def _inside(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
-        """About the items of an array, or the members of an object."""
+        """Check a keyword that contains schemas for array items or object members."""
         said = schema[key]
         if key == "prefixItems":
             return all(map(self.allows, said, value))
@@ -95,12 +101,16 @@ _INSIDE = MappingProxyType(
 
 
 def key_of(value: Any) -> Hashable:
-    """Equal for what is the same value of JSON, whatever the order of its keys: 1 and 1.0 are, 1 and true are not."""
+    """Return a key that is equal for equal JSON values.
+
+    1 and 1.0 are equal, 1 and true are not. The order of the keys of an object does not
+    matter.
+    """
     if isinstance(value, dict):
         return frozenset((name, key_of(one)) for name, one in value.items())
     if isinstance(value, list):
         return tuple(map(key_of, value))
-    return (bool, value) if isinstance(value, bool) else value  # Python's True is 1
+    return (bool, value) if isinstance(value, bool) else value  # Python's True equals 1
 
 
 def _is_of(value: Any, name: str) -> bool:
@@ -109,7 +119,10 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _found(text: str, pattern: str) -> bool:
-    """Is a rewritten pattern found in the text? Its only anchors are those of the whole text."""
+    """Return whether a rewritten pattern is found in the text.
+
+    Its only anchors are those of the whole text.
+    """
     spelled = _HEXADECIMAL.sub(lambda one: f"\\U{int(one[1], 16):08x}", pattern).replace("$", r"\Z")
     return re.search(spelled, text) is not None
 
@@ -135,4 +148,4 @@ _PLAIN: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = MappingProxyType(
         "required": ("object", lambda value, said: all(name in value for name in said)),
     }
 )
-"""Keywords that no schema stands in: the type that they are about, and what they say of a value of that type."""
+"""Keywords that contain no schemas: the type that each applies to, and its test."""

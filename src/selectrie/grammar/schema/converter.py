@@ -1,9 +1,11 @@
-"""JSON Schema as GBNF by the converter of llama-cpp-python, for the keywords that it is right about.
+"""Convert JSON Schema to GBNF with llama-cpp-python's converter where it is correct.
 
-Measured on 0.3.36 by generating and validating: it drops bounds of numbers, `patternProperties`, `minProperties`, and what
-stands beside `$ref`, `anyOf`, `const` or a list of types; takes `oneOf` for `anyOf`; lets an additional property repeat a
-named one; misreads many patterns and days of the month; and its strings hold line feeds. So it is given schemas of what is
-left, and its characters and spaces are replaced.
+Generating and validating texts with version 0.3.36 showed the converter's errors. It
+drops bounds of numbers, `patternProperties`, `minProperties`, and what is beside
+`$ref`, `anyOf`, `const` or a list of types. It treats `oneOf` as `anyOf`, lets an
+additional property repeat a named one, misreads many patterns and days of the month,
+and allows line feeds in strings. Therefore it only receives schemas without these, and
+its rules for characters and spaces are replaced.
 """
 
 from __future__ import annotations
@@ -19,36 +21,49 @@ from selectrie.grammar.schema.keywords import TYPES, shown, types_of
 from selectrie.grammar.schema.normalize import LISTED, NAMED, NUMERIC, TEXTUAL, Schema, SchemaCopy, clipped_step
 
 MOST_LENGTH = 64
-"""Of `maxLength` and `maxItems`: the converter nests one group for each."""
+"""Maximum of `maxLength` and `maxItems`: the converter nests one group for each."""
 MOST_PROPERTIES = 256
-"""The converter calls itself for each that is optional."""
+"""Maximum number of properties: the converter recurses for each optional one."""
 MOST_SPELLED = 1_000
-"""Characters of a name or a value: the converter repeats names in those of its rules."""
+"""Maximum length of a name or value: the converter repeats names in rule names."""
 REFERRED = "referred-to-"
-"""Begins the names of rules for what references name."""
+"""Prefix of the names of rules for referenced schemas."""
 
 _ALL = ("object", "array", "string", "number", "boolean", "null")
 _KEYWORDS = {"number": NUMERIC, "integer": NUMERIC, "string": TEXTUAL, "array": LISTED, "object": NAMED}
-_CHARACTER = r'char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
-"""No raw control characters (RFC 8259, section 7), no halves of surrogate pairs, which would be counted as two."""
+_CHARACTER = (
+    r'char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] '
+    r'| "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
+)
+"""The rule for a character of a string.
+
+It excludes raw control characters (RFC 8259, section 7), and halves of surrogate pairs,
+which would count as two.
+"""
 _DUMPED_CHARACTER = r'char ::= [^"\\\x00-\x1F] | "\\" (["\\bfnrt] | "u00" ("0" [0-7bef] | "1" [0-9a-f]))'
-"""Each character as `json.dumps(…, ensure_ascii=False)` writes it."""
+"""The same, with each character as `json.dumps(…, ensure_ascii=False)` writes it."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
-"""A literal or a class of GBNF, so that none of them is found inside another."""
+"""Matches a literal or a class of GBNF, so that neither is found inside another."""
 _DUMPED_SEPARATORS = {'","': '", "', '":"': '": "'}
 
 
 def schema_to_gbnf(copy: SchemaCopy, *, spacing: str) -> str:
-    """GBNF of a copied schema. spacing: `json`, `none`, or `optional`, where one space may follow every token of JSON.
+    """Return a normalized schema as GBNF.
 
-    Raises `GrammarError` with keyword and JSON pointer for all that the converter would not get right.
+    Raises `GrammarError` with keyword and JSON pointer for everything that the
+    converter would get wrong.
+
+    Args:
+        copy: The schema.
+        spacing: "json", "none", or "optional", which allows one space after every JSON
+            token.
     """
     from llama_cpp.llama_grammar import json_schema_to_gbnf
 
     known = _Known(copy)
     root = known.schema(copy.root, "#")
     if "$ref" in root:
-        root = {"anyOf": [root]}  # the converter looks at nothing beside a reference, definitions included
+        root = {"anyOf": [root]}  # the converter ignores everything beside a reference, even definitions
     definitions = {_rule(name): known.schema(schema, copy.pointers[name]) for name, schema in copy.definitions.items()}
     try:
         text = json_schema_to_gbnf(json.dumps({**root, "$defs": definitions} if definitions else root))
@@ -104,7 +119,7 @@ class _Known:
         return {"enum": kept}
 
     def _typed(self, name: str, schema: dict[str, Any], pointer: str) -> dict[str, Any]:
-        """A schema of one type."""
+        """Return a schema of one type."""
         found = {key: schema[key] for key in _KEYWORDS.get(name, ()) if key in schema}
         if name == "string":
             return {"type": name} | _checked(found, ("minLength", "maxLength"), pointer)
@@ -121,7 +136,10 @@ class _Known:
         return {"type": "array", "items": items} | _checked(found, ("minItems", "maxItems"), pointer)
 
     def _object(self, found: dict[str, Any], pointer: str) -> dict[str, Any]:
-        """Named properties alone, which needs no word on others, or others alone."""
+        """Return an object schema with only named properties, or with only others.
+
+        The former says nothing about other properties.
+        """
         properties = found.pop("properties", {})
         required = found.pop("required", [])
         others = found.pop("additionalProperties", True)
@@ -150,7 +168,11 @@ class _Known:
 
 
 def _checked(found: dict[str, Any], known: tuple[str, ...], pointer: str) -> dict[str, Any]:
-    """The keywords found; raises for one that is not known, for bounds that cross or are too far."""
+    """Return the keywords, or raise an error.
+
+    Errors are unsupported keywords, and bounds that contradict each other or are too
+    large.
+    """
     for key, value in found.items():
         if key not in known:
             raise _refused("pattern or format" if key == "pattern" else key, pointer)
@@ -162,7 +184,10 @@ def _checked(found: dict[str, Any], known: tuple[str, ...], pointer: str) -> dic
 
 
 def _check_spelling(values: Iterable[object], keyword: str, pointer: str) -> None:
-    """The converter writes JSON into a literal of GBNF, where an escape means something else."""
+    """Refuse values that the converter would spell wrongly.
+
+    It writes JSON into a GBNF literal, where escapes mean something else.
+    """
     for value in values:
         spelled = json.dumps(value, ensure_ascii=False)
         if (

@@ -1,8 +1,9 @@
-"""The values of a schema that has finitely many, each with one text.
+"""List the values of a schema that has finitely many, each with one text.
 
-`const`, `enum`, null, booleans, integers between two bounds, arrays of bounded length and objects that name all their
-properties are finite, as far as what is inside them is. Where several schemas must hold at once, one that is finite is
-enough. Everything else is left to the grammars that hold any schema.
+These kinds of schemas are finite if everything inside them is: `const`, `enum`, null,
+booleans, integers between two bounds, arrays of bounded length, and objects that name
+all their properties. If several schemas must hold at once, it is enough if one is
+finite. Everything else is left to the grammars that support any schema.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from selectrie.grammar.schema.keywords import types_of
 from selectrie.grammar.schema.normalize import MOST_DEPTH, Schema, SchemaCopy
 
 MOST_VALUES = 100_000
-"""Values of a schema that are listed; a schema of more is held as an infinite one is."""
+"""Maximum number of listed values; a larger schema is treated like an infinite one."""
 MOST_CHARACTERS = 20_000_000
-"""Characters of their texts together, and of the values that they are chosen from."""
+"""Maximum number of characters of texts, and of values they are chosen from."""
 
 MOST_LISTED = 5_000_000
-"""Values of definitions that are made, as often as something refers to these."""
+"""Maximum number of values made of definitions, counted for each reference."""
 
 _ABSENT = object()
-"""Stands for a property that is not there."""
+"""Represents a property that is absent."""
 _KEYWORDS = {
     "null": frozenset[str](),
     "boolean": frozenset[str](),
@@ -38,15 +39,17 @@ _KEYWORDS = {
     "array": frozenset(("prefixItems", "items", "minItems", "maxItems")),
     "object": frozenset(("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
 }
-"""Keywords of a copied schema that are read here, by the type that they are about. Values are not listed by another one."""
+"""Supported keywords of a normalized schema by type; other types are not listed."""
 
 
 def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ...] | None:
-    """The texts of all values, in the order in which the schema names them; None where they are not known to be few.
+    """Return the texts of all values, or None if they are not known to be few.
 
-    A text is what `json.dumps(value, ensure_ascii=False)` makes of the value with these separators: keys stand in the order
-    of `properties` or of the constant, and a number without a fraction has no point. Equal values (objects whose keys stand
-    in another order) have the text of the first one.
+    The texts are in the order in which the schema names the values. A text is what
+    `json.dumps(value, ensure_ascii=False)` writes with these separators. Keys are in
+    the order of `properties` or of the constant, and a number without a fraction has no
+    decimal point. Equal values, such as objects with their keys in another order, have
+    the text of the first one.
     """
     try:
         values = _distinct(_Reader(copy).values(copy.root, 0).each())
@@ -56,14 +59,17 @@ def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ..
 
 
 class _UnlistedError(Exception):
-    """There are too many values, or a keyword that is not read here decides which there are."""
+    """Raised if values are too many or depend on an unsupported keyword."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Finitely many values, made when they are asked for. Some may come twice.
+    """Finitely many values, made on demand. Duplicates are possible.
 
-    most: how many there are, at most. size: characters of their texts together, about.
+    Attributes:
+        most: Upper bound on the number of values.
+        size: Approximate number of characters of their texts together.
+        each: Makes the values.
     """
 
     most: int
@@ -76,7 +82,10 @@ class _Values:
 
 
 class _Reader:
-    """Finds the values of copied schemas. Nothing is listed before it is known that there is an end."""
+    """Finds the values of normalized schemas.
+
+    Nothing is listed before it is known to be finite.
+    """
 
     def __init__(self, copy: SchemaCopy) -> None:
         self._definitions = copy.definitions
@@ -85,7 +94,11 @@ class _Reader:
         self._n_listed = 0
 
     def values(self, schema: Schema, depth: int) -> _Values:
-        """Those that every keyword of the schema allows: the fewest that some of its keywords leave, tried by the others."""
+        """Return the values that every keyword of the schema allows.
+
+        These are the smallest set of values left by any part of the schema, filtered by
+        the other parts.
+        """
         if isinstance(schema, bool) or depth > MOST_DEPTH:
             if schema is not False:
                 raise _UnlistedError
@@ -101,7 +114,7 @@ class _Reader:
         return self._common(ways)
 
     def _common(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
-        """The values of the schema that has the fewest, as far as all others allow them."""
+        """Return the values of the smallest schema, filtered by all other schemas."""
         found: list[tuple[int, _Values]] = []
         for place, (listed, _) in enumerate(ways):
             with suppress(_UnlistedError):
@@ -119,8 +132,11 @@ class _Reader:
         return _Values(fewest.most, fewest.size, each)
 
     def _test(self, values: _Values | None, schema: Schema) -> Callable[[Any], bool]:
-        """Does a schema allow a value? By the keys of its values where these are known and it chooses among schemas or
-        constants, which would be looked at one by one."""
+        """Return a test whether a schema allows a value.
+
+        The test looks up the value's key if the schema's values are known and it
+        chooses among schemas or constants, which would otherwise be checked one by one.
+        """
         if values is not None and isinstance(schema, dict) and not schema.keys().isdisjoint(_APPLICATORS):
             with suppress(UnknownKeywordError):
                 keys = set(map(key_of, values.each()))
@@ -140,8 +156,11 @@ class _Reader:
         )
 
     def _definition(self, name: str, depth: int) -> _Values:
-        """What a reference leads to. While it is being read it is not known, so a definition that leads to itself is not
-        listed."""
+        """Return the values of a definition.
+
+        While it is being read it counts as unknown, so a definition that refers to
+        itself is not listed.
+        """
         if name not in self._known:
             self._known[name] = None
             self._known[name] = self.values(self._definitions[name], depth + 1)
@@ -158,7 +177,7 @@ class _Reader:
         return _Values(found.most, found.size, each)
 
     def _typed(self, schema: dict[str, Any], depth: int) -> _Values:
-        """The values of a schema by its types alone."""
+        """Return the values that a schema's types and their keywords allow."""
         types = types_of(schema, "#")
         if not all(name in _KEYWORDS for name in types):
             raise _UnlistedError
@@ -228,7 +247,10 @@ def _constants(values: Sequence[Any]) -> _Values:
 
 
 def _plain(value: Any) -> Any:
-    """The value with whole numbers as integers, which they are in any draft and to any reader."""
+    """Return the value with whole numbers as integers.
+
+    All drafts and readers treat them as integers.
+    """
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -237,19 +259,25 @@ def _plain(value: Any) -> Any:
 
 
 def _whole_numbers(schema: dict[str, Any]) -> _Values:
-    """Integers between two bounds."""
+    """Return the integers between two bounds."""
     if "minimum" not in schema or "maximum" not in schema:
         raise _UnlistedError
     step = schema.get("multipleOf", 1)
     first = -(-math.ceil(schema["minimum"]) // step) * step
     numbers = range(first, math.floor(schema["maximum"]) + 1, step)
-    most = max(0, (numbers.stop - first + step - 1) // step)  # `len` has no numbers beyond 2**63
+    most = max(0, (numbers.stop - first + step - 1) // step)  # `len` fails beyond 2**63
     longest = max(len(str(first)), len(str(schema["maximum"])))
     return _Values(most, longest * most, lambda: numbers)
 
 
 def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[Sequence[Any]], Any]) -> _Values:
-    """One value of each part, put together. around: what stands beside the text of each part."""
+    """Return the combinations of one value from each part.
+
+    Args:
+        parts: The values of each part.
+        around: The text beside the value of each part.
+        make: Combines one value of each part.
+    """
     *_, (most, size) = _running(parts, around)
 
     def each() -> Iterator[Any]:
@@ -259,7 +287,7 @@ def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[S
 
 
 def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """How many products the first parts have, and their size: of none of the parts, of one, of two and so on."""
+    """Yield the number and the size of the products of the first 0, 1, 2, … parts."""
     most, size = 1, 0
     yield most, 2 * most
     for part, text in zip(parts, around, strict=True):
@@ -269,7 +297,7 @@ def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[
 
 
 def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable[Any]]) -> _Values:
-    """The values of all parts, or those that are chosen among them."""
+    """Return the values of all parts, filtered by `chosen`."""
     return _Values(
         sum(part.most for part in parts),
         sum(part.size for part in parts),
@@ -278,7 +306,7 @@ def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable
 
 
 def _distinct(values: Iterable[Any]) -> Iterator[Any]:
-    """Each value once, where it comes first."""
+    """Yield each value once, at its first occurrence."""
     seen: set[Hashable] = set()
     for value in values:
         key = key_of(value)
@@ -288,7 +316,11 @@ def _distinct(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _single(values: Iterable[Any]) -> Iterator[Any]:
-    """The values that come once; each part of a `oneOf` is distinct, so no other part has them."""
+    """Yield the values that occur once.
+
+    The values of each part of a `oneOf` are distinct, so no other part has these
+    values.
+    """
     every = list(values)
     times = Counter(map(key_of, every))
     return (value for value in every if times[key_of(value)] == 1)

@@ -1,7 +1,8 @@
-"""Keywords of JSON Schema about numbers and strings, checked and made sure of.
+"""Check JSON Schema keywords for numbers and strings, and make them exact.
 
-A reader of JSON holds a number as a double, or exactly; the bounds here hold for both. Whole numbers beyond `EXACT` are
-kept as they are: a list of values spells them exactly, and for any other grammar they are refused.
+A JSON reader holds a number either as a double or exactly; the bounds here hold for
+both. Whole numbers beyond `EXACT` are kept: a list of values spells them exactly, and
+any other grammar refuses them.
 """
 
 from __future__ import annotations
@@ -18,35 +19,51 @@ from selectrie.grammar.schema.ranges import LEAST_POSITIVE, ranged
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 MOST_CHARACTERS = 20_000
-"""Of `minLength` and `maxLength`: a grammar spells them out."""
+"""Maximum of `minLength` and `maxLength`, which a grammar spells out."""
 MOST_MULTIPLE = 100_000
-"""Of `multipleOf`: llguidance has a state for each remainder, and takes minutes for millions."""
+"""Maximum of `multipleOf`.
+
+llguidance has a state for each remainder, and takes minutes for millions.
+"""
 MOST_STEP_PLACES = 6
-"""Decimal places of `multipleOf`: llguidance multiplies digits in 32 bits."""
+"""Maximum decimal places of `multipleOf`: llguidance multiplies digits in 32 bits."""
 EXACT = 2**53
-"""Whole numbers up to here are the same to readers that hold numbers as doubles (RFC 8259, section 6)."""
+"""Largest whole number that a double represents exactly, with all smaller ones.
+
+See RFC 8259, section 6.
+"""
 MOST_WHOLE = 2**63 - 1
-"""The greatest integer that llguidance has; it holds a bound as a double first."""
+"""The greatest integer of llguidance, which first converts a bound to a double."""
 MOST_INWARD = 10**17
-"""llguidance spells the numbers beyond a bound up to the next power of ten, which has to be an integer of its own."""
+"""Largest bound whose allowed numbers are further from zero.
+
+llguidance spells these numbers up to the next power of ten, which must be one of its
+integers.
+"""
 DIGITS, MOST_PLACES = 15, 22
-"""What of a fraction one rounding makes a double of (Clinger 1990): digits below 2**53, powers of ten that are doubles."""
+"""Digits and decimal places of fractions that become doubles with one rounding.
+
+The digits are below 2**53, and the powers of ten are exact doubles (Clinger 1990).
+"""
 _BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaximum", -math.inf))
 
 
 def refuse(pointer: str, keyword: str, reason: str) -> GrammarError:
-    """The error about a keyword of the schema at a pointer."""
+    """Return the error about a keyword of the schema at a pointer."""
     return GrammarError(f"{keyword} at {pointer}: {reason}")
 
 
 def shown(value: object, most: int = 60) -> str:
-    """A value for a message."""
+    """Return a value as messages show it."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
-    """The types that a schema names; all of them where it names none. "number" holds "integer"."""
+    """Return the types that a schema names, or all if it names none.
+
+    "number" includes "integer".
+    """
     value = schema.get("type", list(TYPES))
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in TYPES for name in names):
@@ -55,15 +72,20 @@ def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
 
 
 def kind_of(value: object) -> str:
-    """The type of a value of JSON; a whole number is a number."""
+    """Return the type of a JSON value; whole numbers are numbers."""
     kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
     return kinds.get(type(value), "null")
 
 
 def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -> int | None:
-    """A count of characters, items or properties, or None where the keyword is not there.
+    """Return a count of characters, items or properties, or None without the keyword.
 
-    most: what a grammar spells out. An upper bound (`max…`) beyond it becomes it, a lower one is refused.
+    Args:
+        schema: The schema.
+        keyword: The keyword.
+        pointer: JSON pointer of the schema.
+        most: What a grammar spells out. A larger upper bound (`max…`) is reduced to it;
+            a larger lower bound is refused.
     """
     value = schema.get(keyword)
     if value is None and keyword not in schema:
@@ -84,12 +106,20 @@ def numeric(
     places: int,
     listed_only: list[GrammarError],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Bounds, all of them inclusive, and the types: a multiple of a whole number is made an integer.
+    """Return inclusive bounds, and the types.
 
-    An exclusive bound becomes the next whole number or double, so that no reader rounds a number onto it; one of many
-    digits becomes one of `DIGITS`, inwards. Bounds of integers stay what they are; what llguidance cannot hold of them
-    goes into `listed_only`. Numbers that llguidance loses between the bounds are put back where they have at most so
-    many decimal places (see `ranged`).
+    Multiples of a whole number become integers. An exclusive bound becomes the next
+    whole number or double, so that no reader rounds a number onto it. A bound with many
+    digits is moved inwards to one of `DIGITS` digits. Bounds of integers do not change.
+    Numbers between the bounds that llguidance loses are added again (see `ranged`).
+
+    Args:
+        schema: The schema.
+        types: Its types.
+        pointer: JSON pointer of the schema.
+        draft: The draft of JSON Schema.
+        places: Maximum decimal places of the numbers that are added again.
+        listed_only: Receives errors about bounds that llguidance cannot represent.
     """
     copy: dict[str, Any] = {}
     steps: list[dict[str, Any]] = []
@@ -106,7 +136,7 @@ def numeric(
             listed_only.append(_too_wide(pointer, exclusive if keyword not in schema else keyword, bound))
     low, high = copy.get("minimum"), copy.get("maximum")
     ways = [steps] if steps else []
-    is_wide = max(abs(low or 0), abs(high or 0)) > MOST_INWARD  # held by a list, or not at all
+    is_wide = max(abs(low or 0), abs(high or 0)) > MOST_INWARD  # only a list supports such bounds
     if "number" in types and not is_wide and not low == high is None and (low is None or high is None or low <= high):
         pieces = ranged(low, high, places)
         if len(pieces) > 1:
@@ -119,10 +149,12 @@ def numeric(
 def _multiples(
     schema: Mapping[str, Any], types: tuple[str, ...], pointer: str
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Schemas that together are the multiples, and the types: those of a whole number are integers.
+    """Return schemas that together allow the multiples, and the types.
 
-    Multiples are those of the decimal that the schema writes, by the digits of a text: 0.07 is one of 0.01, though not in
-    doubles. To llguidance a number with fewer places than the step is none, so that each count of places has a step.
+    Multiples of a whole number are integers. They are multiples of the decimal that the
+    schema writes, by the digits of a text: 0.07 is a multiple of 0.01, though not in
+    doubles. llguidance does not accept a number with fewer places than the step, so
+    each number of places has a separate step.
     """
     number = Decimal(repr(_number(schema, "multipleOf", pointer))).normalize()
     n_places = max(0, -int(number.as_tuple().exponent))
@@ -152,7 +184,10 @@ def _multiples(
 
 
 def _scaled(number: float) -> Decimal:
-    """The decimal that llguidance takes a double for: it multiplies by ten until no fraction is left."""
+    """Return the decimal that llguidance takes a double for.
+
+    It multiplies by ten until no fraction is left.
+    """
     n_places = 0
     while number % 1 and n_places <= 2 * MOST_STEP_PLACES:
         number *= 10
@@ -163,7 +198,16 @@ def _scaled(number: float) -> Decimal:
 def _bound(
     schema: Mapping[str, Any], keywords: tuple[str, str], pointer: str, *, draft: int, inward: float, whole: bool
 ) -> int | float | None:
-    """The inclusive bound that both keywords together amount to. inward: the infinity on the allowed side."""
+    """Return the inclusive bound that both keywords together amount to.
+
+    Args:
+        schema: The schema.
+        keywords: The inclusive and the exclusive keyword.
+        pointer: JSON pointer of the schema.
+        draft: The draft of JSON Schema.
+        inward: The infinity on the allowed side.
+        whole: Whether only integers are allowed.
+    """
     keyword, exclusive = keywords
     sign = 1 if inward > 0 else -1
     bounds: list[int | float] = []
@@ -180,7 +224,7 @@ def _bound(
         if whole:
             bounds.append(math.floor(limit) + 1 if sign > 0 else math.ceil(limit) - 1)
         elif abs(limit) > EXACT:
-            raise _too_wide(pointer, exclusive, limit)  # the next double is further than the next whole number
+            raise _too_wide(pointer, exclusive, limit)  # the next double is further away than the next whole number
         else:
             bounds.append(sign * LEAST_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
     if not bounds:
@@ -189,12 +233,15 @@ def _bound(
     if whole:
         return math.ceil(bound) if sign > 0 else math.floor(bound)
     if abs(bound) > EXACT:
-        return int(bound)  # doubles have no fraction there, and `_is_held` decides on the digits
+        return int(bound)  # doubles have no fraction there; `_is_held` checks the digits
     return bound if isinstance(bound, int) else _short(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
 
 
 def _is_held(bound: float, inward: float, *, whole: bool) -> bool:
-    """Does llguidance hold a bound exactly? It makes a double of it, and spells the digits of that one."""
+    """Return whether llguidance represents a bound exactly.
+
+    It converts the bound to a double, and spells the digits of that.
+    """
     if abs(bound) <= EXACT or (whole and bound == MOST_WHOLE and inward < 0):
         return True
     most = MOST_INWARD if (bound > 0) == (inward > 0) or not whole else MOST_WHOLE
@@ -213,8 +260,11 @@ def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
 
 
 def _short(number: float, rounding: str) -> int | float:
-    """The nearest number on one side that takes `DIGITS` digits and `MOST_PLACES` decimal
-    places, or the nearest whole number where these digits leave some out."""
+    """Return the nearest number on one side with few digits.
+
+    It has at most `DIGITS` digits and `MOST_PLACES` decimal places, or is the nearest
+    whole number if that many digits cannot hold all of its digits.
+    """
     exact = Decimal(repr(number))
     place = min(0, max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES))
     short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(place), rounding=rounding)
@@ -222,7 +272,10 @@ def _short(number: float, rounding: str) -> int | float:
 
 
 def is_short(number: float) -> bool:
-    """Do all readers make the same double of its spelling? llguidance's is a bit off from the 16th digit on."""
+    """Return whether all readers convert a number's spelling to the same double.
+
+    llguidance's conversion is slightly wrong from the 16th digit on.
+    """
     digits = Decimal(repr(number)).normalize().as_tuple()
     return len(digits.digits) <= DIGITS and -MOST_PLACES <= int(digits.exponent) <= 0
 
@@ -241,9 +294,10 @@ def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | floa
 
 
 def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[str, Any]:
-    """Lengths, and patterns: a format becomes its pattern; a second pattern goes into `allOf`.
+    """Return lengths and patterns.
 
-    A format that no standard has decides nothing, and is noted.
+    A format becomes its pattern, and a second pattern goes into `allOf`. An unknown
+    format has no effect, and is noted.
     """
     copy: dict[str, Any] = {}
     for keyword in ("minLength", "maxLength"):
@@ -272,7 +326,7 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
 
 
 def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
-    """A pattern rewritten, or the error about it."""
+    """Return a rewritten pattern, or raise the error about it."""
     if not isinstance(pattern, str):
         raise refuse(pointer, keyword, f"{shown(pattern)}; expected a regular expression")
     try:
@@ -282,8 +336,12 @@ def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
 
 
 def constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
-    """A value that a grammar spells exactly; raises for numbers that readers round, for strings that are
-    not spelled, and for what is no JSON. The error for whole numbers that only a list spells goes into `listed_only`."""
+    """Return a value that a grammar spells exactly, or raise an error.
+
+    Errors are numbers that readers round, strings that are not spelled, and values that
+    are not JSON. The error for whole numbers that only a list spells goes into
+    `listed_only`.
+    """
     waiting = [value]
     while waiting:
         one = waiting.pop()

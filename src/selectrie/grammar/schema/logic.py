@@ -1,7 +1,8 @@
-"""What two schemas have in common, and the opposite of one, as far as it can be said in keywords that are carried over.
+"""Prove schemas disjoint, and negate schemas in supported keywords.
 
-Both look at schemas as they are written, references followed. What they cannot prove they do not claim: two schemas are
-apart only where no value is valid against both, and an opposite is exactly what a schema refuses.
+Both look at schemas as they are written and follow references. They claim only what
+they can prove: two schemas are disjoint only if no value is valid against both, and a
+negation allows exactly what a schema refuses.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from selectrie.grammar.schema.patterns import UNSPELLED
 
 KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
 MOST_STEPS = 16
-"""References, and schemas inside schemas, that are followed."""
+"""Maximum depth of references and nested schemas that is followed."""
 MOST_LOOKS = 20_000
-"""Pairs of schemas that are compared for one schema."""
+"""Maximum number of pairs of schemas compared for one schema."""
 MOST_EXCLUDED = 64
-"""Texts that an opposite excludes: it spells them out."""
+"""Maximum number of texts excluded by a negation, which spells them out."""
 DECIDING = frozenset(
     [
         "type",
@@ -73,7 +74,7 @@ DECIDING = frozenset(
         "maxContains",
     ]
 )
-"""Keywords that refuse values, in some draft."""
+"""Keywords that refuse values in some draft."""
 _SPANS = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
@@ -86,28 +87,34 @@ _INNER: dict[str, tuple[type, ...]] = {
     "allOf": (list,),
     "anyOf": (list,),
 }
-"""Keywords that hold schemas, and what they are."""
+"""Keywords that hold schemas, and the types of their values."""
 _BOUNDS = {
     "minimum": "exclusiveMaximum",
     "maximum": "exclusiveMinimum",
     "exclusiveMinimum": "maximum",
     "exclusiveMaximum": "minimum",
 }
-"""Bounds of numbers, and their opposites."""
+"""Bounds of numbers, and their negations."""
 _NEVER = frozenset(least for least, _ in _SPANS.values())
-"""Keywords of a least count; one of 0 refuses nothing."""
+"""Keywords of a lower count; a value of 0 refuses nothing."""
 
 Parts = list[dict[str, Any]]
 """Schemas that must all hold."""
 
 
 class InexpressibleError(ValueError):
-    """An opposite that keywords cannot say: which of them, and why."""
+    """Raised if keywords cannot express a negation; says which, and why."""
 
 
 @dataclass(slots=True)
 class Logic:
-    """resolve: what a reference points to; it raises where that is not known. draft: as the schema is read."""
+    """Reasons about schemas.
+
+    Attributes:
+        resolve: Returns what a reference points to; raises an error if that is not
+            known.
+        draft: The draft that the schema is read as.
+    """
 
     resolve: Callable[[str], object]
     draft: int
@@ -115,7 +122,7 @@ class Logic:
     kinds_of: dict[tuple[int, int], tuple[object, frozenset[str]]] = field(default_factory=dict)
 
     def kinds(self, schema: object, steps: int = MOST_STEPS) -> frozenset[str]:
-        """Types that a schema may allow, whole numbers being numbers."""
+        """Return the types that a schema may allow; whole numbers are numbers."""
         if not isinstance(schema, dict) or not steps:
             return KINDS if schema is not False else frozenset()
         known = self.kinds_of.get((id(schema), steps))
@@ -141,7 +148,7 @@ class Logic:
         return kinds
 
     def apart(self, one: object, other: object, steps: int = MOST_STEPS) -> bool:
-        """Is it proved that no value is valid against both?"""
+        """Return whether it is proved that no value is valid against both schemas."""
         self.looks += 1
         if one is False or other is False:
             return True
@@ -149,7 +156,7 @@ class Logic:
             return False
         ones, others = self.parts(one, steps), self.parts(other, steps)
         if any(is_base(part.get(key)) for part in (*ones, *others) for key in ("$id", "id")):
-            return False  # what is inside refers to something else
+            return False  # references inside have another base
         common = KINDS
         for part in (*ones, *others):
             common = common & self.kinds(part)
@@ -161,13 +168,16 @@ class Logic:
         )
 
     def _each_way_apart(self, parts: Parts, other: object, steps: int) -> bool:
-        """Is one of the parts a choice between schemas each of which is apart from the other one?"""
+        """Return whether a part is a choice only of schemas disjoint from `other`."""
         choices = [part[key] for part in parts for key in ("anyOf", "oneOf") if isinstance(part.get(key), list)]
         return any(ways and all(self.apart(way, other, steps - 1) for way in ways) for ways in choices)
 
     def parts(self, schema: object, steps: int) -> Parts:
-        """What must hold together: the schema without what it refers to, that, and each of `allOf`; a part of that after
-        `MOST_LOOKS`."""
+        """Return schemas that must hold together.
+
+        These are the schema itself, what it refers to, and each part of `allOf`. After
+        `MOST_LOOKS`, only some of them are returned.
+        """
         if not isinstance(schema, dict):
             return [] if schema is not False else [{"enum": []}]
         found: Parts = [schema]
@@ -185,7 +195,7 @@ class Logic:
         return found
 
     def _known_target(self, schema: Mapping[str, Any]) -> object:
-        """What a schema refers to; one that allows anything where that is not known."""
+        """Return what a schema refers to, or if unknown a schema that allows all."""
         try:
             return self._target(schema)
         except InexpressibleError:
@@ -198,7 +208,7 @@ class Logic:
         return self.resolve(reference)
 
     def _apart_as(self, kind: str, ones: Parts, others: Parts, steps: int) -> bool:
-        """Is it proved that no value of one type is valid against both?"""
+        """Return whether provably no value of one type is valid against both."""
         if kind == "number":
             return self._bounds_cross(ones, others)
         if kind in _SPANS and _spans_cross(_SPANS[kind], [*ones, *others]):
@@ -208,7 +218,7 @@ class Logic:
         return False
 
     def _bounds_cross(self, ones: Parts, others: Parts) -> bool:
-        """Is the least number that the bounds allow more than the most?"""
+        """Return whether the bounds allow no number."""
         lows, highs, opens = [-math.inf], [math.inf], set[float]()
         for part in (*ones, *others):
             for key, exclusive, found in (
@@ -226,7 +236,10 @@ class Logic:
         return max(lows) > min(highs) or (max(lows) == min(highs) and max(lows) in opens)
 
     def _names_apart(self, ones: Parts, others: Parts, steps: int) -> bool:
-        """Does one require a property whose values there are none that the others allow?"""
+        """Return whether `ones` require a property for which `others` allow no value.
+
+        Only values that `ones` allow are considered.
+        """
         required = {
             name
             for part in ones
@@ -242,7 +255,10 @@ class Logic:
         return False
 
     def opposite(self, schema: object, steps: int = MOST_STEPS) -> object:
-        """A schema of exactly the values that a schema refuses. Raises `InexpressibleError`."""
+        """Return a schema of exactly the values that a schema refuses.
+
+        Raises `InexpressibleError`.
+        """
         if isinstance(schema, bool):
             return not schema
         self.looks += 1
@@ -261,7 +277,7 @@ class Logic:
         return ways[0] if len(ways) == 1 else {"anyOf": ways}
 
     def _opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
-        """Schemas that together are the opposite of one keyword."""
+        """Return alternatives that together are the negation of one keyword."""
         if isinstance(value, _INNER.get(key, ())):
             return self._inner_opposites(key, value, schema, steps)
         if key == "type":
@@ -276,7 +292,7 @@ class Logic:
         raise InexpressibleError(f"a grammar cannot hold the opposite of {key}")
 
     def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
-        """As `_opposites`, of a keyword that holds schemas."""
+        """Return the same for a keyword that holds schemas."""
         if key == "not":
             return [value]
         if key == "$ref":
@@ -292,18 +308,21 @@ class Logic:
 
 
 def is_base(identifier: object) -> bool:
-    """Does it give what is below it another base? An anchor alone (`#name`) does not."""
+    """Return whether an identifier changes the base of references below it.
+
+    An anchor alone (`#name`) does not.
+    """
     return isinstance(identifier, str) and not identifier.startswith("#")
 
 
 def _number(value: object) -> float | None:
-    """A number that bounds can be compared by."""
+    """Return a number that bounds can be compared by, or None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     return value if is_number else None  # type: ignore[return-value]
 
 
 def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) -> bool:
-    """Do both name their values, and none that the other names?"""
+    """Return whether both schemas list their values, without a common one."""
     values: list[list[object]] = []
     for part in (one, other):
         if "const" in part and draft > 4:
@@ -316,7 +335,10 @@ def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) 
 
 
 def spelled(value: object) -> str:
-    """Equal for equal values of JSON: 1 and 1.0 are, 1 and true are not, and the order of keys says nothing."""
+    """Return a string that is equal for equal JSON values.
+
+    1 and 1.0 are equal, 1 and true are not. The order of the keys does not matter.
+    """
     if isinstance(value, dict):
         return "{" + ",".join(sorted(f"{json.dumps(key)}:{spelled(one)}" for key, one in value.items())) + "}"
     if isinstance(value, list):
@@ -327,7 +349,7 @@ def spelled(value: object) -> str:
 
 
 def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
-    """Is the least of the counts more than the most of them?"""
+    """Return whether the lower counts exceed the upper ones."""
     counts: tuple[list[float], list[float]] = ([0], [math.inf])
     for part in parts:
         for found, key in zip(counts, keys, strict=True):
@@ -338,7 +360,11 @@ def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
 
 
 def _of_name(schema: Mapping[str, Any], name: str) -> object:
-    """What a schema says of a property in `properties`, or where it allows no others; None where that is not known."""
+    """Return what a schema says of a property.
+
+    This is its entry in `properties`, False if no others are allowed, or None if
+    unknown.
+    """
     properties = schema.get("properties")
     if isinstance(properties, dict) and name in properties:
         found: object = properties[name]
@@ -357,7 +383,10 @@ def _other_types(value: object) -> list[object]:
 
 
 def _other_span(key: str, value: object) -> dict[str, Any] | None:
-    """The opposite of a bound or a count; None where the keyword is another, or its value none."""
+    """Return the negation of a bound or a count.
+
+    Returns None for another keyword or an invalid value.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if key in _BOUNDS:
@@ -371,7 +400,7 @@ def _other_span(key: str, value: object) -> dict[str, Any] | None:
 
 
 def _other_values(values: object, draft: int) -> list[object]:
-    """The opposite of a list of values."""
+    """Return the negation of a list of values."""
     if not isinstance(values, list):
         raise InexpressibleError("an enum that is no list")
     others: list[object] = []
@@ -396,21 +425,21 @@ def _other_values(values: object, draft: int) -> list[object]:
 
 
 def _between(numbers: list[float], draft: int) -> list[object]:
-    """The numbers that are none of these, which ascend."""
+    """Return schemas of the numbers that differ from these ascending ones."""
     above = [{"minimum": one, "exclusiveMinimum": True} if draft == 4 else {"exclusiveMinimum": one} for one in numbers]
     below = [{"maximum": one, "exclusiveMaximum": True} if draft == 4 else {"exclusiveMaximum": one} for one in numbers]
     return [{"type": "number", **low, **high} for low, high in zip([{}, *above], [*below, {}], strict=True)]
 
 
 def other_strings(texts: list[str]) -> str:
-    """A pattern of every text but these."""
+    """Return a pattern of every text except these."""
     if len(texts) > MOST_EXCLUDED:
         raise InexpressibleError(f"{len(texts)} texts; an opposite excludes at most {MOST_EXCLUDED}")
     return f"^{_others(sorted(set(texts)))}$"
 
 
 def _others(texts: list[str]) -> str:
-    """A pattern of every text but these, which are sorted and begin at the same place."""
+    """Return a pattern of every text except these sorted suffixes."""
     firsts = sorted({text[0] for text in texts if text})
     unlike = Characters.of([(ord(first), ord(first)) for first in firsts], negated=True).ranges
     kept = Characters.of([*Characters.of([*unlike], negated=True).ranges, *UNSPELLED], negated=True).ranges
@@ -427,7 +456,7 @@ ANY = Characters.of([*UNSPELLED], negated=True).ranges
 
 
 def _class(ranges: Iterable[tuple[int, int]]) -> str:
-    """A bracket expression of these characters, as patterns of JSON Schema write it."""
+    """Return a bracket expression of these characters, in JSON Schema syntax."""
     return f"[{''.join(f'{_escape(first)}-{_escape(last)}' for first, last in ranges)}]"
 
 

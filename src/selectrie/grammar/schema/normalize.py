@@ -1,7 +1,8 @@
-"""A JSON Schema copied into the part of draft 2020-12 that a grammar can hold, keyword by keyword.
+"""Copy a JSON Schema into the part of draft 2020-12 that a grammar supports.
 
-What is copied means the same or allows less; what a grammar cannot hold is an error that names keyword and place. So
-neither of the two ways from here to a grammar meets a keyword that it would drop, or read its own way.
+The copy means the same or allows less. Anything that a grammar cannot hold is an error
+that names keyword and place. Therefore neither of the two converters meets a keyword
+that it would drop or misread.
 """
 
 from __future__ import annotations
@@ -28,29 +29,35 @@ from selectrie.grammar.schema.rewriting import REWRITTEN, counted, rewritten
 Schema = dict[str, Any] | bool
 
 MOST_DEPTH = 64
-"""Schemas inside schemas; llguidance itself stops at 128 by its own count."""
+"""Maximum nesting of schemas; llguidance stops at 128 by its own count."""
 MOST_SCHEMAS = 100_000
-"""Schemas that are copied, those included that keywords are rewritten into: a schema inside of `oneOf`, `if` and their like
-is copied once more for each of these around it."""
+"""Maximum number of copied schemas.
+
+Includes those that keywords are rewritten into: a schema inside `oneOf`, `if` and the
+like is copied once more for each of these around it.
+"""
 MOST_LOOKS = 200_000
-"""Pairs of schemas that are compared, in all places together."""
+"""Maximum number of pairs of schemas compared, in all places together."""
 MOST_ITEMS = 2_000
-"""Of `minItems`, `maxItems` and `maxProperties`: a grammar spells them out."""
+"""Maximum of `minItems`, `maxItems` and `minProperties`, which a grammar spells out."""
 MOST_OPTIONAL = 4_000
-"""Properties of one schema that may be missing: each of them is four items of llguidance's 20 000 at one place."""
+"""Maximum number of optional properties of one schema.
+
+Each of them takes four of llguidance's 20 000 items at one place.
+"""
 
 MOST_PRODUCT = 2**32 - 1
-"""What llguidance multiplies `multipleOf` up to."""
+"""Largest product that llguidance computes for `multipleOf`."""
 MOST_NAMED = 3
-"""Places of a keyword that a message names."""
+"""Maximum number of places of a keyword that a message names."""
 MOST_PLACES_NOTED = 100
-"""Places of a keyword that are remembered for messages."""
+"""Maximum number of places of a keyword that are recorded for messages."""
 MOST_STEP = 100
-"""Characters of one step of a pointer in messages."""
+"""Maximum number of characters of one step of a pointer in messages."""
 MOST_WAYS = 128
-"""Schemas of `oneOf` that are compared one by one."""
+"""Maximum number of schemas of `oneOf` that are compared pair by pair."""
 MOST_EXCLUDED = 8
-"""Schemas of `oneOf` that are written without each other."""
+"""Maximum number of schemas of `oneOf` that are written so as to exclude each other."""
 
 APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
 NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -71,18 +78,32 @@ REFUSED = (
     ),
     "x-guidance",
 )
-"""What would decide on texts and is not carried over. Any other keyword decides nothing, in any draft."""
+"""Keywords that restrict texts but are not supported.
+
+Any keyword not listed in this module or in `rewriting` has no effect in any draft.
+"""
 LEFT = ("allOf", "$ref", "required", "pattern", "format", "patternProperties", "minProperties", "maxProperties")
-"""Keywords that llguidance may refuse beside others; so are those `oneOf` that could not be written as `anyOf`."""
+"""Keywords that llguidance may refuse in combination with others.
+
+So are those `oneOf` that could not be written as `anyOf`.
+"""
 _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|2020)-\d\d)/schema#?")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaCopy:
-    """root: the schema. definitions: what its references name, `{"$ref": "#/$defs/name"}`; pointers: where each of them
-    stands in the schema that was copied. places: where the first of the keywords of `LEFT` stand there, for messages.
-    notes: keywords that decide nothing though somebody may expect it. listed_only: errors about numbers that are exact
-    in a list of values alone; the first is raised where the schema is not listed."""
+    """A normalized schema.
+
+    Attributes:
+        root: The schema.
+        definitions: The schemas that references name, as in `{"$ref": "#/$defs/name"}`.
+        pointers: Where each definition is in the original schema.
+        places: Where the first keywords of `LEFT` are in the original schema, for
+            messages.
+        notes: Keywords that have no effect although a reader may expect one.
+        listed_only: Errors about numbers that are exact only in a list of values. The
+            first one is raised if the schema is not listed.
+    """
 
     root: Schema
     definitions: Mapping[str, Schema]
@@ -92,24 +113,36 @@ class SchemaCopy:
     listed_only: tuple[GrammarError, ...] = ()
 
     def schema(self) -> dict[str, Any]:
-        """All of it as one schema."""
+        """Return all of it as one schema."""
         root = self.root if isinstance(self.root, dict) else ({} if self.root else {"allOf": [False]})
         return {**root, "$defs": dict(self.definitions)} if self.definitions else root
 
 
 def clipped_step(step: str) -> str:
-    """A step of a pointer as messages show it: a pointer is made for every schema, so none may be long."""
+    """Return a step of a pointer as messages show it.
+
+    A pointer is made for every schema, so no step may be long.
+    """
     return step if len(step) <= MOST_STEP else step[: MOST_STEP - 1] + "…"
 
 
 def copy_schema(schema: object) -> SchemaCopy:
-    """The copy of a schema, an object or a bool as JSON gives it. Raises `GrammarError` with keyword and JSON pointer."""
+    """Return a normalized copy of a schema, an object or bool as JSON gives it.
+
+    Raises `GrammarError` with keyword and JSON pointer.
+    """
     return _Copier(schema).copied()
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the schema: JSON pointer; how deep; rebased: below an `$id` of its own, where `#` means another root."""
+    """A place in the schema.
+
+    Attributes:
+        pointer: JSON pointer.
+        depth: Number of schemas around it.
+        rebased: Whether it is below another `$id`, where `#` means another root.
+    """
 
     pointer: str
     depth: int = 0
@@ -122,7 +155,11 @@ class _Place:
 
 @dataclass(slots=True)
 class _Copier:
-    """What is referred to waits in a queue, so recursion follows the schema's own depth alone, and that has a limit."""
+    """Copies schemas.
+
+    Referenced schemas wait in a queue, so recursion only follows the depth of the
+    schema itself, which is limited.
+    """
 
     schema: object
     draft: int = field(init=False, default=2020)
@@ -156,8 +193,12 @@ class _Copier:
         )
 
     def sub(self, schema: object, place: _Place) -> Schema:
-        """The copy of one schema. Keywords that are no applicators stand together, at the place of the first: llguidance
-        applies them in pieces where an applicator stands between, and `additionalItems` without its `items`."""
+        """Return the copy of one schema.
+
+        Keywords other than applicators are kept together, at the place of the first.
+        Otherwise llguidance would apply them separately where an applicator is between
+        them, and `additionalItems` without its `items`.
+        """
         self._count_one(place)
         if isinstance(schema, bool):
             return schema
@@ -182,26 +223,32 @@ class _Copier:
         both += [self.sub(part, at) for part, at in self._rewritten(schema, place)]
         first = both[0] if len(both) == 1 else None
         if isinstance(first, dict) and first.keys() <= {"anyOf", "oneOf"} and not copy.keys() & first.keys():
-            copy |= first  # what other keywords mean does not depend on these
+            copy |= first  # does not affect the meaning of other keywords
         elif both:
             copy["allOf"] = [*copy.get("allOf", []), *both]
         return copy
 
     def _count_one(self, place: _Place) -> None:
-        """Counts a schema that is copied, and ends where there are too many."""
+        """Count a copied schema, and raise an error if there are too many."""
         self.n_copied += 1
         if self.n_copied > MOST_SCHEMAS:
-            reason = f"the schema comes to more than {MOST_SCHEMAS} schemas once its keywords are written out; write it with fewer"
+            reason = (
+                f"the schema comes to more than {MOST_SCHEMAS} schemas once its keywords are written out; "
+                "write it with fewer"
+            )
             raise GrammarError(f"{place.pointer}: {reason}")
 
     def _note(self, keyword: str, place: _Place) -> None:
-        """Notes where a keyword stands that llguidance may refuse."""
+        """Record where a keyword is that llguidance may refuse."""
         pointers = self.found.setdefault(keyword, [])
         if len(pointers) < MOST_PLACES_NOTED and place.pointer not in pointers[-1:]:
             pointers.append(place.pointer)
 
     def _opened(self, schema: object, place: _Place) -> tuple[dict[str, Any], _Place]:
-        """An object that is a schema, without keywords that come to nothing, and what its references are relative to."""
+        """Return a schema object without ineffective keywords, and its place.
+
+        The place says what its references are relative to.
+        """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
             raise GrammarError(f"{place.pointer}: a schema is an object or a bool, not {shown(schema)}")
         if place.depth > MOST_DEPTH:
@@ -209,11 +256,11 @@ class _Copier:
         if place.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
             place = _Place(place.pointer, place.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
-            schema = {"$ref": schema["$ref"]}  # up to draft 7 the keywords beside it mean nothing
+            schema = {"$ref": schema["$ref"]}  # up to draft 7, keywords beside it have no effect
         return self._without_refused(schema, place), place
 
     def _without_refused(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
-        """The schema without keywords that come to nothing; raises for those that are not carried over."""
+        """Return the schema without ineffective keywords; refuse unsupported ones."""
         kept = dict(schema)
         for old, new in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
             if (
@@ -230,8 +277,12 @@ class _Copier:
         return kept
 
     def _one_of(self, schemas: object, place: _Place) -> dict[str, Any]:
-        """`oneOf` as `anyOf`: of the schemas where they are proved apart, else of each without the others where that can be
-        said. What is left to llguidance is noted for its message."""
+        """Return `oneOf` as `anyOf` if possible.
+
+        If the schemas are proved disjoint, they stay as they are. Otherwise each
+        excludes the others, if that can be expressed. What is left to llguidance is
+        recorded for its message.
+        """
         copies = self._applicator("oneOf", schemas, place)
         logic = self._logic_at(place)
         if not isinstance(schemas, list) or self._are_apart(schemas, logic):
@@ -244,7 +295,7 @@ class _Copier:
         return {"anyOf": [self.sub(way, place.at("oneOf", i)) for i, way in enumerate(ways)]}
 
     def _rewritten(self, schema: dict[str, Any], place: _Place) -> list[tuple[object, _Place]]:
-        """What keywords that are not carried over come to in those that are, with the places of the former."""
+        """Return schemas for unsupported keywords, with the places of these."""
         parts: list[tuple[object, _Place]] = []
         for key in (key for key in REWRITTEN if key in schema):
             try:
@@ -266,7 +317,7 @@ class _Copier:
         return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
 
     def _target(self, reference: str) -> object:
-        """What a reference of the root's own base points to."""
+        """Return what a reference relative to the root points to."""
         if reference != "#" and not reference.startswith("#/"):
             raise InexpressibleError(f"{shown(reference)} is no place of the same schema")
         target, rebased = self._resolved(reference, _Place("#"))
@@ -275,7 +326,10 @@ class _Copier:
         return target
 
     def _logic_at(self, place: _Place) -> Logic:
-        """The logic of a place: below an `$id` nothing is known of what is referred to."""
+        """Return the logic for a place.
+
+        Below an `$id`, nothing is known about what is referred to.
+        """
         self.n_looks += self.logic.looks
         logic = Logic(_unknown, self.draft) if place.rebased else self.logic
         logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
@@ -283,7 +337,7 @@ class _Copier:
 
     @staticmethod
     def _are_apart(schemas: list[object], logic: Logic) -> bool:
-        """Is it proved that no value is valid against two of the schemas?"""
+        """Return whether it is proved that no value is valid against two schemas."""
         kinds = [logic.kinds(one) for one in schemas]
         if sum(map(len, kinds)) == len(frozenset().union(*kinds)):
             return True
@@ -291,7 +345,10 @@ class _Copier:
 
     @staticmethod
     def _only_one(schemas: list[object], logic: Logic) -> list[object]:
-        """Ways that are apart: each of the schemas, and none of the others. Raises `InexpressibleError`."""
+        """Return disjoint alternatives: each schema without the others.
+
+        Raises `InexpressibleError`.
+        """
         if len(schemas) > MOST_EXCLUDED:
             raise InexpressibleError(f"{len(schemas)} schemas that may overlap")
         opposites = [logic.opposite(one) for one in schemas]
@@ -302,7 +359,7 @@ class _Copier:
         return ways
 
     def _definition(self, reference: object, place: _Place) -> str:
-        """The name under which what is referred to is defined."""
+        """Return the name under which a referenced schema is defined."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or place.rebased:
             reason = "below an $id of its own" if place.rebased else "only places of the same schema, '#/…'"
             raise refuse(place.pointer, "$ref", f"{shown(reference)}: {reason}")
@@ -313,7 +370,7 @@ class _Copier:
         return self.names[reference]
 
     def _resolved(self, reference: str, place: _Place) -> tuple[object, bool]:
-        """What a pointer points to, and whether an `$id` stands on the way to it."""
+        """Return what a pointer points to, and whether an `$id` is on the way to it."""
         value, rebased = self.schema, False
         for step in reference.split("/")[1:]:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -327,7 +384,11 @@ class _Copier:
         return value, rebased
 
     def _simple(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
-        """Type and what goes with it. Keywords about other types than the schema's decide nothing."""
+        """Return the type and its keywords.
+
+        Keywords about types that the schema does not have are dropped, since they have
+        no effect.
+        """
         types = types_of(schema, place.pointer)
         copy: dict[str, Any] = {}
         both: list[dict[str, Any]] = []
@@ -384,11 +445,11 @@ class _Copier:
             spelled = {name: pattern_of(name, "patternProperties", place.pointer) for name in named}
             doubtful = Characters.of([part for one in spelled.values() for part in one.nobodys()]).ranges
             if schema.get("additionalProperties") is False:
-                doubtful = ()  # what none of the patterns matches is nobody's anyway
+                doubtful = ()  # nothing else takes names that no pattern matches
             copy["patternProperties"] = {
                 spelled[name].pattern if not doubtful else rewrite_name(name, doubtful): named[name] for name in named
             }
-            if doubtful:  # names that some readers match and others not: nobody gets them
+            if doubtful:  # forbid names that only some readers match
                 copy["patternProperties"][class_of(doubtful)] = False
         if "additionalProperties" in schema:
             copy["additionalProperties"] = self.sub(schema["additionalProperties"], place.at("additionalProperties"))
@@ -402,7 +463,10 @@ class _Copier:
 
     @staticmethod
     def _counts(schema: dict[str, Any], copy: dict[str, Any], place: _Place) -> dict[str, Any]:
-        """How many properties: keywords, or where some of `properties` may be missing, choices of these."""
+        """Return keywords for the number of properties.
+
+        If some of `properties` may be missing, these are choices of properties.
+        """
         least = count_of(schema, "minProperties", place.pointer, MOST_ITEMS) or 0
         most = count_of(schema, "maxProperties", place.pointer, 2**31)
         required = copy.get("required", [])
@@ -431,10 +495,11 @@ class _Copier:
 
 
 def _places_beside(schema: object) -> int:
-    """Decimal places that ranges may be given by multiples beside those of the schema; raises where its own are too large.
+    """Return the decimal places that `ranged` may use for its multiples.
 
-    llguidance 1.9 works out what two schemas of numbers have in common in 32 bits, and lets the product run over: the
-    integers that are multiples of 641 and of 6700417 are all of them.
+    Raises an error if the schema's own multiples are too large. llguidance 1.9
+    intersects two schemas of numbers in 32 bits, and lets the product overflow: it
+    treats all integers as multiples of both 641 and 6700417.
     """
     found: set[int] = set()
     joins = False
@@ -460,7 +525,10 @@ def _places_beside(schema: object) -> int:
 
 
 def _scale(number: float) -> int:
-    """What llguidance multiplies for a step: its digits, and ten for each decimal place."""
+    """Return the factor that llguidance multiplies for a step.
+
+    This is its digits, times ten for each decimal place.
+    """
     _, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     return int("".join(map(str, digits))) * int(10 ** min(abs(int(exponent)), 400))
 
@@ -470,7 +538,7 @@ def _unknown(reference: str) -> object:
 
 
 def _draft_of(uri: object) -> int:
-    """4, 6, 7, 2019 or 2020, by the value of `$schema`."""
+    """Return 4, 6, 7, 2019 or 2020 for a value of `$schema`."""
     draft = _DRAFT.fullmatch(uri) if isinstance(uri, str) else None
     if draft is None:
         drafts = "drafts 4, 6, 7, 2019-09 and 2020-12 of json-schema.org"

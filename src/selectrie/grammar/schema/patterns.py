@@ -1,9 +1,10 @@
-r"""Patterns of JSON Schema rewritten so that they mean one thing to every reader.
+r"""Rewrite JSON Schema patterns so that they mean the same to every reader.
 
-JSON Schema means regular expressions of ECMA-262, validators in Python use `re`, llguidance uses Rust's; the three
-differ in what `\d`, `\w`, `\s`, `.` and `$` match, and in much syntax. Here a pattern becomes one of literals, explicit
-ranges, groups, anchors and repetitions alone, which matches only what both ECMA-262 and Python match. What cannot be
-carried over is refused by name.
+JSON Schema uses the regular expressions of ECMA-262, validators in Python use `re`, and
+llguidance uses Rust's. The three differ in what `\d`, `\w`, `\s`, `.` and `$` match,
+and in much syntax. The rewritten pattern consists only of literals, explicit ranges,
+groups, anchors and repetitions. It matches only what both ECMA-262 and Python match.
+What cannot be rewritten is refused by name.
 """
 
 from __future__ import annotations
@@ -24,22 +25,26 @@ SPACES: Ranges = (
     *((0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
 )
 SPACES_OF_SOME: Ranges = ((0x1C, 0x1F), (0x85, 0x85), (0x180E, 0x180E), (0xFEFF, 0xFEFF))
-"""White space to Python or to an older Unicode, not to ECMA-262, or the other way round."""
+"""White space only to some: to Python, to ECMA-262 or to an older Unicode."""
 LINE_ENDS_OF_SOME: Ranges = ((0x0D, 0x0D), (0x2028, 0x2029))
-"""`.` matches them in Python and not in ECMA-262."""
+"""Line ends that `.` matches in Python but not in ECMA-262."""
 
 UNSPELLED: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F))
-"""Characters that strings of these grammars do not hold: JSON spells them by number alone (the last need not be, but
-llguidance does). In a pattern or a constant llguidance leaves them out and goes on with what follows."""
+"""Characters that strings of these grammars do not contain.
+
+JSON spells them only by number. (The last one could be spelled otherwise, but
+llguidance does not.) In a pattern or a constant, llguidance leaves them out and
+continues with what follows.
+"""
 
 MOST_CHARACTERS = 20_000
-"""Of a pattern."""
+"""Maximum length of a pattern."""
 CLASSES: dict[str, tuple[Ranges, Ranges]] = {
     "d": (DIGITS, NON_ASCII),
     "w": (WORD, NON_ASCII),
     "s": (SPACES, SPACES_OF_SOME),
 }
-"""By letter: characters that both read as of the class, and those that one of them may."""
+"""Maps a letter to the characters in the class for all readers, and for only some."""
 SINGLE = {"n": 0x0A, "r": 0x0D, "t": 0x09, "f": 0x0C, "v": 0x0B, "0": 0x00}
 _QUANTIFIER = re.compile(r"[*+?]|\{[0-9]+(?:,[0-9]*)?\}")
 _GROUP = re.compile(r"\((?:\?:|\?P?<[A-Za-z_$][A-Za-z0-9_$]*>|(?!\?))")
@@ -47,15 +52,21 @@ _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be carried over: what in it, and why."""
+    """A pattern that cannot be rewritten; says which part, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """A pattern that matches only what ECMA-262 and Python both match.
 
-    doubtful: characters that a text may hold on which the two, or this pattern and one of them, disagree. line_end: they
-    disagree on a text that ends with a line feed (`$` of Python's). Texts without either are decided alike by all.
+    All readers agree on texts without doubtful characters and final line feeds.
+
+    Attributes:
+        pattern: The pattern.
+        doubtful: Characters of texts on which ECMA-262 and Python, or this pattern and
+            one of them, disagree.
+        line_end: Whether they disagree on texts that end with a line feed (because of
+            `$` in Python).
     """
 
     pattern: str
@@ -63,22 +74,28 @@ class Rewritten:
     line_end: bool
 
     def nobodys(self) -> Ranges:
-        """Characters that a name must not hold so that all decide on it alike."""
+        """Return the characters without which all readers agree on a name."""
         return (*self.doubtful, *([(0x0A, 0x0A)] if self.line_end else []))
 
 
 def rewrite_pattern(pattern: str) -> Rewritten:
-    """A pattern of JSON Schema (found anywhere in a text, unless anchored). Raises `PatternError`."""
+    """Rewrite a pattern of JSON Schema.
+
+    The pattern is found anywhere in a text unless it is anchored. Raises
+    `PatternError`.
+    """
     if len(pattern) > MOST_CHARACTERS:
         raise PatternError(f"it has {len(pattern)} characters; at most {MOST_CHARACTERS} are read")
     return _Rewriter(pattern).rewritten()
 
 
 def rewrite_name(pattern: str, without: Ranges) -> str:
-    """A pattern that was rewritten once, of names that hold none of some characters; as it was where it cannot say that.
+    """Rewrite a pattern of names so that it only matches names without some characters.
 
-    What stands around a pattern that is found anywhere is written out, so that llguidance can tell it from a pattern of
-    names that hold one of these characters.
+    The pattern has been rewritten before; it is returned as that if the restriction
+    cannot be expressed. What may surround an unanchored pattern is written out, so that
+    llguidance can tell that it is disjoint from a pattern of names with one of these
+    characters.
     """
     try:
         rewriter = _Rewriter(pattern, without)
@@ -95,18 +112,18 @@ def rewrite_name(pattern: str, without: Ranges) -> str:
 
 
 def is_spelled(text: str) -> bool:
-    """Can a string of these grammars hold every character of the text?"""
+    """Return whether strings of these grammars can contain all of a text."""
     return not any(first <= ord(character) <= last for character in text for first, last in UNSPELLED)
 
 
 def class_of(ranges: Iterable[tuple[int, int]]) -> str:
-    """A bracket expression of these characters, in hexadecimal."""
+    """Return a bracket expression of these characters, in hexadecimal."""
     spelled = (rf"\x{{{first:x}}}" if first == last else rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)
     return f"[{''.join(spelled)}]"
 
 
 class _Rewriter:
-    """One pass over a pattern, from left to right."""
+    """Rewrites a pattern in one pass, from left to right."""
 
     def __init__(self, pattern: str, without: Ranges = ()) -> None:
         self._text, self._at, self._without = pattern, 0, (*UNSPELLED, *without)
@@ -126,7 +143,11 @@ class _Rewriter:
         return Rewritten("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
 
     def inner(self) -> str | None:
-        """The pattern between its anchors; None where one stands elsewhere, or for one of several alternatives."""
+        """Return the pattern between its anchors.
+
+        Returns None if an anchor is elsewhere, or applies to only one of several
+        alternatives.
+        """
         out = list(self._out)
         anchored = [out.pop(0)] if out[:1] == ["^"] else []
         anchored += [out.pop()] if out[-1:] == ["$"] else []
@@ -138,7 +159,7 @@ class _Rewriter:
         return "".join(out)
 
     def _one(self) -> None:
-        """One character, class, group bracket, anchor or repetition."""
+        """Read one character, class, group bracket, anchor or repetition."""
         sign = self._text[self._at]
         quantifier = _QUANTIFIER.match(self._text, self._at)
         if quantifier:
@@ -169,7 +190,7 @@ class _Rewriter:
         self._repeatable = True
 
     def _spelled(self, ranges: Ranges) -> Ranges:
-        """Those of the characters that strings may hold."""
+        """Return those of the characters that strings may contain."""
         outside = Characters.of([*ranges], negated=True).ranges
         kept = Characters.of([*outside, *self._without], negated=True).ranges
         if not kept:
@@ -183,7 +204,7 @@ class _Rewriter:
             raise PatternError(f"{quantifier} at character {self._at} repeats nothing")
         self._at += len(quantifier)
         if self._text[self._at : self._at + 1] == "?":
-            self._at += 1  # the fewest first: the same texts
+            self._at += 1  # lazy: matches the same texts
         self._out.append(quantifier)
         self._repeatable = False
 
@@ -210,7 +231,11 @@ class _Rewriter:
         self._repeatable = sign == ")"
 
     def _escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
-        """The characters that an escape stands for to all, and those that it stands for to some. inside: a class."""
+        """Return the characters of an escape for all readers, and for only some.
+
+        Args:
+            inside: Whether the escape is in a bracket expression.
+        """
         letter = self._text[self._at + 1 : self._at + 2]
         hexadecimal = _HEX.match(self._text, self._at + 1)
         self._at += 2
@@ -237,7 +262,7 @@ class _Rewriter:
         return ((code, code),), ()
 
     def _bracket(self) -> Ranges:
-        """The characters of a bracket expression that all agree on."""
+        """Return the characters of a bracket expression that all readers agree on."""
         start = self._at
         negated = self._text.startswith("[^", start)
         self._at += 1 + negated
@@ -262,7 +287,7 @@ class _Rewriter:
         return ranges.ranges
 
     def _member(self, start: int) -> tuple[Ranges, Ranges]:
-        """One character or escape of a bracket expression."""
+        """Read one character or escape of a bracket expression."""
         sign = self._text[self._at : self._at + 1]
         if not sign:
             raise PatternError(f"the class at character {start} is not closed")
@@ -279,7 +304,7 @@ def _is_single(ranges: Ranges, doubtful: Ranges) -> bool:
 
 
 def _matches_empty(pattern: str) -> bool:
-    """Does the pattern match the empty text?"""
+    """Return whether the pattern matches the empty text."""
     try:
         return re.fullmatch(pattern, "") is not None
     except re.error:

@@ -1,8 +1,9 @@
-"""Bounds of numbers as llguidance spells all of them.
+"""Express bounds of numbers so that llguidance spells all numbers inside.
 
-llguidance 1.9 spells a number between two bounds by its digits, and loses some: below a bound with a fraction every
-proper prefix of the bound (0.9 and 0.90 under 0.905), behind it the zeros that may follow (0.950 under 0.95), and below
-zero every number that ends in a zero where the bounds hold zero, too. What is lost is put beside the range.
+llguidance 1.9 spells a number between two bounds by its digits, and loses some. These
+are the proper prefixes of an upper bound with a fraction (0.9 and 0.90 under 0.905),
+that bound with further zeros (0.950 under 0.95), and, if the bounds include zero, every
+negative number that ends in a zero. Lost numbers are added beside the range.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 LEAST_POSITIVE = 1e-12
-"""The least number above 0 that the bounds tell from 0: the least double would take 324 digits."""
+"""The least number above 0 that bounds distinguish from 0.
+
+The least double would take 324 digits.
+"""
 MOST_PLACES = 6
-"""Decimal places up to which every spelling of a number inside the bounds is a text, zeros at the end included."""
+"""Decimal places up to which every spelling of a number inside the bounds is a text.
+
+That includes spellings with zeros at the end.
+"""
 
 
 def ranged(low: float | None, high: float | None, places: int = MOST_PLACES) -> list[dict[str, Any]]:
-    """Schemas of type number that together are the numbers from `low` to `high`, both of them included.
+    """Return schemas that together are the numbers from `low` to `high`, both included.
 
-    The first one is the range as llguidance reads it. Numbers with at most so many places are all in one of them; of
-    longer ones the range alone decides.
+    All schemas are of type number. The first one is the range as llguidance reads it.
+    Numbers with at most `places` decimal places are all in one of them; for longer
+    numbers, only the range decides.
     """
     whole = {"type": "number", **_bounds(low, high)}
     pieces = [whole]
@@ -41,11 +49,13 @@ def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
 
 
 def _lost(low: float, high: float | None, places: int) -> list[dict[str, Any]]:
-    """What llguidance loses between two bounds that are not negative, for every count of decimal places.
+    """Return what llguidance loses between two bounds that are not negative.
 
-    Of the numbers with n places, the last one inside is `high` cut to n places. They are the multiples of a step that lie
-    below that and one step more, a bound of n places: its prefixes are lost again, and found among those of fewer places.
-    Where one number alone is inside, it is the only multiple of five steps around it, or a constant: llguidance counts
+    There is a piece for each number of decimal places. Of the numbers with n places,
+    the last one inside is `high` cut to n places. The piece is the multiples of a step
+    below that number plus one step, which is a bound of n places: the prefixes of that
+    bound are lost again, and are in the pieces with fewer places. A single number is
+    the only multiple of five steps around it, or a constant. llguidance counts
     multiples in rounded doubles, and may find none.
     """
     if high is None:
@@ -76,7 +86,10 @@ def _lost(low: float, high: float | None, places: int) -> list[dict[str, Any]]:
 
 
 def _multiples(low: Decimal, above: Decimal, step: Decimal) -> dict[str, Any] | None:
-    """Multiples of a step from `low` on and below `above`; None where a double does not say one of them exactly."""
+    """Return the multiples of a step from `low` (included) to `above` (excluded).
+
+    Returns None if a double does not represent one of these exactly.
+    """
     named = {"minimum": low, "exclusiveMaximum": above, "multipleOf": step}
     doubles = {key: float(value) for key, value in named.items()}
     if any(Decimal(repr(doubles[key])) != value for key, value in named.items()):
@@ -85,7 +98,10 @@ def _multiples(low: Decimal, above: Decimal, step: Decimal) -> dict[str, Any] | 
 
 
 def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
-    """Are the multiples of one piece, up to the same bound, among those of another?"""
+    """Return whether the multiples of one piece are among those of another.
+
+    Both pieces must have the same upper bound.
+    """
     if "enum" in finer or "enum" in coarser or finer["exclusiveMaximum"] != coarser["exclusiveMaximum"]:
         return False
     steps = [Decimal(repr(piece["multipleOf"])) for piece in (coarser, finer)]
@@ -93,7 +109,7 @@ def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
 
 
 def _negated(piece: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of a piece with the other sign."""
+    """Return the numbers of a piece with the opposite sign."""
     if "enum" in piece:
         return {**piece, "enum": [-value for value in piece["enum"]]}
     return {

@@ -1,4 +1,4 @@
-"""Keywords that say what others can say, rewritten into those."""
+"""Rewrite keywords into others that mean the same."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from selectrie.grammar.schema.logic import KINDS, MOST_STEPS, InexpressibleError
 
 REWRITTEN = ("not", "if", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "uniqueItems")
 MOST_SEQUENCES = 400
-"""Sequences of different items: a grammar spells them out."""
+"""Maximum number of sequences of different items, which a grammar spells out."""
 MOST_DEPENDING = 6
-"""Names that others depend on: each of them doubles the ways."""
+"""Maximum number of names that others depend on: each doubles the alternatives."""
 MOST_CHOSEN = 128
-"""Choices of the optional properties that are there: a grammar spells them out."""
+"""Maximum number of choices of optional properties, which a grammar spells out."""
 
 
 def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
-    """Schemas that together say what one keyword of a schema says. Raises `InexpressibleError`."""
+    """Return schemas that together mean the same as one keyword of a schema.
+
+    Raises `InexpressibleError`.
+    """
     value = schema[key]
     if key == "not":
         return [logic.opposite(value)]
@@ -33,7 +36,7 @@ def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
 
 
 def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
-    """`if`: where it holds `then` must, and where it does not `else`."""
+    """Rewrite `if`: if it holds, `then` must hold, and otherwise `else`."""
     condition, then, other = schema["if"], schema.get("then", True), schema.get("else", True)
     if then in (True, {}) and other in (True, {}):
         return []
@@ -44,7 +47,10 @@ def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
 
 
 def _depending(key: str, value: object, logic: Logic) -> list[object]:
-    """What must hold where a property is there: that other ones are, or a schema."""
+    """Rewrite what the presence of a property requires.
+
+    That is other properties, or a schema.
+    """
     if not isinstance(value, dict):
         raise InexpressibleError("expected an object")
     if key != "dependencies" and logic.draft < 2019:
@@ -66,7 +72,7 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
 
 
 def _named(value: object) -> object:
-    """Which names properties may have."""
+    """Rewrite which names properties may have."""
     if value in (True, {}):
         return True
     if value is False:
@@ -89,7 +95,7 @@ def _named(value: object) -> object:
 
 
 def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
-    """Items no two of which are equal, of a short list of values: every sequence of them."""
+    """Rewrite unique items of a short list of values to every sequence of them."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", MOST_SEQUENCES)
     if not _is_count(least) or not _is_count(most):
         raise InexpressibleError("beside counts that are none")
@@ -111,13 +117,20 @@ def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
 def counted(
     optional: Sequence[str], n_required: int, least: int, most: float, *, is_open: bool
 ) -> list[dict[str, Any]]:
-    """Schemas one of which must hold so that an object has `least` to `most` properties. Any object has where there is none.
+    """Return alternatives that give an object `least` to `most` properties.
 
-    optional: names of `properties` that may be missing. is_open: there may be properties
-    with other names. llguidance counts those where it knows which of `properties` are
-    there, and takes a name that comes twice for two of them: it can tell that there is
-    one, or that there are no more than a count, but not that there are two.
-    Raises `InexpressibleError`.
+    An empty list means that every object satisfies the counts. llguidance counts
+    properties with other names if it knows which of `properties` are present, but
+    counts a repeated name twice. It can therefore tell that there is one such property,
+    or that there are no more than a limit, but not that there are two. Raises
+    `InexpressibleError`.
+
+    Args:
+        optional: Names of `properties` that may be missing.
+        n_required: Number of required properties.
+        least: Minimum number of properties.
+        most: Maximum number of properties.
+        is_open: Whether there may be properties with other names.
     """
     n, beyond, room = len(optional), max(0, least - n_required), most - n_required
     if beyond > (1 if is_open else n):

@@ -1,8 +1,10 @@
-"""JSON Schema as a grammar: by llguidance, or without it by the converter of llama-cpp-python as far as that is right.
+"""Read JSON Schema as a grammar.
 
-A schema of few values is neither: its texts are listed. In each of these ways every text of the grammar is valid against the
-schema, and what cannot be carried over is an error. Not every valid text is one of the grammar: properties come in the
-schema's order, strings are spelled with no escape that is not needed, and white space is as asked.
+Conversion uses llguidance or, without it, llama-cpp-python's converter as far as that
+is correct. The texts of a schema of few values are listed instead. In each case, every
+text of the grammar is valid against the schema, and what cannot be converted is an
+error. Not every valid text is a text of the grammar: properties are in the schema's
+order, strings have no unnecessary escapes, and white space is as requested.
 """
 
 from __future__ import annotations
@@ -30,13 +32,19 @@ Spacing = Literal["json", "none", "optional", "any"]
 Route = Literal["auto", "llguidance", "llama-cpp-python"]
 
 ESCAPES = 'nrbtf\\"'
-"""Letters after a backslash. Without `u` every string has one spelling; with it llguidance lets an additional property be
-named `\\u0061` beside the property `a`, whose schema it then escapes."""
+"""Allowed letters after a backslash.
+
+Without `u`, every string has one spelling. With it, llguidance allows an additional
+property `\\u0061` beside the property `a`, and the schema of `a` does not apply to it.
+"""
 
 MOST_VALUES = 1_000_000
-"""Values of a schema, those inside of objects and lists included."""
+"""Maximum number of values in a schema, including those in objects and lists."""
 MOST_CHAINED = 1_000
-"""Schemas inside schemas along references: llguidance overflows 8 MiB of stack between 2 000 and 3 000 (1.9.1)."""
+"""Maximum number of nested schemas along references.
+
+llguidance overflows 8 MiB of stack between 2 000 and 3 000 (1.9.1).
+"""
 _DEFINITION = re.compile(r"\n\s*while processing json-schema:///#/\$defs/(d\d+)")
 _NAMED = re.compile(r"circular references .*json-schema:///#/\$defs/(d\d+)")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -74,7 +82,7 @@ _REMEDIES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "it is too much work to tell whether a text matches all that must hold together; write one pattern for them",
     ),
 )
-"""How messages of llguidance begin, the keywords that they are about, and what to do."""
+"""Beginnings of llguidance's messages, the keywords they are about, and remedies."""
 
 SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
@@ -85,12 +93,19 @@ SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     }
 )
 SEPARATORS: Mapping[str, tuple[str, str]] = MappingProxyType({"json": (", ", ": "), "none": (",", ":")})
-"""Of the spacings in which a value has one layout: what stands between items and behind a key, as `json.dumps` takes them."""
+"""The item and key separators of spacings with one layout, as for `json.dumps`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedSchema:
-    """A schema as rules of ours. route: what made them, with its version. notes: as of `SchemaCopy`."""
+    """A schema converted to rules.
+
+    Attributes:
+        rules: The rules.
+        gbnf: The same rules as GBNF.
+        route: The converter and its version.
+        notes: See `SchemaCopy`.
+    """
 
     rules: RuleSet
     gbnf: str
@@ -100,7 +115,12 @@ class ConvertedSchema:
 
 @dataclass(frozen=True, slots=True)
 class ListedSchema:
-    """All texts of a schema that has few values, in the order in which it names them. notes: as of `SchemaCopy`."""
+    """All texts of a schema that has few values.
+
+    Attributes:
+        texts: The texts, in the order in which the schema names the values.
+        notes: See `SchemaCopy`.
+    """
 
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -112,16 +132,21 @@ def read_schema(
     route: Route = "auto",
     spacing: Spacing = "json",
 ) -> GuidanceGrammar | ConvertedSchema | ListedSchema:
-    """The grammar of the texts that a JSON Schema allows: an object, its JSON text, or a bool.
+    """Return the grammar of the texts that a JSON Schema allows.
 
-    Read as the draft that `$schema` names, 2020-12 without it; formats are enforced.
+    The schema is read as the draft that `$schema` names, by default 2020-12. Formats
+    are enforced. Raises `GrammarError` with keyword and JSON pointer for what a grammar
+    cannot hold.
 
-    route: auto lists the texts of a schema of few values (see `finite_texts`) where each value has one layout, and takes
-    llguidance for other schemas where it is installed (the extra `schema`).
-    spacing: `json` is the layout of `json.dumps`, one space behind each comma and colon between the parts of a value.
-    `none` has no spaces, `optional` allows both at each place, and `any` allows any white space between tokens of JSON
-    (llguidance alone).
-    Raises `GrammarError` with keyword and JSON pointer for what a grammar cannot hold.
+    Args:
+        schema: An object, its JSON text, or a bool.
+        route: With "auto", the texts of a schema of few values are listed if each value
+            has one layout (see `finite_texts`). Other schemas use llguidance if it is
+            installed (the extra `schema`).
+        spacing: "json" is the layout of `json.dumps`, with one space after each comma
+            and colon between the parts of a value. "none" has no spaces. "optional"
+            allows both at each place. "any" allows any white space between JSON tokens
+            (only with llguidance).
     """
     if spacing not in SPACINGS:
         raise OptionError("spacing", spacing, "one of " + ", ".join(map(repr, SPACINGS)))
@@ -143,7 +168,7 @@ def read_schema(
 
 
 def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
-    """The schema as JSON gives it, a copy of its own."""
+    """Return a copy of the schema, as JSON gives it."""
     text = schema if isinstance(schema, str) else None
     try:
         if text is None:
@@ -164,19 +189,24 @@ def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 -
 
 
 def _check_size(schema: object) -> None:
-    """Refuse a schema that JSON would write for ever, for one object may stand in many places of it."""
+    """Refuse a schema that would take too long to write as JSON.
+
+    One object may occur in many places of it.
+    """
     n = _n_values(schema, {})
     if n > MOST_VALUES:
         raise GrammarError(
-            f"the schema has more than {MOST_VALUES} values, each counted as often as it stands there; where a schema stands in "
+            f"the schema has more than {MOST_VALUES} values, each counted as often as it stands there; where "
+            "a schema stands in "
             "several places, name it once under $defs and refer to it by $ref"
         )
 
 
 def _n_values(value: object, known: dict[int, int]) -> int:
-    """How many values JSON would write for a value. Objects that stand in several places are looked at once.
+    """Return how many values JSON would write for a value.
 
-    known: the numbers of those that were looked at, by identity.
+    Objects that occur in several places are visited once. `known` maps the identity of
+    each object visited to its number.
     """
     if not isinstance(value, Mapping | list | tuple):
         return 1
@@ -196,9 +226,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_chains(copy: SchemaCopy) -> None:
-    """Llguidance goes into what is referred to by recursion, and ends the process where its stack does (1.9.1).
+    """Refuse references that llguidance would follow too deep.
 
-    So the longest way along references is bounded, those that lead to each other being all on it.
+    llguidance (1.9.1) follows references by recursion, and aborts the process if its
+    stack overflows. So the longest path along references is bounded. Definitions that
+    lead to each other all count as being on it.
     """
     uses: dict[str, list[str]] = {}
     own: dict[str, int] = {}
@@ -212,13 +244,14 @@ def _check_chains(copy: SchemaCopy) -> None:
         longest.update(dict.fromkeys(ring, length))
         if length > MOST_CHAINED:
             raise GrammarError(
-                f"$ref at {copy.pointers[ring[0]]}: what is referred to goes on for {length} schemas inside each other, at most "
+                f"$ref at {copy.pointers[ring[0]]}: what is referred to goes on for {length} schemas inside "
+                "each other, at most "
                 f"{MOST_CHAINED} are followed; let fewer definitions refer to each other"
             )
 
 
 def _references(schema: Schema) -> tuple[list[str], int]:
-    """Definitions that a copied schema names, and how deep it is, one inside the other."""
+    """Return the definitions that a normalized schema names, and its depth."""
     found: dict[str, None] = {}
     deepest = 1
     waiting: list[tuple[object, int]] = [(schema, 1)]
@@ -239,7 +272,7 @@ def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, objec
     _check_chains(copy)
     guidance = {**options, "json_allowed_escapes": ESCAPES, "lenient": False, "coerce_one_of": False}
     try:
-        # the options last: llguidance takes them out by putting the last keyword in their place
+        # options last: llguidance removes them by moving the last keyword there
         schema = {**copy.schema(), "x-guidance": guidance}
         found = check_guidance([{"json_schema": schema}], f"llguidance {guidance_version()} json-schema")
         return replace(found, notes=copy.notes)
@@ -249,7 +282,7 @@ def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, objec
 
 
 def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
-    """What llguidance says of a copied schema as an error about the schema that was copied."""
+    """Convert llguidance's error on a normalized schema to one about the original."""
     definition, named = _DEFINITION.search(reason), _NAMED.match(reason)
     where = copy.pointers[definition[1]] if definition else "#"
     reason = _DEFINITION.sub("", reason)
@@ -271,7 +304,10 @@ def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
 
 
 def _largest(schema: object) -> tuple[str, str]:
-    """Keyword and JSON pointer of the part of a schema that holds more than half of what is around it."""
+    """Return the keyword and JSON pointer of the largest part of a schema.
+
+    That part holds more than half of what is around it.
+    """
     place, keyword, where = "#", "type", "#"
     while isinstance(schema, dict) and schema:
         sizes = {key: _size(value) for key, value in schema.items()}
@@ -289,7 +325,7 @@ def _largest(schema: object) -> tuple[str, str]:
 
 
 def _size(value: object) -> int:
-    """How many values there are in a JSON value."""
+    """Return the number of values in a JSON value."""
     n, waiting = 0, [value]
     while waiting:
         one = waiting.pop()
@@ -299,7 +335,7 @@ def _size(value: object) -> int:
 
 
 def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
-    """Some of the places, for a message."""
+    """Return some of the places, for a message."""
     return " or ".join(pointers[:most]) + (" or another" if len(pointers) > most else "")
 
 
