@@ -1,4 +1,7 @@
-"""Grammars: what may be generated, as rules; compiled to a recogniser of bytes and to an automaton over tokens."""
+"""Grammars: rules for what may be generated.
+
+They are compiled to a recogniser of bytes and to an automaton over tokens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Does a grammar accept a text: yes, no, or not yet; where not, and what could stand there."""
+"""Decide whether a grammar accepts a text: yes, no, or not yet.
+
+Also reports where a text stops being acceptable and what could follow there.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,27 @@ from selectrie.grammar.rules.expressions import SURROGATES, TokenSet
 
 END = "the end"
 MOST_EXPECTED = 64
-"""Things that `Verdict.expected` names; the last one says that there are more."""
+"""Maximum number of items in `Verdict.expected`.
+
+If there are more, the last item says how many.
+"""
 
 
 Expecting = Callable[[int], tuple[str, ...]]
-"""What may stand where a reader is in a configuration, readable."""
+"""Returns readable descriptions of what may follow a configuration."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a grammar says about a text. True as a truth value where the verdict is "yes".
+    """What a grammar says about a text; true if the verdict is "yes".
 
-    verdict: "yes", "no", or "unfinished": some text of the grammar goes on from here.
-    at: where the first character stands that no text has there, in characters of a `str` and in bytes of `bytes`; the
-    length of the text where all of it may stand.
+    Attributes:
+        verdict: "yes", "no", or "unfinished" if some text of the grammar continues this
+            one.
+        at: Offset of the first character that no text of the grammar has there, in
+            characters of a `str` or bytes of `bytes`; the length of the text if there
+            is none.
+        look: Computes `expected`.
     """
 
     verdict: Literal["yes", "no", "unfinished"]
@@ -39,12 +49,12 @@ class Verdict:
 
     @cached_property
     def expected(self) -> tuple[str, ...]:
-        """What may stand at that place: characters and ranges of them as Python writes
-        them, tokens by name, "the end".
+        """Return what may follow at that place.
 
-        It is worked out when it is first read. Characters of more than a byte that
-        would take a grammar of llguidance many steps to find are named by their first
-        bytes.
+        These are characters and ranges of characters as Python writes them, tokens by
+        name, and "the end". The value is computed on first use. For a grammar of
+        llguidance, characters of several bytes that would take many steps to find are
+        represented by their first bytes.
         """
         return self.look()
 
@@ -53,13 +63,16 @@ class Verdict:
 
 
 def _known(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple[str, ...]) -> Verdict:
-    """A verdict that is worked out in full."""
+    """Return a verdict whose expectations are already known."""
     return Verdict(verdict, at, lambda: expected)
 
 
 def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> Verdict:
-    """Read the text byte by byte. Raises `TextError` for a lone surrogate,
-    `GrammarError` beyond the machine's limits."""
+    """Read a text byte by byte and return the verdict.
+
+    Raises `TextError` for a lone surrogate, and `GrammarError` beyond the machine's
+    limits.
+    """
     data = to_bytes(text, "text") if isinstance(text, str) else text
     configuration = begun = machine.start
     at_character = 0
@@ -77,10 +90,12 @@ def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> 
 
 
 def expected_of_machine(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
-    """What a machine lets come next: characters, inside a character single bytes,
-    tokens, the end.
+    """Return readable descriptions of what a machine allows next.
 
-    class_of: as `Characterwise` has it.
+    These are characters, single bytes inside a character, tokens, and the end.
+
+    Args:
+        class_of: The class of each byte (see `Characterwise`).
     """
     reader = Characterwise(machine, class_of)
     shown = shown_characters((first, last) for first, last, _ in reader.choices(configuration))
@@ -89,8 +104,8 @@ def expected_of_machine(machine: ByteReader, configuration: int, class_of: Seque
     return cut(shown, machine.can_end(configuration))
 
 
-def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - what a reader says of the place
-    """At most `MOST_EXPECTED` things, and the end where a text may end."""
+def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - a fact, not an option
+    """Return at most `MOST_EXPECTED` items, and the end if a text may end."""
     if len(shown) >= MOST_EXPECTED:
         n_more = len(shown) - MOST_EXPECTED + 2
         shown = [*shown[: MOST_EXPECTED - 2], f"{n_more} more"]
@@ -98,17 +113,17 @@ def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - w
 
 
 def shown_characters(ranges: Iterable[tuple[int, int]]) -> list[str]:
-    """Ranges of code points, ascending, as Python writes them."""
+    """Return ascending ranges of code points as Python writes them."""
     return [_range(_character(first), _character(last)) for first, last in _joined(ranges)]
 
 
 def shown_bytes(ranges: Iterable[tuple[int, int]]) -> list[str]:
-    """Ranges of bytes, ascending."""
+    """Return ascending ranges of bytes in readable form."""
     return [_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in _joined(ranges)]
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Neighbours as one; the surrogates are no gap."""
+    """Join neighbouring ranges; the surrogates do not count as a gap."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         if joined and (joined[-1][1] == first - 1 or (joined[-1][1], first) == (SURROGATES[0] - 1, SURROGATES[1] + 1)):
@@ -123,7 +138,7 @@ def _range(first: str, last: str) -> str:
 
 
 def _character(code: int) -> str:
-    """As Python writes it where it can be seen, else U+…"""
+    """Return a visible character as Python writes it, and any other as U+…."""
     character = chr(code)
     return repr(character) if character.isprintable() or character in "\n\r\t" else f"U+{code:04X}"
 

@@ -1,4 +1,4 @@
-"""What is wrong or remarkable about a grammar."""
+"""Report errors and notable properties of a grammar."""
 
 from __future__ import annotations
 
@@ -30,32 +30,48 @@ from selectrie.grammar.rules.expressions import (
 
 N_SAMPLES = 5
 AMBIGUITY_TEXTS = 60
-"""The shortest texts, and as many drawn ones, that are searched for one with two derivations."""
+"""Number of shortest texts, and of sampled ones, searched for two derivations."""
 AMBIGUITY_WORK = 60_000
-"""Steps of that search."""
+"""Maximum number of steps of that search."""
 AMBIGUITY_LENGTH = 40
-"""Longer texts are not searched."""
+"""Maximum length of the texts searched."""
 MOST_STEPS = 2_500_000
-"""Elementary steps of drawing and listing together, in about a second."""
+"""Elementary steps of sampling and listing together, about one second."""
 COUNTING_WORK = 150_000
-"""Steps of counting the texts."""
+"""Maximum number of steps of counting the texts."""
 LONG_TEXT = 2_000
-"""Characters of the shortest text from which on only one sample is drawn, from ten times as many on none."""
+"""Length of the shortest text, in characters, beyond which only one sample is drawn.
+
+No sample is drawn beyond ten times this length.
+"""
 EVERY_RULE = "every rule"
-"""Name of a rule that no reader makes."""
+"""A rule name that no reader produces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `Grammar.check` finds. Names of rules are those of the source, in its order.
+    """The result of `Grammar.check`.
 
-    error: why the grammar cannot be compiled, with its place, or why its texts cannot be read; None where they can.
-    What needs it compiled is empty then.
-    undefined: named but not defined. unreachable: not used by the root. unproductive: no text matches. empty: only the
-    empty text matches. left_recursion: cycles of rules that begin with each other, (a, b) for a -> b -> a; compiling
-    rewrites them. ambiguous: a text that the rules make in two ways, None where none was found among short ones.
-    finite: are there finitely many texts; n_texts: how many, None where that is unknown or infinite.
-    samples: texts drawn at random. has_tokens: the grammar asks for tokens by name, so it has no texts to show.
+    Rule names are those of the source, in its order. If `error` is set, the fields that
+    need a compiled grammar are empty.
+
+    Attributes:
+        n_rules: Number of rules.
+        error: Why the grammar cannot be compiled, with the place, or why its texts
+            cannot be read; None if they can.
+        undefined: Names that are used but not defined.
+        unreachable: Rules that the root does not use.
+        unproductive: Rules that match no text.
+        empty: Rules that match only the empty text.
+        left_recursion: Cycles of rules that begin with each other, (a, b) for a -> b ->
+            a. Compiling rewrites them.
+        ambiguous: A text with two derivations; None if none was found among short
+            texts.
+        finite: Whether there are finitely many texts.
+        n_texts: Number of texts; None if unknown or infinite.
+        samples: Texts drawn at random.
+        has_tokens: Whether the grammar asks for tokens by name; it then has no texts to
+            show.
     """
 
     n_rules: int
@@ -72,7 +88,10 @@ class Report:
     has_tokens: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """Its fields, ready for JSON. n_texts: null from 2**53 on, where log10_texts tells the size."""
+        """Return the fields, ready for JSON.
+
+        `n_texts` is null from 2**53 on; `log10_texts` then gives the magnitude.
+        """
         n = self.n_texts
         return {
             "sound": self.sound,
@@ -93,12 +112,18 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Nothing to mend: it compiles, and every rule is used and matches something."""
+        """Return whether the grammar compiles and every rule is used and productive.
+
+        A rule is productive if it matches some text.
+        """
         return not (self.error or self.undefined or self.unreachable or self.unproductive)
 
 
 def report_on(rules: RuleSet, *, seed: int) -> Report:
-    """Everything about the rules; what takes long is bounded, and left out beyond its bound."""
+    """Return a report on rules.
+
+    Expensive parts are bounded, and left out beyond their bounds.
+    """
     known = _facts_of_all(rules)
     everywhere = set(rules.rules)
     named = {reference.name for name in everywhere for reference in known.references[name]}
@@ -120,8 +145,10 @@ def report_on(rules: RuleSet, *, seed: int) -> Report:
 
 
 def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
-    """Everything about a list of distinct texts: one rule, and nothing that could be
-    wrong with it."""
+    """Return a report on a list of distinct texts.
+
+    Such a list is one rule, and nothing can be wrong with it.
+    """
     rng = random.Random(seed)  # noqa: S311 - samples, not secrets
     return Report(
         n_rules=1,
@@ -133,7 +160,7 @@ def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
 
 
 def _facts_of_all(rules: RuleSet) -> Facts:
-    """Facts about every rule, also those that the root does not lead to."""
+    """Return facts about every rule, even those that the root does not lead to."""
     everything = Alternatives(tuple(Reference(name) for name in rules.rules))
     return facts({**rules.rules, EVERY_RULE: everything}, EVERY_RULE)
 
@@ -153,20 +180,23 @@ def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> 
         samples.extend(texts.drawn(rng) for _ in range(n_samples))
         searched.extend(texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched))
     except TooLongError:
-        pass  # lists keep what was drawn by then
+        pass  # the lists keep what was drawn so far
     except GrammarError as error:
         return replace(report, error=error)
     try:
         searched += islice(texts.listed(), n_searched)
         n_texts = texts.count(work=COUNTING_WORK) if report.finite else None
     except GrammarError:
-        n_texts = None  # more than it is worth to count
+        n_texts = None  # counting would cost too much
     ambiguous = ambiguous_text(rules, searched)
     return replace(report, samples=tuple(dict.fromkeys(samples)), n_texts=n_texts, ambiguous=ambiguous)
 
 
 def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
-    """The shortest of the texts that has two derivations, as far as `AMBIGUITY_WORK` goes; None where none was found."""
+    """Return the shortest of the texts with two derivations, or None if none is found.
+
+    The search takes at most `AMBIGUITY_WORK` steps.
+    """
     ways = Ways(rules, AMBIGUITY_WORK)
     for text in sorted({text for text in texts if len(text) <= AMBIGUITY_LENGTH}, key=lambda text: (len(text), text)):
         if (n := ways.count(text)) == MANY:
@@ -177,7 +207,12 @@ def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
 
 
 def left_recursion(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple[str, ...], ...]:
-    """A shortest cycle of each ring of rules that begin with each other. `known` is about all rules."""
+    """Return a shortest cycle of each ring of rules that begin with each other.
+
+    Args:
+        rules: The rules.
+        known: Facts about all of these rules.
+    """
     order = {name: i for i, name in enumerate(rules)}
     leftmost = {name: [one for one in _leftmost(rules[name], known) if one in rules] for name in rules}
     recursive = [ring for ring in rings(leftmost) if len(ring) > 1 or ring[0] in leftmost[ring[0]]]
@@ -186,7 +221,7 @@ def left_recursion(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple
 
 
 def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """A shortest way from a rule back to itself."""
+    """Return a shortest path from a rule back to itself."""
     before: dict[str, str] = {}
     waiting = [start]
     for name in waiting:
@@ -203,7 +238,10 @@ def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[
 
 
 def _leftmost(expression: Expression, known: Facts) -> list[str]:
-    """Rules that a text of the expression may begin with, before any character of its own."""
+    """Return the rules that a text of the expression may begin with.
+
+    No character of the expression comes before them.
+    """
     found: dict[str, None] = {}
     work = [expression]
     while work:
@@ -223,7 +261,10 @@ def _leftmost(expression: Expression, known: Facts) -> list[str]:
 
 
 def _may_be_empty(expression: Expression, known: Facts) -> bool:
-    """Is the empty text one of the expression's? As deep as it is nested, which readers bound."""
+    """Return whether an expression matches the empty text.
+
+    Recurses as deep as the expression is nested, which readers bound.
+    """
     if isinstance(expression, Text):
         return not expression.value
     if isinstance(expression, Reference):

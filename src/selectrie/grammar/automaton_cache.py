@@ -1,4 +1,4 @@
-"""Automata of one grammar for every engine that uses it."""
+"""Share the automata of one grammar between engines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from selectrie.grammar.tokens.protocols import LedAutomaton, WalkedAutomaton
 
 
 class SharedAutomaton:
-    """An automaton that any thread may use: one call at a time, under the lock of its grammar.
+    """An automaton for use by any thread, one call at a time under its grammar's lock.
 
-    Its tables grow while it is asked. Engines have a thread each and share a grammar, so without the lock two of them
-    would fill one table at once; with a table for each they would compute everything twice. An uncontended lock costs
-    0.1 µs a call; arrays that were handed out never change.
+    An automaton's tables grow while it is used. Engines have one thread each and share
+    a grammar. Without the lock, two of them would fill one table at once; with separate
+    tables, everything would be computed twice. An uncontended lock costs 0.1 µs a call.
+    Arrays that were returned never change.
     """
 
     def __init__(self, inner: WalkedAutomaton, lock: RLock) -> None:
@@ -39,16 +40,22 @@ class SharedAutomaton:
             return self._inner.can_end(state)
 
     def walk(self, state: int, text: bytes) -> int:
-        """The state after these bytes, whatever tokens cut them; -1 where they are refused."""
+        """Return the state after bytes, however tokens cut them; -1 if refused."""
         with self._lock:
             return self._inner.walk(state, text)
 
 
 class Automata:
-    """One automaton for each vocabulary; of more than `most` vocabularies the least recently used are forgotten.
+    """One automaton for each of the `most` most recently used vocabularies.
 
-    make: computes one. Callers hold the lock. What an automaton learned stays with it, so one that holds more than
-    `most_bytes` is made anew for the next caller; those who have the old one keep it.
+    Callers hold the lock. An automaton keeps what it has computed. Therefore one that
+    exceeds `most_bytes` is made anew for the next caller; earlier callers keep the old
+    one.
+
+    Args:
+        make: Creates the automaton of a vocabulary.
+        most: Maximum number of vocabularies.
+        most_bytes: Memory beyond which an automaton is replaced; None for no limit.
     """
 
     def __init__(
@@ -58,7 +65,7 @@ class Automata:
         self._of: OrderedDict[str, LedAutomaton] = OrderedDict()
 
     def get(self, vocabulary: Vocabulary) -> LedAutomaton:
-        """The automaton of a vocabulary, by its digest."""
+        """Return the automaton of a vocabulary, identified by its digest."""
         digest = vocabulary.digest
         found = self._of.get(digest)
         if found is None or (self._most_bytes is not None and found.n_bytes > self._most_bytes):
@@ -69,5 +76,5 @@ class Automata:
         return found
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all automata."""
         self._of.clear()

@@ -1,4 +1,4 @@
-"""The texts of a grammar: listed shortest first, counted, drawn at random."""
+"""List the texts of a grammar shortest first, count them, and draw them at random."""
 
 from __future__ import annotations
 
@@ -12,28 +12,34 @@ from selectrie.grammar.machine.machine import DEAD, Machine
 from selectrie.grammar.shortest_completion import Shortest
 
 MOST_OPEN = 1_000_000
-"""Beginnings of texts that are kept while texts are listed."""
+"""Maximum number of prefixes kept while texts are listed."""
 MOST_CHARACTERS = 30_000_000
-"""Characters of those beginnings together."""
+"""Maximum number of characters of those prefixes together."""
 MOST_BITS = 1 << 29
-"""Of all counts that one number of texts is made of: 64 MiB."""
+"""Maximum number of bits of all intermediate counts together: 64 MiB."""
 COUNTING_WORK = 3_000_000
-"""Steps of counting: a configuration and a class of bytes each; about 5 µs."""
+"""Steps of counting, of about 5 µs; a step is a configuration and a class of bytes."""
 
 
 STEPS_OF_A_CHARACTER = 200
-"""Of finding what may come next, beside those of the machine."""
+"""Steps charged for each character, beside those of the machine."""
 
 
 class TooLongError(GrammarError):
-    """The steps that were given are used up."""
+    """Raised when the available steps are used up."""
 
 
 class Texts:
-    """What a machine accepts, character by character. Not for grammars with token terminals: those are no text.
+    """The texts that a machine accepts, character by character.
 
-    most_steps: elementary steps of the machine, and `STEPS_OF_A_CHARACTER` for each of a text, before drawing and listing
-    end with `TooLongError`. Raises `GrammarError` where there is a token terminal. One thread at a time.
+    Not thread-safe. Raises `GrammarError` for a machine with token terminals, because
+    what these accept is not text.
+
+    Args:
+        machine: The machine, which is used from then on.
+        most_steps: Budget after which listing and drawing raise `TooLongError`. It
+            counts elementary steps of the machine, and `STEPS_OF_A_CHARACTER` for each
+            character of a text.
     """
 
     def __init__(self, machine: Machine, *, most_steps: int | None = None) -> None:
@@ -46,7 +52,7 @@ class Texts:
 
     @property
     def least(self) -> int:
-        """Characters of the shortest text."""
+        """Return the number of characters of the shortest text."""
         return self._shortest.remaining(self._machine.start)
 
     def _count_character(self) -> None:
@@ -57,10 +63,12 @@ class Texts:
                 raise TooLongError(f"the texts take more than {self._most_steps} steps to find")
 
     def listed(self) -> Iterator[str]:
-        """All texts, each once: fewer characters first, then by code points.
+        """Yield all texts, each once, by number of characters and then by code points.
 
-        Best first by the length that a beginning leads to at least, which is exact, so that every beginning that is
-        looked at leads to a text of the length that is being listed. Raises `GrammarError` beyond `MOST_OPEN`.
+        The search is best first by the length of the shortest text with a given prefix.
+        That length is exact, so every prefix that is looked at leads to a text of the
+        length being listed. Raises `GrammarError` beyond `MOST_OPEN` or
+        `MOST_CHARACTERS`.
         """
         start = self._machine.start
         waiting = [(self._shortest.remaining(start), "", 0, start, "")]
@@ -84,7 +92,10 @@ class Texts:
                 )
 
     def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
-        """A text at random; behind `soft_limit` characters the shortest way to the end is taken."""
+        """Return a random text.
+
+        After `soft_limit` characters, the shortest way to the end is taken.
+        """
         configuration = self._machine.start
         characters: list[str] = []
         while True:
@@ -103,9 +114,10 @@ class Texts:
             characters.append(chr(rng.randint(first, last)))
 
     def count(self, *, work: int = COUNTING_WORK) -> int:
-        """How many texts there are, of a finite grammar. Raises `GrammarError` beyond so many steps.
+        """Return the number of texts of a finite grammar.
 
-        By bytes: equal configurations are counted once.
+        Counts over bytes; equal configurations are counted once. Raises `GrammarError`
+        beyond `work` steps or `MOST_BITS`.
         """
         machine = self._machine
         sizes = [0] * machine.n_classes

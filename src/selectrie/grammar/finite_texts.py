@@ -1,5 +1,4 @@
-"""The texts of a finite grammar put together from those of its parts, without compiling
-it."""
+"""Build the texts of a finite grammar from those of its parts without compiling it."""
 
 from __future__ import annotations
 
@@ -21,29 +20,29 @@ from selectrie.grammar.rules.expressions import (
 )
 
 MOST_MADE = 2_000_000
-"""Texts of all parts together, about 0.2 µs each."""
+"""Maximum number of texts of all parts together, of about 0.2 µs each."""
 MOST_BYTES = 64 << 20
-"""Of those texts."""
+"""Maximum number of bytes of those texts."""
 
 
 class TooManyError(Exception):
-    """There are more texts than were to be listed, or infinitely many."""
+    """Raised if there are infinitely many texts or more than the limit."""
 
 
 class UnknownError(Exception):
-    """Only the compiled grammar can tell what its texts are."""
+    """Raised if only the compiled grammar can tell what its texts are."""
 
 
 def texts_of(rules: RuleSet, most: int) -> tuple[str, ...]:
-    """All texts, the shortest first, equally long ones by code points.
+    """Return all texts, the shortest first, texts of equal length by code points.
 
-    Sets of texts are put together from the leaves on. Every part that is looked at
-    leads to a text of the whole, and different texts of it to different ones, so one
-    part of more than `most` texts says that the whole has more.
+    Sets of texts are combined from the leaves up. Every part that is looked at occurs
+    in a text of the whole, and different texts of the part lead to different texts of
+    the whole. So if one part has more than `most` texts, the whole has more too.
 
-    Raises `TooManyError` for more than `most`; `UnknownError` where a rule leads to
-    itself, where a part has no text, for token terminals and missing rules, and beyond
-    `MOST_MADE` or `MOST_BYTES`.
+    Raises `TooManyError` for more than `most` texts. Raises `UnknownError` if a rule
+    leads to itself or a part has no text, for token terminals and missing rules, and
+    beyond `MOST_MADE` or `MOST_BYTES`.
     """
     references = facts(rules.rules, rules.root).references
     uses = {name: [reference.name for reference in own] for name, own in references.items()}
@@ -65,7 +64,11 @@ def texts_of(rules: RuleSet, most: int) -> tuple[str, ...]:
 
 
 def _has_texts(expression: Expression) -> bool:
-    """Is everything in it text, and no part without any, or never used?"""
+    """Return whether an expression can be expanded.
+
+    It contains only text: no tokens, no part without texts, and no item repeated 0
+    times.
+    """
     return not any(
         isinstance(part, TokenSet)
         or (isinstance(part, Characters) and not part.ranges)
@@ -77,8 +80,14 @@ def _has_texts(expression: Expression) -> bool:
 
 @dataclass(slots=True)
 class _Parts:
-    """The texts of parts. of_rule: of the rules that are done. n_made, n_bytes: so far,
-    of all sets."""
+    """The texts of parts.
+
+    Attributes:
+        most: Maximum number of texts of a part.
+        of_rule: Texts of the rules that are finished.
+        n_made: Number of texts so far, in all sets.
+        n_bytes: Number of bytes of these texts.
+    """
 
     most: int
     of_rule: dict[str, set[bytes]] = field(default_factory=dict)
@@ -86,8 +95,10 @@ class _Parts:
     n_bytes: int = 0
 
     def texts(self, part: Expression) -> set[bytes]:
-        """All texts of a part. Descends as deep as it is nested: readers bound that
-        depth."""
+        """Return all texts of a part.
+
+        Recurses as deep as the part is nested, which readers bound.
+        """
         match part:
             case Text(value):
                 return {value}

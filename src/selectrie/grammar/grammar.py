@@ -1,4 +1,8 @@
-"""The grammar that users hold: made once, shared between engines and threads, compiled when it is first needed."""
+"""The public `Grammar` class.
+
+A grammar is created once, shared between engines and threads, and compiled on first
+use.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +39,41 @@ if TYPE_CHECKING:
 
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
-"""A machine that holds as much is left to those who have it, and a new one begun: well below the limits that end it."""
+"""Size beyond which a machine is replaced by a new one.
+
+Its current users keep it. The size is well below the limits that raise errors.
+"""
 STATE_BYTES = 400
-"""Of a compiled rule, a state, about: its tuples of edges and calls."""
+"""Approximate memory of a state of a compiled rule: its tuples of edges and calls."""
 MOST_FOLLOWED = 16
-"""Grammars with a text behind them that a grammar keeps; the least recently used goes."""
+"""Maximum number of results of `followed_by` that are kept.
+
+The least recently used one is dropped.
+"""
 GUIDED_BYTES = 128 << 20
-"""An automaton of llguidance keeps every path that was asked for, beside 64 MiB of masks and matchers: when it holds so much
-the next caller begins a new one."""
+"""Size beyond which an automaton of llguidance is replaced for the next caller.
+
+It keeps every path that was requested, beside 64 MiB of masks and matchers.
+"""
 
 
 @final
 class Grammar:
-    """What may be generated. Immutable; any number of engines and threads may use one.
+    """An immutable description of what may be generated.
 
     >>> from selectrie import Grammar
     >>> moves = Grammar.from_gbnf('root ::= ("left" | "right") " " [1-3]')
     >>> bool(moves.accepts("left 2")), list(moves.expand(2))
     (True, ['left 1', 'left 2'])
 
-    name: what results and errors call it. notes: what of its source decides nothing though one may expect it, such as
-    formats of a JSON Schema that are not known. Nothing is compiled before it is needed; what was compiled is kept, and shared
-    by all engines under one lock (see `SharedAutomaton`).
+    Any number of engines and threads may use one grammar. Nothing is compiled before it
+    is needed. What was compiled is kept, and shared by all engines under one lock (see
+    `SharedAutomaton`).
+
+    Attributes:
+        name: How results and errors refer to the grammar.
+        notes: Parts of the source that have no effect although a reader may expect one,
+            such as unknown formats of a JSON Schema.
     """
 
     def __init__(
@@ -72,7 +89,7 @@ class Grammar:
         self._running: Recogniser | None = None
         self._followed: OrderedDict[str, Grammar] = OrderedDict()
         self._listing: tuple[str, ...] | None = None
-        self._unlisted = -1  # the greatest number of texts up to which it is known not to be listed
+        self._unlisted = -1  # largest limit for which `listed` is known to return None
         self._count_error: GrammarError | None = None
 
     def __repr__(self) -> str:
@@ -85,7 +102,7 @@ class Grammar:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, it is what it was read as; it is compiled again where it is needed."""
+        """Pickle the source; the copy is compiled again when needed."""
         source = self._source
         if not isinstance(source, RuleSet):
             return _restored, (source, self.name, self.notes)
@@ -93,7 +110,13 @@ class Grammar:
 
     @classmethod
     def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
-        """A grammar in GBNF, the notation of llama.cpp; `root`: the rule that everything begins with."""
+        """Return a grammar from GBNF, the notation of llama.cpp.
+
+        Args:
+            text: The grammar.
+            root: The start rule.
+            name: How results and errors refer to the grammar.
+        """
         from selectrie.grammar.readers.gbnf import read_gbnf
 
         _check_source(text, ".gbnf")
@@ -101,7 +124,10 @@ class Grammar:
 
     @classmethod
     def from_regex(cls, pattern: str, *, name: str = "regex") -> Grammar:
-        """The texts that a regular expression in Python's syntax matches as a whole."""
+        """Return a grammar of the texts that a regular expression matches as a whole.
+
+        The pattern is in Python's syntax.
+        """
         from selectrie.grammar.readers.regex import read_regex
 
         check_text("pattern", pattern)
@@ -109,7 +135,7 @@ class Grammar:
 
     @classmethod
     def from_lark(cls, text: str, *, start: str = "start", folder: Path | None = None, name: str = "lark") -> Grammar:
-        """A grammar in Lark's notation; `folder`: where its imports are."""
+        """Return a grammar from Lark's notation; `folder` is where its imports are."""
         from selectrie.grammar.readers.lark_reader import read_lark
 
         _check_source(text, ".lark")
@@ -117,15 +143,20 @@ class Grammar:
 
     @classmethod
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
-        """Exactly these texts, as many as there are; what `select` decides among is the
-        list itself."""
+        """Return a grammar of exactly these texts, however many there are.
+
+        `select` decides among the list itself.
+        """
         from selectrie.grammar.readers.types import list_of_choices
 
         return cls(list_of_choices(texts), name=name)
 
     @classmethod
-    def from_type(cls, type: Any, *, name: str | None = None) -> Grammar:  # noqa: A002 - what users call it
-        """Values of a Python type: `Enum` and `Literal` as plain text, data classes and the like as JSON."""
+    def from_type(cls, type: Any, *, name: str | None = None) -> Grammar:  # noqa: A002 - the public name
+        """Return a grammar of the values of a Python type.
+
+        `Enum` and `Literal` are plain text; data classes and other types are JSON.
+        """
         from selectrie.grammar.readers.types import rules_of_type
 
         found = rules_of_type(type)
@@ -137,20 +168,20 @@ class Grammar:
     @classmethod
     def from_json_schema(
         cls,
-        schema: Mapping[str, Any] | str | bool,  # noqa: FBT001 - true and false are schemas
+        schema: Mapping[str, Any] | str | bool,  # noqa: FBT001 - a bool is a schema
         *,
         route: Route = "auto",
         spacing: Spacing = "json",
         name: str = "json-schema",
     ) -> Grammar:
-        """JSON texts that a JSON Schema allows; a `str` is the schema's own JSON text.
-        route, spacing: as `read_schema`.
+        """Return a grammar of the JSON texts that a JSON Schema allows.
 
-        >>> from selectrie import Grammar
-        >>> list(Grammar.from_json_schema({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}).expand())
-        ['[]', '[true]', '[false]']
+        A `str` is the schema as JSON text. For `route` and `spacing` see `read_schema`.
+        If a schema has few values, its texts are listed, like those of `from_choices`.
 
-        The texts of a schema of few values are listed, as those of `from_choices` are.
+        >>> from selectrie import Grammar >>> list(Grammar.from_json_schema({"type":
+        "array", "items": {"type": "boolean"}, "maxItems": 1}).expand()) ['[]',
+        '[true]', '[false]']
         """
         from selectrie.grammar.readers.types import list_of_choices
         from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
@@ -164,7 +195,10 @@ class Grammar:
 
     @classmethod
     def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:
-        """A grammar in a dialect of llguidance: Lark-like, a regular expression in slashes, or serialised JSON."""
+        """Return a grammar from a dialect of llguidance.
+
+        The text is Lark-like, a regular expression in slashes, or serialised JSON.
+        """
         from selectrie.grammar.llguidance.matcher import read_guidance
 
         check_text("text", text)
@@ -172,9 +206,14 @@ class Grammar:
 
     @classmethod
     def from_file(cls, path: str | Path, *, ending: str | None = None) -> Grammar:
-        """A grammar file by its ending: `.gbnf`, `.lark` or `.json` (a JSON Schema). Raises `InputFileError`, `GrammarError`.
+        """Return the grammar in a file.
 
-        ending: read it as if it were named so.
+        The extension decides how it is read: `.gbnf`, `.lark` or `.json` (a JSON
+        Schema). Raises `InputFileError` or `GrammarError`.
+
+        Args:
+            path: The file.
+            ending: Extension to use instead of the file's.
         """
         path = Path(path)
         ending = ending or path.suffix.lower()
@@ -194,23 +233,35 @@ class Grammar:
 
     @classmethod
     def load(cls, name: str) -> Grammar:
-        """A grammar that comes with selectrie, by name: `Grammar.load("json")`; see `installed()`."""
+        """Return a grammar that comes with selectrie: `Grammar.load("json")`.
+
+        See `installed()` for the names.
+        """
         return cls.from_gbnf(installed_grammar(name), name=name)
 
     @cached_property
     def rules(self) -> Mapping[str, str]:
-        """Each rule's right side in GBNF, by name, the root first. `GrammarError` for what GBNF cannot say."""
+        """Return each rule's right-hand side in GBNF by name, the root first.
+
+        Raises `GrammarError` for what GBNF cannot express.
+        """
         from selectrie.grammar.rules.unparse import printed_rules
 
         return MappingProxyType(printed_rules(self._rule_set("rules")))
 
     def to_gbnf(self) -> str:
-        """The rules as a GBNF text that reads back to the same language, its root being its first rule."""
+        """Return the rules as GBNF that reads back to the same language.
+
+        The root is the first rule.
+        """
         return "".join(f"{name} ::= {right}\n" for name, right in self.rules.items())
 
     @cached_property
     def digest(self) -> str:
-        """Hexadecimal blake2b: equal rules, equal digest. For signatures of results."""
+        """Return a hexadecimal blake2b digest for signatures of results.
+
+        Equal rules have equal digests.
+        """
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.digest
         from selectrie.grammar.rules.unparse import canonical_rules
@@ -220,16 +271,23 @@ class Grammar:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that the compiled rules hold, about, and those of the machine that runs them; what is kept for a vocabulary
-        comes on top."""
+        """Return the approximate memory of compiled rules and their machine, in bytes.
+
+        What is kept for each vocabulary is not included.
+        """
         program, machine = self._compiled, self._running
         states = 0 if program is None else len(program.edges)
         return states * STATE_BYTES + (0 if machine is None else machine.n_bytes)
 
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
-        """The automaton over a vocabulary's tokens, from the cache; any thread may use it.
+        """Return the cached automaton over a vocabulary's tokens.
 
-        prefix: bytes that the text spells first (those of a prompt's last token that is opened again).
+        Any thread may use it.
+
+        Args:
+            vocabulary: The tokens.
+            prefix: Bytes that the text must spell first: those of a prompt's last token
+                if it was removed for token healing.
         """
         with self._lock:
             if isinstance(self._source, RuleSet | TextList):
@@ -242,13 +300,14 @@ class Grammar:
             return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
 
     def followed_by(self, text: str) -> Grammar:
-        """Each of its texts with this text behind it. The same object for the same text, as long as it is kept.
+        """Return a grammar of the same texts, each followed by this text.
+
+        Returns the same object for the same text, as long as it is kept. Raises
+        `GrammarError` if llguidance reads the grammar, because its rules are not known.
 
         >>> from selectrie import Grammar
         >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
         True
-
-        Raises `GrammarError` where llguidance reads the grammar: its rules are not known.
         """
         from selectrie.grammar.rules.concatenation import rules_with
 
@@ -268,9 +327,10 @@ class Grammar:
             return found
 
     def accepts(self, text: str | bytes) -> Verdict:
-        """Is this one of its texts, the beginning of one, or neither, and where does it stop being one?
+        """Return a verdict: whether a text is the grammar's, or can be continued to be.
 
-        Tokens that the grammar asks for by name are no text: they are expected, never found.
+        The verdict also says where the text stops being acceptable. Tokens that the
+        grammar asks for by name are not text: they are expected, but never found.
         """
         from selectrie.grammar.acceptance import expected_of_machine, verdict_on
 
@@ -287,7 +347,7 @@ class Grammar:
             return verdict_on(reader, text, self._locked(reader.expected))
 
     def _locked(self, expecting: Expecting) -> Expecting:
-        """What a verdict calls when it is asked what is expected, by any thread."""
+        """Return a function that any thread may call to look up what is expected."""
 
         def look(configuration: int) -> tuple[str, ...]:
             with self._lock:
@@ -296,10 +356,14 @@ class Grammar:
         return look
 
     def expand(self, limit: int | None = None) -> Iterator[str]:
-        """Its texts, each once: the shortest first, equally long ones by code points.
+        """Iterate over the texts, each once, the shortest first.
 
-        limit: give at most so many; without it a grammar of infinitely many texts is an `OptionError`. The iterator
-        belongs to one thread. Raises `GrammarError` for a grammar with token terminals.
+        Texts of equal length are ordered by code points. The iterator belongs to one
+        thread. Raises `GrammarError` for a grammar with token terminals.
+
+        Args:
+            limit: Maximum number of texts. Without it, a grammar of infinitely many
+                texts raises `OptionError`.
         """
         at_least("limit", limit, 0)
         if limit is None and not self.is_finite:
@@ -309,13 +373,13 @@ class Grammar:
         return islice(self._texts("expand").listed(), limit)
 
     def listed(self, most: int) -> tuple[str, ...] | None:
-        """All its texts, each once, where they are few enough to be choices; kept for
-        the next caller.
+        """Return all texts, each once, if they are few enough to be choices, else None.
 
-        A grammar that is a list of texts gives that list, however long it is, in its
-        order; any other one of at most `most` texts gives them as `expand` orders them.
-        None: there are more, or that is not known: token terminals, a grammar that
-        llguidance reads, and one that goes beyond the limits of `count`.
+        A grammar that is a list of texts returns that list in its order, whether or not
+        it has more than `most` texts. Any other grammar of at most `most` texts returns
+        them in the order of `expand`. None means that there are more or that the number
+        is unknown: for token terminals, a grammar that llguidance reads, and one beyond
+        the limits of `count`. The result is cached.
         """
         at_least("most", most, 0, optional=False)
         if isinstance(self._source, TextList):
@@ -343,8 +407,11 @@ class Grammar:
 
     @cached_property
     def bytes_used(self) -> frozenset[int]:
-        """Bytes that a text may hold beside those of `token_terminals`, and maybe more:
-        all where llguidance reads it."""
+        """Return a superset of the bytes that a text may contain.
+
+        Tokens of `token_terminals` are not considered. Returns all bytes if llguidance
+        reads the grammar.
+        """
         if isinstance(self._source, TextList):
             return frozenset(b"".join(self._source.encoded))
         if not isinstance(self._source, RuleSet):
@@ -354,12 +421,12 @@ class Grammar:
 
     @property
     def token_terminals(self) -> tuple[TokenSet, ...]:
-        """What names tokens whatever their bytes; none where llguidance reads it."""
+        """Return the terminals that name tokens; none for a grammar of llguidance."""
         return self._program("token_terminals").token_sets if isinstance(self._source, RuleSet) else ()
 
     @cached_property
     def is_finite(self) -> bool:
-        """Are there finitely many texts?"""
+        """Return whether there are finitely many texts."""
         if isinstance(self._source, TextList):
             return True
         from selectrie.grammar.machine.properties import is_finite
@@ -368,7 +435,7 @@ class Grammar:
 
     @cached_property
     def is_prefix_free(self) -> bool:
-        """True: no text is the beginning of another. False: some is, or that is not known."""
+        """Return whether no text is a prefix of another; False if unknown."""
         if isinstance(self._source, TextList):
             return self._source.is_prefix_free
         from selectrie.grammar.machine.properties import is_prefix_free
@@ -376,9 +443,10 @@ class Grammar:
         return is_prefix_free(self._program("is_prefix_free"))
 
     def count(self) -> int | None:
-        """How many texts there are, exactly; None: infinitely many. Kept for the next caller.
+        """Return the exact number of texts, or None if there are infinitely many.
 
-        Raises `GrammarError` for a grammar with token terminals, and where counting would take too long.
+        The result is cached. Raises `GrammarError` for a grammar with token terminals,
+        and if counting would take too long.
         """
         if self._count_error is not None:
             raise self._count_error.with_traceback(None)
@@ -395,9 +463,13 @@ class Grammar:
         return self._texts("count").count() if self.is_finite else None
 
     def check(self, *, seed: int = 0) -> Report:
-        """What is wrong or remarkable about it, how many texts it has, and some of them; `seed` draws them.
+        """Return a report on errors, notable properties and the number of texts.
 
-        A grammar that cannot be compiled is reported too, its error being the report's `error`.
+        It includes samples. A grammar that cannot be compiled is reported too: the
+        reason is the report's `error`.
+
+        Args:
+            seed: Seed for drawing the samples.
         """
         from selectrie.grammar.analysis import report_on, report_on_list
 
@@ -410,12 +482,16 @@ class Grammar:
             return self._source.rules
         if not isinstance(self._source, RuleSet):
             raise GrammarError(
-                f"{what}: unknown for {self.name}, which llguidance holds; try texts by `accepts`, or write it in GBNF or Lark"
+                f"{what}: unknown for {self.name}, which llguidance holds; try texts by `accepts`, or write "
+                "it in GBNF or Lark"
             )
         return self._source
 
     def _program(self, what: str) -> Program:
-        """The compiled rules. Programs are immutable, machines that run them are not."""
+        """Return the compiled rules.
+
+        A program is immutable, unlike the machines that run it.
+        """
         rules = self._rule_set(what)
         with self._lock:
             if self._compiled is None:
@@ -425,14 +501,20 @@ class Grammar:
             return self._compiled
 
     def _texts(self, what: str) -> Texts:
-        """Texts of a machine of their own: listing them fills tables that no engine needs."""
+        """Return the texts of a separate machine.
+
+        Listing them fills tables that no engine needs.
+        """
         from selectrie.grammar.enumeration import Texts
         from selectrie.grammar.machine.machine import Machine
 
         return Texts(Machine(self._program(what)))
 
     def _machine(self, what: str) -> Recogniser:
-        """The machine that all engines share, a new one where it is full; callers hold the lock."""
+        """Return the machine that all engines share, or a new one if it is full.
+
+        Callers hold the lock.
+        """
         running = self._running
         if running is None or running.n_bytes > FULL_BYTES or running.n_configurations > FULL_CONFIGURATIONS:
             self._running = running = self._new_machine(what)
@@ -460,17 +542,17 @@ _ENDINGS = (".gbnf", ".lark", ".json")
 
 
 def _check_source(text: object, ending: str) -> None:
-    """Refuse what is no str, and the name of a file, which none of the notations takes for a grammar."""
+    """Refuse anything but a str, and file names, which are never grammars."""
     check_text("text", text)
     if isinstance(text, str) and text.endswith(ending) and "\n" not in text and ":" not in text:
         raise OptionError("text", text, "the text of a grammar; Grammar.from_file reads files")
 
 
 def _read(path: Path) -> str:
-    """The text of a file, without a byte order mark, its line ends LF."""
+    """Return the text of a file without a byte order mark and with LF line ends."""
     try:
         data = path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a name with a null character, or half a character
+    except (OSError, ValueError) as error:  # ValueError: the name has a null character or half a surrogate pair
         raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
     try:
         return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -481,7 +563,7 @@ def _read(path: Path) -> str:
 
 
 def _restored(source: Any, name: str, notes: tuple[str, ...]) -> Grammar:
-    """A pickled grammar."""
+    """Restore a pickled grammar."""
     if isinstance(source, tuple):
         rules, root, text, spans = source
         source = RuleSet(MappingProxyType(rules), root, text, MappingProxyType(spans))

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @cache
 def _folder() -> Traversable:
-    """Return the folder of the grammars: in the package or, in a checkout, at its top."""
+    """Return the folder of the grammars.
+
+    It is in the package or, in a checkout, at the top level.
+    """
     inside = files("selectrie").joinpath("grammars")
     checkout = Path(__file__).resolve().parents[3]
     if not inside.is_dir() and (checkout / "pyproject.toml").is_file():
@@ -25,18 +28,21 @@ def _folder() -> Traversable:
 
 @cache
 def installed_names() -> tuple[str, ...]:
-    """Names of the installed grammars, by alphabet."""
+    """Return the names of the installed grammars in alphabetical order."""
     return tuple(sorted(file.name.removesuffix(".gbnf") for file in _folder().iterdir() if file.name.endswith(".gbnf")))
 
 
 def installed_grammar(name: str) -> str:
-    """The GBNF text of an installed grammar; `OptionError` for a name that is none."""
+    """Return the GBNF text of an installed grammar; raise `OptionError` if unknown."""
     if name not in installed_names():
         raise OptionError("grammar", name, "the name of an installed grammar: " + ", ".join(installed_names()))
     return _folder().joinpath(f"{name}.gbnf").read_text(encoding="utf-8")
 
 
 def installed_summary(name: str) -> str:
-    """What an installed grammar accepts: the first line of its header, without its own name."""
+    """Return what an installed grammar accepts.
+
+    That is the first line of its header without the grammar's name.
+    """
     first = installed_grammar(name).partition("\n")[0].lstrip("# ").strip()
     return first.removeprefix(f"{name}:").strip()

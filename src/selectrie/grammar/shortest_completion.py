@@ -1,4 +1,4 @@
-"""How much is still missing: the least number of characters from a configuration to the end of some text."""
+"""Compute the fewest characters from a configuration to the end of some text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)
 
 
 class Shortest:
-    """`remaining(configuration)`: characters (or tokens of terminals) that are missing at least, exactly, 0 where it can end.
+    """Computes exact distances to the end of the shortest accepted text.
 
-    Inside a character its missing bytes count nothing. Cost: once for the program's states, then once for each set of
-    stacks and each configuration asked for.
+    Distances count characters and tokens of terminals. Inside a character, its missing
+    bytes count as 0. The cost arises once for the states of the program, and then once
+    for each set of stacks and each configuration requested.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -28,7 +29,10 @@ class Shortest:
         self._remaining: dict[int, int] = {}
 
     def remaining(self, configuration: int) -> int:
-        """Characters to the end of the shortest accepted text from here."""
+        """Return the number of characters to the end of the shortest accepted text.
+
+        It is 0 if the text may end here.
+        """
         found = self._remaining.get(configuration)
         if found is None:
             found = min(
@@ -38,7 +42,10 @@ class Shortest:
         return found
 
     def _stack(self, stacks: int) -> int:
-        """The least that a set of stacks asks for; sets are numbered after all that lie below them."""
+        """Return the least number of characters that a set of stacks still requires.
+
+        A set has a higher number than all sets below it.
+        """
         sets = self._machine.stacks
         for number in range(len(self._below), stacks + 1):
             options = [self._least[state] + self._below[below] for state, below in sets.links[number]]
@@ -47,10 +54,11 @@ class Shortest:
 
 
 def least_lengths(program: Program) -> list[int]:
-    """For each state the least number of characters to the end of its rule; `NEVER` for the start of a rule without texts.
+    """Return, for each state, the least number of characters to the end of its rule.
 
-    Knuth's generalisation of Dijkstra's algorithm (Information Processing Letters 6, 1977): a call costs its rule and
-    what follows it.
+    `NEVER` marks the start of a rule without texts. Uses Knuth's generalisation of
+    Dijkstra's algorithm (Information Processing Letters 6, 1977): a call costs its rule
+    and what follows it.
     """
     n_states = len(program.edges)
     before, halves = _backwards(program)
@@ -74,7 +82,11 @@ _Pairs: TypeAlias = list[list[tuple[int, int]]]
 
 
 def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
-    """For each state: (state before it, characters between), and of calls (caller, the other state it waits for)."""
+    """Return the reversed steps and the reversed calls of each state.
+
+    A step is (state before, characters between). A call is (caller, the other state
+    that it waits for).
+    """
     before: _Pairs = [[] for _ in program.edges]
     halves: _Pairs = [[] for _ in program.edges]
     for state, to, cost in _steps(program):
@@ -90,7 +102,7 @@ def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
 
 
 def _steps(program: Program) -> Iterator[tuple[int, int, int]]:
-    """(state, next state, characters begun) of every edge and token terminal."""
+    """Yield (state, next state, characters begun) for every edge and token terminal."""
     for state, edges in enumerate(program.edges):
         for label, to in edges:
             yield state, to, int(label & ~_CONTINUATIONS != 0)
