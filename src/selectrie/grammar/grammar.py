@@ -179,9 +179,10 @@ class Grammar:
         A `str` is the schema as JSON text. For `route` and `spacing` see `read_schema`.
         If a schema has few values, its texts are listed, like those of `from_choices`.
 
-        >>> from selectrie import Grammar >>> list(Grammar.from_json_schema({"type":
-        "array", "items": {"type": "boolean"}, "maxItems": 1}).expand()) ['[]',
-        '[true]', '[false]']
+        >>> from selectrie import Grammar
+        >>> schema = {"type": "array", "items": {"type": "boolean"}, "maxItems": 1}
+        >>> list(Grammar.from_json_schema(schema).expand())
+        ['[]', '[true]', '[false]']
         """
         from selectrie.grammar.readers.types import list_of_choices
         from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
@@ -235,7 +236,7 @@ class Grammar:
     def load(cls, name: str) -> Grammar:
         """Return a grammar that comes with selectrie: `Grammar.load("json")`.
 
-        See `installed()` for the names.
+        See `installed_names()` for the names.
         """
         return cls.from_gbnf(installed_grammar(name), name=name)
 
@@ -327,7 +328,7 @@ class Grammar:
             return found
 
     def accepts(self, text: str | bytes) -> Verdict:
-        """Return a verdict: whether a text is the grammar's, or can be continued to be.
+        """Return whether the grammar accepts a text, a continuation of it, or neither.
 
         The verdict also says where the text stops being acceptable. Tokens that the
         grammar asks for by name are not text: they are expected, but never found.

@@ -85,7 +85,7 @@ class ListMachine:
         return int(self._table[configuration, self._class_of[byte]])
 
     def walk(self, configuration: int, text: bytes) -> int:
-        """Return the configuration after a text, or `DEAD` if no text begins so."""
+        """Return the configuration after a text, or `DEAD` if it is refused."""
         for byte in text:
             configuration = self.step(configuration, byte)
             if configuration == DEAD:

@@ -21,7 +21,8 @@ class Work:
 
     Attributes:
         steps: Elementary steps left for making rules deterministic.
-        edges: Edges left for rules that stay nondeterministic.
+        edges: Edges left for rules that stay nondeterministic and for rewriting left
+            recursion.
     """
 
     steps: int

@@ -89,7 +89,7 @@ class Nfa:
 
     Attributes:
         most_states: Maximum number of states.
-        what: Name of the rule, for error messages.
+        what: What is compiled, for error messages, such as "rule 'root'".
         edges: For each state, pairs (label, next state).
         jumps: For each state, the targets of moves that read nothing.
         has_dead_ends: Whether some states might be unreachable or might not lead to the

@@ -34,12 +34,12 @@ class Folder(Protocol):
 class Scope:
     """How names in one grammar text map to global names.
 
-    Names imported explicitly get their given name; other names get a prefix.
+    Names imported explicitly get their alias; other names get a prefix.
 
     Attributes:
-        prefix: Path of the import.
-        given: Global names of explicitly imported names.
-        outer: Scope of the importing text, None for the top level.
+        prefix: Prefix of other names, made from the path of the import.
+        given: Aliases of explicitly imported names, in the outer scope.
+        outer: Scope of the importing text; None for the top level.
     """
 
     prefix: str = ""

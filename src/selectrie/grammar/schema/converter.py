@@ -138,7 +138,8 @@ class _Known:
     def _object(self, found: dict[str, Any], pointer: str) -> dict[str, Any]:
         """Return an object schema with only named properties, or with only others.
 
-        The former says nothing about other properties.
+        If properties are named, all others are excluded, even if the schema allows
+        them.
         """
         properties = found.pop("properties", {})
         required = found.pop("required", [])

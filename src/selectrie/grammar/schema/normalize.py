@@ -85,7 +85,7 @@ Any keyword not listed in this module or in `rewriting` has no effect in any dra
 LEFT = ("allOf", "$ref", "required", "pattern", "format", "patternProperties", "minProperties", "maxProperties")
 """Keywords that llguidance may refuse in combination with others.
 
-So are those `oneOf` that could not be written as `anyOf`.
+It may also refuse any `oneOf` that could not be written as `anyOf`.
 """
 _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([467])|draft/(2019|2020)-\d\d)/schema#?")
 
