@@ -1,1 +1,1 @@
-"""What every room may know: types, numerics, the vocabulary, token tries and the two ports."""
+"""Definitions that every room may use: types, numerics, vocabulary, tries, ports."""

@@ -1,4 +1,4 @@
-"""The port of what may be generated: states, allowed tokens, steps; and a list of choices as such an automaton."""
+"""The port that decides which tokens may come next, and a list of choices as one."""
 
 from __future__ import annotations
 
@@ -12,34 +12,44 @@ from selectrie.errors import ChoiceError, ProtocolError
 
 
 class Automaton(Protocol):
-    """Decides which tokens may come next. States are numbers that stay valid for the automaton's life, so copying a state
-    is copying a number, and any number of sequences share one automaton.
+    """Decides which tokens may come next.
 
-    One thread at a time uses it.
+    States are numbers that stay valid for the automaton's life. Copying a state is
+    copying a number, and any number of sequences can share one automaton.
+
+    Only one thread may use an automaton at a time.
     """
 
     def start(self) -> int:
-        """The state before the first token."""
+        """Return the state before the first token."""
         ...
 
     def allowed(self, state: int) -> BoolArray | IntArray:
-        """The tokens that may come next: bool[V] (true = allowed) or int32[] ids, ascending. End-of-generation tokens are
-        no part of it (see `can_end`). The array belongs to the automaton: read only."""
+        """Return the tokens that may come next.
+
+        The result is bool[V] (true = allowed) or int32[] ids in ascending order.
+        End-of-generation tokens are not included (see `can_end`). The array belongs to
+        the automaton and must not be written to.
+        """
         ...
 
     def advance(self, state: int, token: int) -> int:
-        """The state after one more token; `ProtocolError` for a token that is not allowed."""
+        """Return the state after one more token.
+
+        Raises `ProtocolError` for a token that is not allowed.
+        """
         ...
 
     def can_end(self, state: int) -> bool:
-        """May the text end here?"""
+        """Return whether the text may end here."""
         ...
 
 
 class ChoiceAutomaton:
-    """Accepts exactly the token paths of a trie. A state is a node of the trie.
+    """Accepts exactly the token paths of a trie; a state is a node of the trie.
 
-    Raises `ChoiceError` for a trie without paths. An allowed set costs a slice, a step a binary search among children.
+    `allowed` costs a slice, `advance` a binary search among the children. Raises
+    `ChoiceError` for a trie without paths.
     """
 
     def __init__(self, trie: TokenTrie) -> None:

@@ -1,12 +1,14 @@
-"""The port a language model satisfies: one tree of contexts, one verb.
+"""The port that a language model satisfies: one tree of contexts, extended by one call.
 
 Laws (checked on every back end by `testing.check_model`):
 
-1. The row of a node depends only on the node's token path: not on siblings, order, calls or cache content.
+1. The row of a node depends only on the node's token path: not on siblings, order,
+   calls or cache content.
 2. Extending in one call or in many gives the same rows.
 3. Releasing and extending again gives the same row.
 4. Random interleavings of extend, release and eviction equal single-path evaluation.
-5. A call that cannot be done raises before anything changed; a call that fails half-way leaves the tree as it was.
+5. A call that cannot be done raises before anything has changed; a call that fails
+   half-way leaves the tree as it was.
 """
 
 from __future__ import annotations
@@ -23,19 +25,25 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray, Limits, LogitA
 from selectrie.core.vocabulary import Vocabulary
 
 SOLO_BRANCHES = 16
-"""Of an empty model of its own, where nobody asks for more: each costs memory."""
+"""Default number of branches of a `solo` model; each branch costs memory."""
 
 
 class Rows:
-    """Logits of the wanted nodes of one call: row *i* predicts the token **after** wanted node *i*.
+    """Holds the logits of one call.
 
-    A view: it may read the back end's own buffer and is valid until the model's next `extend`.
-    What outlives that is copied by `copy`. The N x V matrix of log-probabilities is never built.
+    Row *i* predicts the token **after** wanted node *i*. This is a view: it may read
+    the back end's own buffer, and it is valid until the model's next `extend`. Use
+    `copy` to keep rows for longer. The N x V matrix of log-probabilities is never
+    built.
 
-    matrix: float32[M, V]. index: int64[n], row of `matrix` for each wanted node (default: 0..M-1).
-    NaN, +inf or an all -inf row raise `NonFiniteLogitsError` when that row is first read, and leave the others readable;
-    a single -inf is probability 0. A row's normaliser is worked out when it is first needed and kept: the same bits
-    whichever rows stand beside it.
+    NaN, +inf or a row that is all -inf raises `NonFiniteLogitsError` when that row is
+    first read; the other rows stay readable. A single -inf is probability 0. The
+    normaliser of a row is computed when it is first needed, and kept; its bits do not
+    depend on the other rows.
+
+    Args:
+        matrix: float32[M, V], the logits.
+        index: int64[n], the row of `matrix` for each wanted node (default: 0..M-1).
     """
 
     __slots__ = ("_index", "_matrix", "_normaliser")
@@ -49,7 +57,10 @@ class Rows:
         return len(self._index)
 
     def _normalisers(self, rows: NDArray[np.int64]) -> FloatArray:
-        """float64, shaped like `rows`: log-sum-exp of these rows, from memory where they were read before."""
+        """Return the log-sum-exp of these rows, float64 shaped like `rows`.
+
+        Values computed before are reused.
+        """
         found: FloatArray = self._normaliser[rows]
         unread = np.isnan(found)
         if unread.any():
@@ -59,28 +70,38 @@ class Rows:
         return found
 
     def logsumexp(self, i: int) -> float:
-        """Log of the sum of exponentials of row i's logits."""
+        """Return the log of the sum of exponentials of row i's logits."""
         return float(self._normalisers(np.array([i]))[0])
 
     def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
-        """Log-probabilities, float64, of `token_ids` after wanted nodes `i`; the two broadcast against each other."""
+        """Return the float64 log-probabilities of `token_ids` after wanted nodes `i`.
+
+        The two arguments broadcast against each other.
+        """
         rows, ids = np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64)
         return np.asarray(self._matrix[self._index[rows], ids].astype(np.float64) - self._normalisers(rows))
 
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
-        """Log of the summed probability of `token_ids` (distinct) after wanted node i; -inf for none."""
+        """Return the log of the summed probability of `token_ids` after wanted node i.
+
+        The ids must be distinct. The result is -inf if there are none.
+        """
         return numerics.logsumexp(self.logp(i, token_ids))
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
-        """Log of the summed probability of every token but `token_ids`, from positive terms (1 - sum rounds badly)."""
+        """Return the log of the summed probability of all tokens except `token_ids`.
+
+        It is summed from positive terms, because 1 - sum rounds badly.
+        """
         normaliser = self.logsumexp(i)
         return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - normaliser
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
-        """The k most probable tokens after wanted node i (ties: smaller id first) and their log-probabilities.
+        """Return the k most probable tokens after wanted node i.
 
-        allowed: bool[V] (true = may follow) or an array of ids; None = every token. Fewer than k come back where fewer
-        are allowed and possible.
+        Returns their ids and their log-probabilities. Ties are ordered by id, smaller
+        first. `allowed` is bool[V] (true = may follow) or an array of ids; None allows
+        every token. Fewer than k tokens are returned if fewer are allowed and possible.
         """
         normaliser = self.logsumexp(i)
         logits = self.logits(i)
@@ -88,35 +109,44 @@ class Rows:
         return ids, logits[ids].astype(np.float64) - normaliser
 
     def best(self) -> IntArray:
-        """int32[n]: the most probable token after each wanted node (ties: the smaller id)."""
+        """Return the most probable token after each wanted node as int32[n].
+
+        Ties go to the smaller id.
+        """
         self._normalisers(np.arange(len(self._index)))
         return numerics.argmax_rows(self._matrix, self._index)
 
     def logits(self, i: int) -> LogitArray:
-        """Raw float32[V] of wanted node i, unchecked; a view."""
+        """Return the raw, unchecked float32[V] logits of wanted node i, as a view."""
         row: LogitArray = self._matrix[self._index[i]]
         return row
 
     def slice(self, start: int, stop: int) -> Rows:
-        """The wanted nodes start..stop as a view that shares this one's buffer and normalisers, both ways."""
+        """Return the wanted nodes start..stop as a view.
+
+        The view shares this one's buffer. The two share normalisers in both directions.
+        """
         part = Rows(self._matrix, self._index[start:stop])
         part._normaliser = self._normaliser[start:stop]
         return part
 
     def take(self, order: ArrayLike) -> Rows:
-        """The wanted nodes `order`, int[n], as a view that shares this one's buffer and knows its normalisers so far."""
+        """Return the wanted nodes `order`, int[n], as a view.
+
+        The view shares this one's buffer and copies the normalisers known so far.
+        """
         picked = np.asarray(order, dtype=np.int64)
         part = Rows(self._matrix, self._index[picked])
         part._normaliser = self._normaliser[picked]
         return part
 
     def copy(self) -> Rows:
-        """The same rows in memory of their own."""
+        """Return the same rows in newly allocated memory."""
         return Rows.stack([self])
 
     @staticmethod
     def stack(parts: Sequence[Rows]) -> Rows:
-        """Rows of one or more calls one after the other, copied."""
+        """Concatenate and copy the rows of one or more calls."""
         stacked = Rows(np.concatenate([part._matrix[part._index] for part in parts]))
         stacked._normaliser = np.concatenate([part._normaliser for part in parts])
         return stacked
@@ -124,12 +154,17 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What one `extend` gave.
+    """Holds the result of one `extend`.
 
-    nodes: int32[B], one per element asked for; the caller owns one reference each.
-    rows: of the wanted elements, in order.
-    rows_evaluated: distinct rows the model computed (padding not counted); rows_repeated: of these, rows of nodes that
-    existed already; rows_padded: rows added to fill the call; decode_s: seconds inside the model; 0 rows = no decode.
+    Attributes:
+        nodes: int32[B], one node per element of the call. The caller owns one reference
+            to each.
+        rows: The rows of the wanted elements, in order.
+        rows_evaluated: Number of distinct rows the model computed, without padding.
+        rows_repeated: How many of these belong to nodes that existed already.
+        rows_padded: Number of rows added to fill the call.
+        decode_s: Seconds spent inside the model. If no rows were evaluated, there was
+            no decode.
     """
 
     nodes: IntArray
@@ -141,12 +176,15 @@ class Extension:
 
 
 class Model(Protocol):
-    """A causal language model that holds evaluated contexts as one tree. Node 0 is the empty context.
+    """A causal language model that holds evaluated contexts as one tree.
 
-    Not thread-safe but for `interrupt`: one thread owns it (`owner.Owner`).
+    Node 0 is the empty context. Only `interrupt` is thread-safe; everything else must
+    be called from the one thread that owns the model (`owner.Owner`).
 
-    granule: rows every call is padded to, so that rows do not depend on how many stand in their call (1 = no padding).
-    May be set while the tree is empty; `solo` hands it on.
+    Attributes:
+        granule: Number of rows to a multiple of which every call is padded, so that a
+            row does not depend on how many others are in its call (1 = no padding). It
+            may be set while the tree is empty; `solo` passes it on.
     """
 
     granule: int
@@ -161,74 +199,115 @@ class Model(Protocol):
     def identity(self) -> ModelIdentity: ...
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
-        """Evaluate nodes below live nodes: **one** decode, or an error before anything changed.
+        """Evaluate new nodes below live nodes in **one** decode.
 
-        parents: int32[B], a live node, or `~j` for element j < i of the same call. tokens: int32[B].
-        wanted: bool[B], whose rows are needed. keep: bool[B], who may become a parent in a later call: a forking model
-        keeps a state for those alone.
+        Either the whole call succeeds, or it raises and the tree is unchanged. A pair
+        (parent, token) that exists already, or occurs twice in the call, is one node
+        with one more reference. It is evaluated again only if its row is wanted (on a
+        scratch branch, counted as repeated).
 
-        A (parent, token) that exists already, or stands twice in the call, is one node with one more reference; it is
-        evaluated again only where its row is wanted (on a scratch branch, counted as repeated).
-        A forking model takes calls of one round only (see `rounds`).
-        Cached nodes are evicted leaf first, least recently used first, as room is needed; never an ancestor of a
-        referenced node or of this call's parents.
+        A forking model takes only calls of one round (see `rounds`). Cached nodes are
+        evicted as room is needed, leaves first, least recently used first. Ancestors of
+        referenced nodes and of this call's parents are never evicted.
 
-        Raises `CapacityError` (needed, available) where the call does not fit, `NodeError` for a dead or wrong
-        parent, `TokenRangeError` for a token that does not exist, `DecodeError` where the back end failed,
-        `DecodeInterrupted` after `interrupt`; in each case the tree is as it was.
+        Args:
+            parents: int32[B], a live node, or `~j` for element j < i of the same call.
+            tokens: int32[B], the token of each new node.
+            wanted: bool[B], the elements whose rows are needed.
+            keep: bool[B], the elements that may become a parent in a later call. A
+                forking model keeps a state only for those.
+
+        Raises:
+            CapacityError: If the call does not fit; holds what is needed and available.
+            NodeError: If a parent is dead or wrong.
+            TokenRangeError: If a token does not exist.
+            DecodeError: If the back end failed.
+            DecodeInterrupted: After `interrupt`.
         """
         ...
 
     def find(self, tokens: IntArray) -> tuple[int, int]:
-        """The deepest node on this path that can still be extended, and its depth. The caller owns one reference."""
+        """Return the deepest node on this path that can still be extended.
+
+        Its depth is returned too. The caller owns one reference to the node.
+        """
         ...
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> None:
-        """Give back one reference each. Without references a node stays as cache until room is needed; with
-        `forget` it is dropped now (leaf first: nodes that carry others stay until those go)."""
+        """Drop one reference to each node.
+
+        A node without references stays cached until room is needed. With `forget` it is
+        dropped now. Leaves go first: a node with children stays until those are
+        dropped.
+        """
         ...
 
     def room(self) -> Room:
-        """What one `extend` could use now if every unreferenced node were evicted."""
+        """Return what one `extend` could use if all unreferenced nodes were evicted."""
         ...
 
     def trim(self, idle_rows: int) -> int:
-        """Drop cached nodes not used while the last `idle_rows` rows were evaluated (0: all); returns how many."""
+        """Drop cached nodes that have been idle, and return how many were dropped.
+
+        A node is idle if it was not used while the last `idle_rows` rows were
+        evaluated; 0 drops all cached nodes.
+        """
         ...
 
     def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> Model:
-        """A small empty model on the same weights and precision, with room for at least `nodes` nodes, and for `branches` where
-        this one has so many. rows: most in a call, None = as many as this one takes.
+        """Return a small empty model on the same weights, with the same precision.
 
-        What it computes has the same bits whatever this model holds: near ties are settled on it. The caller closes it.
+        It has room for at least `nodes` nodes, and for `branches` branches if this
+        model has as many. `rows` is the maximum number of rows in a call; None means as
+        many as this model takes.
+
+        What it computes has the same bits whatever this model holds, so near ties are
+        settled on it. The caller must close it.
         """
         ...
 
     def interrupt(self) -> None:
-        """Make the decode that is running now, here or on a `solo` model, fail with `DecodeInterrupted`; from any thread,
-        no effect when idle."""
+        """Make the decode that is running now fail with `DecodeInterrupted`.
+
+        That includes a decode of a `solo` model. May be called from any thread, and has
+        no effect when idle.
+        """
         ...
 
     def close(self) -> None:
-        """Free everything; later calls raise `ClosedError`. Closing twice is fine."""
+        """Free everything; later calls raise `ClosedError`.
+
+        Closing twice is allowed.
+        """
         ...
 
 
 def chain(parent: int, n: int) -> IntArray:
-    """int32[n]: parents of a run of n >= 1 elements below a node, each hanging from the one before it."""
+    """Return the parents of a chain of n >= 1 elements below a node, as int32[n].
+
+    Each element is the parent of the next one.
+    """
     parents: IntArray = ~np.arange(-1, n - 1, dtype=np.int32)
     parents[0] = parent
     return parents
 
 
 def rounds(parents: IntArray, keep: BoolArray) -> IntArray:
-    """Cut one call into rounds that a forking model can take, each an `extend` of its own.
+    """Split one call into rounds that a forking model can take, one `extend` each.
 
-    A forking model has a state only at the tip of each unbranched run of a call. So a node joins its parent's round only
-    as the parent's one child in the call, and only where the parent need not be kept; otherwise it starts in a later one.
+    A forking model has a state only at the tip of each unbranched run of a call. A node
+    therefore joins its parent's round only if it is the parent's only child in the call
+    and the parent need not be kept. Otherwise it starts in a later round.
 
-    parents: int32[B] as in `extend`; keep: bool[B]. Returns int32[B]: the round of each element; all 0 = one call.
-    A parent `~j` of an earlier round is a node by the time its child's round runs, and must be kept until then.
+    A parent `~j` of an earlier round is a node by the time its child's round runs, and
+    must be kept until then.
+
+    Args:
+        parents: int32[B], as in `extend`.
+        keep: bool[B], as in `extend`.
+
+    Returns:
+        int32[B], the round of each element. If all are 0, one call is enough.
     """
     n = len(parents)
     inside = np.flatnonzero(parents < 0)

@@ -1,4 +1,7 @@
-"""Log-sum-exp and stable top-k: the only place with `exp`. Sums in float64; -inf is probability 0; NaN never passes."""
+"""Log-sum-exp and stable top-k; `exp` is called only here.
+
+Sums are taken in float64. -inf is probability 0. NaN is never passed on.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
 
 _BLOCK_ELEMENTS = 1 << 14
-"""Logits handled at once: float32 logits and their exponentials stay in the L1 and L2 caches."""
+"""Logits processed at once: they and their exponentials fit the L1 and L2 caches."""
 
 _GROUPS = 1 << 11
-"""Groups whose largest logits bound the k-th largest of a long row."""
+"""Number of groups whose maxima bound the k-th largest logit of a long row."""
 
 
 def logsumexp(x: FloatArray) -> float:
-    """log(sum(exp(x))) of a float64 vector; -inf for an empty or all -inf one."""
+    """Return log(sum(exp(x))) of a float64 vector; -inf if it is empty or all -inf."""
     if x.size == 0:
         return -np.inf
     peak = float(x.max())
@@ -26,10 +29,14 @@ def logsumexp(x: FloatArray) -> float:
 
 
 def logsumexp_rows(matrix: LogitArray, index: NDArray[np.int64]) -> FloatArray:
-    """float64[n]: log-sum-exp of rows `index` of float32[M, V]; each row the same bits whichever others are asked for.
+    """Return the float64[n] log-sum-exp of the rows `index` of float32[M, V].
 
-    Exponentials in float32 (relative error 6e-8 each), sums in float64: within 1e-7 of float64 throughout, at a third of
-    its cost. Raises `NonFiniteLogitsError`, naming the row of `matrix`, for a row with NaN or +inf, or with nothing finite.
+    The bits of each result do not depend on which other rows are requested.
+    Exponentials are taken in float32 (relative error 6e-8 each) and summed in float64.
+    The result is within 1e-7 of float64 throughout, at a third of its cost.
+
+    Raises `NonFiniteLogitsError`, naming the row of `matrix`, for a row with NaN or
+    +inf, or without a finite value.
     """
     n, vocabulary_size = len(index), matrix.shape[1]
     result = np.empty(n, dtype=np.float64)
@@ -48,13 +55,17 @@ def logsumexp_rows(matrix: LogitArray, index: NDArray[np.int64]) -> FloatArray:
             _check_finite(float(peaks[bad]), int(index[start + bad]))
         block -= peaks[:, None]
         np.exp(block, out=block)
-        # Cast before summing: a sum that casts works through a buffer whose bounds depend on where the row lies.
+        # Cast before summing: a sum that casts uses a buffer, and the bounds of the
+        # buffer depend on the address of the row.
         result[start : start + step] = peaks + np.log(block.astype(np.float64).sum(axis=1))
     return result
 
 
 def argmax_rows(matrix: LogitArray, index: NDArray[np.int64]) -> IntArray:
-    """int32[n]: where each of rows `index` of float32[M, V] is largest; the first of equal places."""
+    """Return the position of the maximum of each of the rows `index`, as int32[n].
+
+    `matrix` is float32[M, V]. The first of equal positions is returned.
+    """
     result: IntArray = np.empty(len(index), dtype=np.int32)
     step = max(1, _BLOCK_ELEMENTS // max(1, matrix.shape[1]))
     if step == 1:
@@ -66,7 +77,10 @@ def argmax_rows(matrix: LogitArray, index: NDArray[np.int64]) -> IntArray:
 
 
 def logsumexp_without(logits: LogitArray, token_ids: NDArray[np.int64]) -> float:
-    """log-sum-exp of a float32[V] row with `token_ids` left out; -inf where nothing is left."""
+    """Return the log-sum-exp of a float32[V] row without `token_ids`.
+
+    The result is -inf if nothing is left.
+    """
     rest = logits.copy()
     rest[token_ids] = -np.inf
     peak = float(rest.max())
@@ -76,7 +90,7 @@ def logsumexp_without(logits: LogitArray, token_ids: NDArray[np.int64]) -> float
 
 
 def _sum_exp(logits: LogitArray, peak: float, scratch: LogitArray) -> float:
-    """Sum of exp(logits - peak) in blocks that stay in the cache."""
+    """Return the sum of exp(logits - peak), computed in blocks that fit the cache."""
     total = 0.0
     for start in range(0, len(logits), len(scratch)):
         block = logits[start : start + len(scratch)]
@@ -93,7 +107,10 @@ def _check_finite(peak: float, row: int) -> None:
 
 
 def top_k(logits: LogitArray, k: int, allowed: BoolArray | IntArray | None = None) -> IntArray:
-    """Ids of the k largest finite logits, largest first, ties by smaller id; fewer where fewer are allowed."""
+    """Return the ids of the k largest finite logits, largest first.
+
+    Ties are ordered by id, smaller first. Fewer ids are returned if fewer are allowed.
+    """
     if allowed is None:
         n_groups = _GROUPS if len(logits) >= _GROUPS * 8 else 0
         ids = np.flatnonzero(logits >= _kth_bound(logits, k, n_groups)) if 0 < k <= n_groups else np.arange(len(logits))
@@ -114,9 +131,11 @@ def top_k(logits: LogitArray, k: int, allowed: BoolArray | IntArray | None = Non
 
 
 def _kth_bound(logits: LogitArray, k: int, n_groups: int) -> np.float32:
-    """A number that at least k logits reach, and few more: the k-th largest of the groups' largest.
+    """Return a bound that at least k logits reach, and few more do.
 
-    Two passes over the row that vectorise, and a partition of `n_groups` >= k numbers instead of one of the whole row.
+    It is the k-th largest of the groups' maxima. That takes two vectorised passes over
+    the row and a partition of `n_groups` >= k numbers, instead of a partition of the
+    whole row.
     """
     groups = logits[: len(logits) // n_groups * n_groups].reshape(-1, n_groups)
     largest = groups.max(axis=0)
@@ -125,7 +144,7 @@ def _kth_bound(logits: LogitArray, k: int, n_groups: int) -> np.float32:
 
 
 def softmax(scores: FloatArray) -> FloatArray:
-    """Probabilities that sum to one; all zero where every score is -inf."""
+    """Return probabilities that sum to one, or all zeros if every score is -inf."""
     peak = scores.max(initial=-np.inf)
     if peak == -np.inf:
         return np.zeros_like(scores)
@@ -134,5 +153,5 @@ def softmax(scores: FloatArray) -> FloatArray:
 
 
 def exp(x: FloatArray) -> FloatArray:
-    """Probabilities of log-probabilities."""
+    """Return the probabilities of log-probabilities."""
     return np.exp(x)

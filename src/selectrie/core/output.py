@@ -1,9 +1,11 @@
-"""Text on its way to a terminal, a file or a pipe: the one place from which the
-command and its reports write.
+"""Safe writing of text to a terminal, a file or a pipe.
 
-What a terminal obeys (ESC and what begins with it, BEL, the C1 controls, the marks
-that turn the direction of text) may stand in any text of the caller's or the model's. A
-terminal gets something to look at instead; files and pipes get the text as it is.
+The command and its reports write only through this module.
+
+Any text from the caller or the model may contain what a terminal obeys: ESC and the
+sequences it begins, BEL, the C1 controls, and the marks that change the direction of
+text. On a terminal these are replaced by visible characters; files and pipes get the
+text unchanged.
 """
 
 from __future__ import annotations
@@ -25,20 +27,26 @@ _ACTIVE = re.compile(f"[\x7f-\x9f{''.join(map(chr, (*_BIDI, *_SEPARATORS)))}]")
 
 
 def visible(text: str) -> str:
-    """The text with what a terminal would obey as something to look at: control
-    pictures (U+2400 and on), U+FFFD for DEL, the C1 controls, direction marks and the
-    line and paragraph separators. Line ends and tabs stay, and so does the length."""
+    """Return the text with visible characters for what a terminal would obey.
+
+    Controls become control pictures (U+2400 and on). DEL, the C1 controls, direction
+    marks and the line and paragraph separators become U+FFFD. Line ends and tabs stay.
+    The length does not change.
+    """
     return text.translate(_VISIBLE)
 
 
 def json_escaped(text: str) -> str:
-    r"""A text in JSON with DEL, C1 controls, direction marks and separators as `\uXXXX`,
-    which mean the same; the other controls JSON escapes itself."""
+    r"""Return JSON text with the characters that a terminal obeys escaped as `\uXXXX`.
+
+    These are DEL, the C1 controls, direction marks and separators; the meaning stays
+    the same. JSON itself escapes the other controls.
+    """
     return _ACTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at what is written there, or types what is read."""
+    """Return whether the stream is a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # it was closed
@@ -46,7 +54,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def write(text: str, stream: TextIO | None, *, end: str = "\n") -> None:
-    """Write a text and what ends it: `visible` on a terminal, elsewhere as it is.
+    """Write a text and its end: made `visible` on a terminal, elsewhere unchanged.
 
     Raises as `put` does.
     """
@@ -54,11 +62,11 @@ def write(text: str, stream: TextIO | None, *, end: str = "\n") -> None:
 
 
 def put(text: str, stream: TextIO | None) -> None:
-    """Write a text that is safe, without a change.
+    """Write a text that is known to be safe, without changing it.
 
-    Raises `OutputError` where standard output cannot be written, `BrokenPipeError`
-    where nobody reads it any more. What standard error cannot take is dropped, for there
-    is no place left to say so, and so is what goes to a stream that is closed (None).
+    Raises `OutputError` if standard output cannot be written, and `BrokenPipeError` if
+    its reader is gone. What standard error cannot take is dropped, because there is
+    nowhere left to report it. Text for a closed stream (None) is dropped too.
     """
     if stream is None:
         return
@@ -76,8 +84,11 @@ def put(text: str, stream: TextIO | None) -> None:
 
 
 def flush() -> None:
-    """Send on what standard output holds back. Raises as `put` does, and from then on
-    drops what is written, because it would fail once more when the process ends."""
+    """Flush standard output.
+
+    Raises as `put` does. After an error, later output is dropped, because it would fail
+    once more when the process ends.
+    """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -89,7 +100,7 @@ def flush() -> None:
 
 
 def _forget() -> None:
-    """Let what standard output still holds go nowhere."""
+    """Redirect standard output to the null device, with what it still buffers."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -97,8 +108,10 @@ def _forget() -> None:
 
 
 def show_cursor() -> None:
-    """Let the terminals that standard output and error are show their cursor again,
-    past what the streams still hold."""
+    """Show the cursor again on the terminals of standard output and standard error.
+
+    The escape sequence bypasses the buffers of the streams.
+    """
     for number in (1, 2):
         with suppress(OSError):
             if os.isatty(number):

@@ -1,4 +1,4 @@
-"""Token paths -> prefix trie as flat arrays in depth-first order."""
+"""Token paths as a prefix trie, stored in flat arrays in depth-first order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,28 @@ from selectrie.errors import OptionError
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TokenTrie:
-    """Prefix trie of C token sequences; node 0 is the root (the shared context), parents stand before children.
+    """A prefix trie of C token sequences.
 
-    Nodes are numbered depth-first, siblings by token id, so the nodes below a node, and the paths at or below it, are
-    contiguous ranges. At most 64 bytes a node.
+    Node 0 is the root (the shared context). Nodes are numbered depth-first, parents
+    before children and siblings by token id. The nodes below a node, and the paths at
+    or below it, are therefore contiguous ranges. The trie takes at most 64 bytes per
+    node.
 
-    token: int32[N], edge from the parent; root NO_TOKEN.      parent: int32[N]; root NO_NODE.     depth: int32[N]; root 0.
-    end_path: int32[N], the path that ends here, or NO_PATH.   n_nodes_below: int32[N], descendants (0 = leaf).
-    first_path, n_paths: int32[N], paths at or below the node: first_path[n] .. first_path[n] + n_paths[n].
-    child_start: int32[N+1], child: int32[N-1]: children of n are child[child_start[n]:child_start[n+1]], by token id.
-    path_node: int32[P], node where each distinct path ends; paths are in lexicographic order of their tokens.
-    path_of: int32[C], the path of each sequence given; equal sequences share one.
+    Attributes:
+        token: int32[N], the token on the edge from the parent; NO_TOKEN at the root.
+        parent: int32[N], the parent; NO_NODE at the root.
+        depth: int32[N], the depth; 0 at the root.
+        end_path: int32[N], the path that ends here, or NO_PATH.
+        n_nodes_below: int32[N], the number of descendants (0 = leaf).
+        first_path: int32[N], the first path at or below the node.
+        n_paths: int32[N], the number of paths at or below the node: they are
+            first_path[n] .. first_path[n] + n_paths[n].
+        child_start: int32[N+1], offsets into `child`.
+        child: int32[N-1], the children by token id: those of n are
+            child[child_start[n]:child_start[n+1]].
+        path_node: int32[P], the node where each distinct path ends. Paths are in
+            lexicographic order of their tokens.
+        path_of: int32[C], the path of each sequence; equal sequences share one.
     """
 
     token: IntArray
@@ -41,11 +52,14 @@ class TokenTrie:
 
     @classmethod
     def from_flat(cls, tokens: IntArray, offsets: OffsetArray) -> TokenTrie:
-        """The trie of C sequences given as tokens[offsets[c]:offsets[c+1]]. Empty sequences end at the root.
+        """Build the trie of C sequences, given as tokens[offsets[c]:offsets[c+1]].
 
-        No Python loop per token or per sequence: one per depth that two sequences share. Memory is linear in tokens and
-        sequences, whatever the longest sequence. Raises `OptionError` for offsets that do not cut up `tokens`, or a
-        negative token.
+        Empty sequences end at the root. There is no Python loop per token or per
+        sequence, only one per depth that two sequences share. Memory is linear in
+        tokens and sequences, whatever the longest sequence.
+
+        Raises `OptionError` if the offsets do not partition `tokens`, or for a negative
+        token.
         """
         tokens, offsets = np.asarray(tokens, dtype=np.int32), np.asarray(offsets, dtype=np.int64)
         _check_flat(tokens, offsets)
@@ -56,7 +70,8 @@ class TokenTrie:
         path_of = np.empty(len(order), dtype=np.int32)
         path_of[order] = np.cumsum(is_new) - 1
 
-        # Each path adds the nodes after what it shares with the path before it: a chain, numbered on.
+        # Each path adds a chain of consecutive nodes after the prefix that it shares
+        # with the path before it.
         shared, lengths, first_token = shared[is_new], lengths[is_new], offsets[:-1][order[is_new]]
         chain_end: OffsetArray = np.cumsum(lengths - shared, dtype=np.int64) + 1
         chain_start = chain_end - lengths + shared
@@ -73,7 +88,10 @@ class TokenTrie:
 
     @classmethod
     def from_sequences(cls, sequences: Iterable[Sequence[int]]) -> TokenTrie:
-        """The trie of sequences given one by one; `from_flat` is the fast way for many."""
+        """Build the trie of sequences given one by one.
+
+        For many sequences, `from_flat` is faster.
+        """
         given = [np.asarray(sequence, dtype=np.int32) for sequence in sequences]
         offsets = np.cumsum([0, *(len(sequence) for sequence in given)], dtype=np.int64)
         return cls.from_flat(np.concatenate([np.empty(0, dtype=np.int32), *given]), offsets)
@@ -82,25 +100,25 @@ class TokenTrie:
         return f"TokenTrie({len(self)} nodes, {len(self.path_node)} paths, {len(self.path_of)} sequences)"
 
     def __len__(self) -> int:
-        """N, the number of nodes, root included."""
+        """Return N, the number of nodes, root included."""
         return len(self.token)
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all arrays together."""
+        """Return the number of bytes of all arrays together."""
         return sum(getattr(self, name).nbytes for name in self.__slots__)
 
     @property
     def inner(self) -> BoolArray:
-        """bool[N]: nodes with children (their rows score the edges below)."""
+        """Return bool[N]: the nodes with children. Their rows score the edges below."""
         return self.n_nodes_below > 0
 
     def children(self, node: int) -> IntArray:
-        """int32[]: children of the node by token id; a view."""
+        """Return the children of the node by token id, as an int32[] view."""
         return self.child[self.child_start[node] : self.child_start[node + 1]]
 
     def path(self, node: int) -> IntArray:
-        """int32[depth]: tokens from the root to the node."""
+        """Return the tokens from the root to the node, as int32[depth]."""
         result = np.empty(self.depth[node], dtype=np.int32)
         for i in range(len(result) - 1, -1, -1):
             result[i] = self.token[node]
@@ -108,9 +126,10 @@ class TokenTrie:
         return result
 
     def accumulate(self, edge: FloatArray) -> FloatArray:
-        """float64[N]: sum of `edge` from the root to each node (edge[0] is the root's own term).
+        """Return the sum of `edge` from the root to each node, as float64[N].
 
-        Added root first, so equal edges give equal bits on every path; -inf stays -inf below.
+        edge[0] is the root's own term. The sum starts at the root, so equal edges give
+        equal bits on every path. Below -inf every sum is -inf.
         """
         total = np.array(edge, dtype=np.float64)
         by_depth = np.argsort(self.depth, kind="stable")
@@ -121,9 +140,11 @@ class TokenTrie:
         return total
 
     def restrict(self, nodes: BoolArray) -> tuple[TokenTrie, IntArray]:
-        """The sub-trie of the marked nodes (ancestors are added) and, int32[N'], the old number of each new node.
+        """Return the sub-trie of the marked nodes and their ancestors.
 
-        Paths that end outside are dropped; `path_of` of the result is the identity over the paths that remain.
+        The second value is int32[N'], the old number of each new node. Paths that end
+        outside are dropped. `path_of` of the result is the identity over the paths that
+        remain.
         """
         n_marked_before = _counts_before(np.asarray(nodes, dtype=np.bool_))
         numbers = np.arange(len(self))
@@ -139,7 +160,7 @@ class TokenTrie:
 
 
 def _complete(token: IntArray, parent: IntArray, depth: IntArray, path_node: IntArray, path_of: IntArray) -> TokenTrie:
-    """The trie of nodes in depth-first order: what follows from parents and path ends is worked out."""
+    """Build the trie of nodes in depth-first order from parents and path ends."""
     n_nodes = len(token)
     child = (np.argsort(parent[1:], kind="stable") + 1).astype(np.int32)
     child_start = np.zeros(n_nodes + 1, dtype=np.int32)
@@ -171,10 +192,15 @@ def _check_flat(tokens: IntArray, offsets: OffsetArray) -> None:
 
 
 def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[OffsetArray, OffsetArray]:
-    """Order of the sequences by their tokens (stable, a prefix first), and how many each shares with the one before it.
+    """Sort the sequences by their tokens, stably, a prefix first.
 
-    Radix sort from the first token on: at each depth only groups of sequences that are still equal are sorted, so a long
-    sequence costs its length once it stands alone. Returns int64[C], int64[C].
+    This is a radix sort from the first token on. At each depth it sorts only groups of
+    sequences that are still equal, so a long sequence costs its length only while it
+    equals another.
+
+    Returns:
+        order: int64[C], the sequences in order.
+        shared: int64[C], the number of tokens each shares with the one before it.
     """
     starts, lengths = offsets[:-1], np.diff(offsets)
     order = np.arange(len(starts))
@@ -204,7 +230,10 @@ def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[OffsetArray
 
 
 def _latest_at_depth(depth: IntArray, wanted: IntArray, before: OffsetArray) -> OffsetArray:
-    """int64[]: the last node of depth `wanted` that stands before node `before`: its ancestor in depth-first order."""
+    """Return the last node of depth `wanted` before node `before`, as int64[].
+
+    In depth-first order that node is its ancestor.
+    """
     key = depth.astype(np.int64) * len(depth) + np.arange(len(depth))
     key.sort()
     at = np.searchsorted(key, wanted.astype(np.int64) * len(depth) + before) - 1
@@ -213,9 +242,11 @@ def _latest_at_depth(depth: IntArray, wanted: IntArray, before: OffsetArray) -> 
 
 
 def _subtree_stops(parent: IntArray, child: IntArray) -> OffsetArray:
-    """int64[N]: first node after each node's subtree: its next sibling, or else where its parent's subtree stops.
+    """Return the first node after each node's subtree, as int64[N].
 
-    The climb to the first ancestor with a next sibling is done for all nodes at once by doubling.
+    That is its next sibling, or else the node where its parent's subtree stops. The
+    climb to the first ancestor with a next sibling is done for all nodes at once by
+    doubling.
     """
     stop = np.full(len(parent), len(parent), dtype=np.int64)
     climb = parent.copy()
@@ -233,7 +264,7 @@ def _subtree_stops(parent: IntArray, child: IntArray) -> OffsetArray:
 
 
 def _counts_before(marked: BoolArray) -> IntArray:
-    """int32[n+1]: how many are marked before each place."""
+    """Return how many entries are marked before each position, as int32[n+1]."""
     counts = np.zeros(len(marked) + 1, dtype=np.int32)
     np.cumsum(marked, out=counts[1:])
     return counts

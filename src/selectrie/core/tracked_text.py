@@ -1,4 +1,4 @@
-"""Text that remembers which of its characters a chat template wrote."""
+"""Text that records which of its characters a chat template wrote."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any, SupportsIndex
 from selectrie.errors import OptionError
 
 TEMPLATE, VALUE, MIXED = range(3)
-"""Who wrote a character: the template, a message or argument, or either of them, for all that is known."""
+"""Origin of a character: the template, a message or argument, or unknown (either)."""
 _LINE_END = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class TrackedText(str):
-    """Text with the origin of each character, which slicing, splitting, trimming and joining keep.
+    """Text with the origin of each character.
 
-    Text that is not tracked is mixed wherever it meets this, so an origin that gets lost on the way is not taken for the
-    template's. The conversions are those of `str`, so a template behaves as it does on plain text. Nothing public is added to
-    `str`, for templates read attributes.
+    Slicing, splitting, trimming and joining keep the origins. Text that is not tracked
+    counts as mixed when it is combined with this, so a lost origin is never taken for
+    the template's. Conversions are those of `str`, so a template behaves as it does on
+    plain text. No public attribute is added to `str`, because templates can read
+    attributes.
 
     >>> text = TrackedText("<user>", TEMPLATE) + TrackedText(" Hi ").strip() + "!"
     >>> spans_of(text)
@@ -30,8 +32,8 @@ class TrackedText(str):
     __slots__ = ("_origins",)
     _origins: bytes
 
-    def __new__(cls, text: str, origins: bytes | int = VALUE) -> TrackedText:  # noqa: PYI034 - it is never subclassed
-        """origins: one for each character, or one for all."""
+    def __new__(cls, text: str, origins: bytes | int = VALUE) -> TrackedText:  # noqa: PYI034 - not subclassed
+        """Create the text; `origins` has one origin per character, or one for all."""
         self = super().__new__(cls, text)
         self._origins = bytes([origins]) * len(text) if isinstance(origins, int) else origins
         return self
@@ -83,12 +85,15 @@ class TrackedText(str):
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[TrackedText]:  # type: ignore[override]
         return self._located(super().rsplit(sep, maxsplit), sep)
 
-    def splitlines(self, keepends: bool = False) -> list[TrackedText]:  # type: ignore[override] # noqa: FBT001, FBT002 - of str
+    def splitlines(self, keepends: bool = False) -> list[TrackedText]:  # type: ignore[override] # noqa: FBT001, FBT002
         lines = self._located(super().splitlines(keepends=True), "")
         return lines if keepends else [line[: len(_LINE_END.split(line)[0])] for line in lines]
 
     def _located(self, parts: Iterable[str], sep: str | None) -> list[TrackedText]:
-        """Consecutive parts with the origins they have here. sep: what stands between them; None: white space."""
+        """Return consecutive parts of this text with their origins.
+
+        `sep` is the text between the parts; None means white space.
+        """
         located, at = [], 0
         for part in parts:
             start = self.find(part, at)
@@ -117,7 +122,7 @@ class TrackedText(str):
 
 
 def _computed(method: Callable[..., str]) -> Callable[..., TrackedText]:
-    """A method of `str` whose text is derived as a whole."""
+    """Wrap a method of `str` so that the origin of its result is derived as a whole."""
 
     @wraps(method)
     def computed(self: TrackedText, *args: Any, **kwargs: Any) -> TrackedText:
@@ -133,7 +138,7 @@ for _pads in (str.center, str.expandtabs, str.ljust, str.rjust, str.zfill):
 
 
 def spans_of(text: TrackedText) -> list[tuple[str, int]]:
-    """Return the longest pieces of one origin, as plain text."""
+    """Return the longest runs of one origin, as plain text with that origin."""
     spans, start = [], 0
     for origin, run in groupby(text._origins):
         stop = start + len(list(run))
@@ -143,21 +148,22 @@ def spans_of(text: TrackedText) -> list[tuple[str, int]]:
 
 
 def joined(pieces: Iterable[str], separator: str = "") -> TrackedText:
-    """`separator.join(pieces)`, every character with its origin."""
+    """Return `separator.join(pieces)` with the origin of every character."""
     pieces = list(pieces)
     return TrackedText(str.join(separator, pieces), _origins(separator).join(map(_origins, pieces)))
 
 
 def _origins(text: str) -> bytes:
-    """One for each character. Text that is not tracked is mixed: whose it is has been lost."""
+    """Return one origin per character; text that is not tracked is mixed."""
     return text._origins if type(text) is TrackedText else bytes([MIXED]) * len(text)
 
 
 def derived(text: str, sources: Iterable[object]) -> TrackedText:
-    """Text that is a function of its sources alone.
+    """Return text that is a function of its sources alone, with its origin.
 
-    All of it has the origin of its sources where they are the template's alone (or numbers), or values alone; else it keeps the
-    origins that it has.
+    If all texts in the sources come from the template, or there are none (only
+    numbers), all of the text does too. If all are values, it is a value. Otherwise it
+    keeps the origins that it has.
     """
     kinds = set(b"".join(map(_origins, texts_in([*sources]))))
     if kinds <= {TEMPLATE}:
@@ -166,7 +172,10 @@ def derived(text: str, sources: Iterable[object]) -> TrackedText:
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Every text within mappings, lists and their like, keys included; mixed text in place of any other object but a number."""
+    """Yield every text within mappings, lists and the like, keys included.
+
+    Any other object that is not a number, a boolean or None yields one mixed text.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -179,10 +188,11 @@ def texts_in(value: object) -> Iterator[str]:
 
 
 def tracked(value: Any, name: str) -> Any:
-    """The same value, every text in it tracked as a value.
+    """Return the same value with every text in it tracked as a value.
 
-    Raises `OptionError` with `name` for what is neither text, number, boolean, None, nor a list or mapping of these: what such an
-    object writes about itself could not be told from the template's own text.
+    Raises `OptionError` with `name` for anything but text, a number, a boolean, None,
+    or a list or mapping of these. The text that another object writes about itself
+    could not be distinguished from the template's own text.
     """
     if isinstance(value, str):
         return TrackedText(value)
@@ -197,12 +207,14 @@ def tracked(value: Any, name: str) -> Any:
 
 
 def trimmed_to(text: str, written: Sequence[str], said: Sequence[str]) -> TrackedText | None:
-    """Return `text` as what a template wrote, with what is said between, each trimmed at either end or not; None where it differs.
+    """Return `text` as the given pieces in alternation, or None if it differs.
 
-    written: one more than said.
+    `written` are the pieces that a template wrote, one more than `said`. The texts of
+    `said` go between them; each may be trimmed at the left, at the right, at both ends
+    or not at all.
     """
     written = [TrackedText(piece, TEMPLATE) for piece in written]
-    ends: dict[int, list[str]] = {0: []}  # where the pieces so far may end, and how they read
+    ends: dict[int, list[str]] = {0: []}  # possible ends of the pieces so far, with the pieces
     for before, value in zip(written, [*said, ""], strict=True):
         ends = {at + len(before): [*read, before] for at, read in ends.items() if text.startswith(before, at)}
         ways = [TrackedText(way) for way in (value, value.strip(), value.rstrip(), value.lstrip())]

@@ -1,7 +1,7 @@
 """Small frozen records and enums shared by every layer.
 
-Axis letters, used in all docstrings: N nodes, V vocabulary, C choices, P distinct token paths, K beams, T tokens,
-B rows of one model call.
+All docstrings use these axis letters: N nodes, V vocabulary, C choices, P distinct
+token paths, K beams, T tokens, B rows of one model call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NO_NODE = -1
 NO_TOKEN = -1
 NO_PATH = -1
 ROOT = 0
-"""Node 0 of every tree: the empty context of a context tree, the shared context of a trie."""
+"""Node 0 of every tree: the empty context, or the shared context of a trie."""
 
 
 class ModelKind(str, Enum):
-    """How a model remembers, which decides how branches can be made."""
+    """The kind of memory a model has, which decides how branches can be made."""
 
     ATTENTION = "attention"
     SLIDING_WINDOW = "sliding-window"
@@ -36,12 +36,19 @@ class ModelKind(str, Enum):
 
     @property
     def forks(self) -> bool:
-        """State exists only at a sequence's tip: branching copies it (see `model.rounds`)."""
+        """Return whether state exists only at a sequence's tip.
+
+        Branching then copies the state (see `model.rounds`).
+        """
         return self in (ModelKind.RECURRENT, ModelKind.HYBRID)
 
 
 class Precision(str, Enum):
-    """`exact` lays work out so that numbers do not depend on how it was cut into calls; `fast` keeps the back end's defaults."""
+    """How work is divided into calls.
+
+    `exact` arranges the work so that numbers do not depend on how it is divided into
+    calls. `fast` keeps the back end's defaults.
+    """
 
     EXACT = "exact"
     FAST = "fast"
@@ -51,10 +58,14 @@ class Precision(str, Enum):
 class Limits:
     """What a model can hold; fixed for its life.
 
-    nodes: evaluated tokens that fit at once (padding already taken off).
-    branches: branches alive at once (leaves of the live tree; in a forking model, nodes that own a state).
-    rows_per_call: most rows one `extend` may evaluate.
-    idle_rows: rows evaluated beside an idle cached node after which holding it has cost as much as evaluating it again.
+    Attributes:
+        nodes: Number of evaluated tokens that fit at once, padding already subtracted.
+        branches: Number of branches alive at once: leaves of the live tree or, in a
+            forking model, nodes that own a state.
+        rows_per_call: Maximum number of rows that one `extend` may evaluate.
+        kind: The kind of the model's memory.
+        idle_rows: Number of rows evaluated while a cached node is idle, after which
+            holding the node has cost as much as evaluating it again.
     """
 
     nodes: int
@@ -66,7 +77,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What may be asked for now: rows of one call, nodes held, branches alive."""
+    """What may be requested now.
+
+    Attributes:
+        rows: Rows of one call.
+        nodes: Nodes held.
+        branches: Branches alive.
+    """
 
     rows: int
     nodes: int
@@ -75,13 +92,16 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an answer took; sums with `+`.
+    """What an answer took. Costs can be added with `+`.
 
-    model_calls: decodes. rows: rows evaluated for it. rows_repeated: of these, rows
-    evaluated before and lost or given up since.
-    rows_padded: rows added to fill calls. rows_naive: what evaluating prompt + choice
-    one by one would have taken.
-    decode_s: seconds inside the model; no part of equality.
+    Attributes:
+        model_calls: Number of decodes.
+        rows: Rows evaluated for the answer.
+        rows_repeated: How many of these had been evaluated before and were lost or
+            released since.
+        rows_padded: Rows added to fill calls.
+        rows_naive: Rows that evaluating prompt + choice one by one would have taken.
+        decode_s: Seconds inside the model; not compared.
     """
 
     model_calls: int = 0
@@ -106,8 +126,17 @@ class Cost:
 class ModelIdentity:
     """What a score depends on, for the score signature.
 
-    digest: of the weights file (sampled for large files; the prefix names the method). build: back end and version.
-    n_parameters: weights, 0 where there are none. quantised: products are computed on rounded activations.
+    Attributes:
+        name: Name of the model.
+        digest: Digest of the weights file. Large files are sampled; the prefix names
+            the method.
+        tokenizer_digest: Digest of the vocabulary.
+        backend: Name of the back end.
+        build: Back end and version.
+        processor: The processor that computed the score.
+        precision: A value of `Precision`.
+        n_parameters: Number of weights, 0 if there are none.
+        quantised: Whether products are computed on rounded activations.
     """
 
     name: str
@@ -125,8 +154,11 @@ class ModelIdentity:
 class SelfCheck:
     """How far the layout of the work moves a model's log-probabilities, as measured.
 
-    granule: rows a call is padded to. moved: largest move of a row, in nats. tolerance:
-    what is stated, nats a row. n_rows: rows compared, 0 where that is not known.
+    Attributes:
+        granule: Number of rows to which a call is padded.
+        moved: Largest move of a row, in nats.
+        tolerance: The stated tolerance, in nats per row.
+        n_rows: Number of rows compared; 0 if not known.
     """
 
     granule: int
@@ -136,9 +168,9 @@ class SelfCheck:
 
     @property
     def support(self) -> float:
-        """The share of all rows that move no further than `moved`, at 95 % confidence.
+        """Return the share of all rows that move no further than `moved`.
 
-        If a larger share moved further, that many random rows would have shown one with
-        a probability above 95 %.
+        It holds at 95 % confidence: if a larger share moved further, this many random
+        rows would have shown one with a probability above 95 %.
         """
         return 0.05 ** (1 / self.n_rows) if self.n_rows else 0.0

@@ -1,4 +1,4 @@
-"""Token id <-> bytes, special ids, plain and chat text -> tokens."""
+"""The vocabulary of a model: token ids and bytes, special ids, and the tokenizer."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ _NONE: IntArray = np.empty(0, dtype=np.int32)
 
 
 class Tokenize(Protocol):
-    """The back end's tokenizer: bytes of UTF-8 -> ids, plain text only: no BOS or EOS, no control token recognised.
+    """The back end's tokenizer: from bytes of UTF-8 to ids.
 
-    May be called from any thread, several at once.
+    It takes plain text only: it adds no BOS or EOS and recognises no control token. It
+    may be called from several threads at once.
     """
 
     def __call__(self, text: bytes, /) -> list[int]: ...
 
 
 class ChatTemplate(Protocol):
-    """The model's own chat template: messages -> one text, generation prompt included
-    unless `add_generation_prompt=False`.
+    """The model's own chat template: from messages to one text.
 
-    Where it is given `TrackedText` it may return `TrackedText`: it vouches then for the
-    origin of every character.
-    Raises `PromptError` where the template refuses the messages.
+    The text includes the generation prompt unless `add_generation_prompt=False`. If the
+    template gets `TrackedText`, it may return `TrackedText`; it then vouches for the
+    origin of every character. Raises `PromptError` if the template refuses the
+    messages.
     """
 
     def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str: ...
@@ -44,13 +45,18 @@ class ChatTemplate(Protocol):
 
 @unique
 class TokenizerKind(Enum):
-    """How a tokenizer finds the tokens of a word, as far as that is known. What rests
-    on a law of one kind asks for it by name.
+    """How a tokenizer finds the tokens of a word, as far as that is known.
 
-    MERGES: byte pairs by rank and nothing else, each of which makes a token, inside of
-    words of which a run of letters is one or a part of one. SCORES: SentencePiece's merges by score, of the
-    whole text. LONGEST: the longest match from the left, of the whole text. UNKNOWN:
-    any other, such as words taken whole before any merge, and WordPiece.
+    Code that relies on a law of one kind names that kind.
+
+    Attributes:
+        MERGES: Merges of byte pairs by rank and nothing else. Every merge makes a
+            token. Merges stay inside words; a run of letters is one word or part of
+            one.
+        SCORES: SentencePiece's merges by score, of the whole text.
+        LONGEST: The longest match from the left, of the whole text.
+        UNKNOWN: Any other, such as WordPiece, or words that are looked up whole before
+            any merge.
     """
 
     MERGES = "merges"
@@ -61,10 +67,12 @@ class TokenizerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tokenizing:
-    """What is known of how a tokenizer works.
+    """What is known about how a tokenizer works.
 
-    kind: how words become tokens. altered: byte strings; every text that holds none of
-    them becomes tokens that spell it. None: any text may become tokens that do not.
+    Attributes:
+        kind: How words become tokens.
+        altered: Byte strings. Every text that contains none of them becomes tokens that
+            spell it. None means that any text may become tokens that do not.
     """
 
     kind: TokenizerKind = TokenizerKind.UNKNOWN
@@ -73,7 +81,10 @@ class Tokenizing:
 
 @dataclass(slots=True)
 class _Tables:
-    """What is computed from a vocabulary on first use. Filling it twice gives the same, so threads need no lock."""
+    """What is computed from a vocabulary on first use.
+
+    Computing a table twice gives the same result, so threads need no lock.
+    """
 
     digest: str | None = None
     tokenizing: Tokenizing | None = None
@@ -90,18 +101,23 @@ class _Tables:
 class Vocabulary:
     """What a model reads and writes.
 
-    pieces: bytes of each token as text; b"" for control and unused tokens.
-    texts: spelling of each token, control tokens included (`<|im_end|>`).
-    bos: id put before a prompt, or None where the model says that none is added. eos:
-    end-of-sequence id or None.
-    eog: int32[], all end-of-generation ids. control: int32[], ids never made from user
-    text.
-    space_prefix: a space is put before text (SentencePiece); its piece is longer than
-    the text by one byte.
-    strips_left, strips_right: int32[], control ids that swallow the white space before
-    or after them in a template.
-    user_defined: int32[], ids that are looked up in any text before it is cut into
-    words. examine: finds out how the tokenizer works, when that is first needed.
+    Attributes:
+        pieces: Bytes of each token as text; b"" for control and unused tokens.
+        texts: Spelling of each token, control tokens included (`<|im_end|>`).
+        bos: Id that goes before a prompt, or None if the model says that none is added.
+        eos: End-of-sequence id, or None.
+        eog: int32[], all end-of-generation ids.
+        control: int32[], ids that are never made from user text.
+        space_prefix: Whether a space is added before text (SentencePiece). Its piece is
+            longer than the text by one byte.
+        tokenize: The back end's tokenizer.
+        chat_template: The model's own chat template, or None.
+        strips_left: int32[], control ids that swallow the white space before them in a
+            template.
+        strips_right: int32[], control ids that swallow the white space after them.
+        user_defined: int32[], ids that are looked up in any text before it is split
+            into words.
+        examine: Finds out how the tokenizer works; called when that is first needed.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)
@@ -121,24 +137,30 @@ class Vocabulary:
 
     @property
     def n_tokens(self) -> int:
-        """V, the number of ids."""
+        """Return V, the number of ids."""
         return len(self.pieces)
 
     @property
     def tokenizing(self) -> Tokenizing:
-        """How the tokenizer works, as far as that is known. Found out on first use."""
+        """Return how the tokenizer works, as far as that is known.
+
+        It is examined on first use.
+        """
         if self._tables.tokenizing is None:
             self._tables.tokenizing = self.examine(self)
         return self._tables.tokenizing
 
     @property
     def kind(self) -> TokenizerKind:
-        """How words become tokens."""
+        """Return how words become tokens."""
         return self.tokenizing.kind
 
     @property
     def digest(self) -> str:
-        """Hexadecimal blake2b of pieces, texts and specials: equal digests, equal tokens (merge rules are not seen)."""
+        """Return the hexadecimal blake2b digest of pieces, texts and special ids.
+
+        Equal digests mean equal tokens. Merge rules are not part of the digest.
+        """
         if self._tables.digest is None:
             state = blake2b(digest_size=16)
             state.update(self.lengths.tobytes())
@@ -152,20 +174,24 @@ class Vocabulary:
 
     @property
     def lengths(self) -> IntArray:
-        """int32[V]: bytes of each token."""
+        """Return the number of bytes of each token, as int32[V]."""
         if self._tables.lengths is None:
             self._tables.lengths = np.fromiter(map(len, self.pieces), dtype=np.int32, count=len(self.pieces))
         return self._tables.lengths
 
     def encode(self, text: bytes) -> IntArray:
-        """int32[]: tokens of plain text that stands at a beginning (with a `space_prefix` vocabulary a space goes before it)."""
+        """Return the tokens of plain text that begins a text, as int32[].
+
+        With a `space_prefix` vocabulary a space is added before it.
+        """
         return np.asarray(self.tokenize(text) if text else (), dtype=np.int32)
 
     def encode_spans(self, spans: Iterable[tuple[bytes, bool]]) -> tuple[IntArray, bytes]:
-        """Tokens of consecutive spans of text up to the last control token, and the plain text after it.
+        """Return the tokens up to the last control token, and the plain text after it.
 
-        spans: (text, whether control tokens are recognised in it); adjoining plain text is encoded jointly.
-        Control tokens swallow white space as `strips_left` and `strips_right` say, like llama.cpp's partition of the text.
+        `spans` are consecutive pairs (text, whether control tokens are recognised in
+        it). Adjacent plain text is encoded jointly. Control tokens swallow white space
+        as `strips_left` and `strips_right` say, like llama.cpp's partition of the text.
         """
         pattern, control_ids = self._control_tokens()
         tokens: list[int] = []
@@ -188,7 +214,10 @@ class Vocabulary:
         return run.rstrip() if before is not None and before in self.strips_left else run
 
     def _control_tokens(self) -> tuple[re.Pattern[bytes], dict[bytes, int]]:
-        """The pattern of every control token's spelling, longest first, and the id of each spelling."""
+        """Return a pattern of all control tokens' spellings, and the id of each.
+
+        The pattern tries longer spellings first.
+        """
         tables = self._tables
         if tables.control_pattern is None:
             spellings = {self.texts[i].encode("utf-8", "surrogatepass"): int(i) for i in reversed(self.control)}
@@ -199,24 +228,38 @@ class Vocabulary:
         return tables.control_pattern, tables.control_ids
 
     def piece(self, token: int) -> bytes:
-        """Bytes of one token; `TokenRangeError` where it does not exist."""
+        """Return the bytes of one token.
+
+        Raises `TokenRangeError` if it does not exist.
+        """
         if not 0 <= token < len(self.pieces):
             raise TokenRangeError(token, len(self.pieces))
         return self.pieces[token]
 
     def decode(self, ids: Iterable[int]) -> bytes:
-        """Bytes of tokens one after the other; a prefix space stays (it is part of the first token)."""
+        """Return the concatenated bytes of the tokens.
+
+        A prefix space stays, because it is part of the first token.
+        """
         pieces = self.pieces
         return b"".join([pieces[i] for i in (ids.tolist() if isinstance(ids, np.ndarray) else ids)])
 
     def show(self, token: int) -> str:
-        r"""A readable spelling: text as it is, line breaks and the like escaped, broken UTF-8 as `\xf0`, control tokens by name."""
+        r"""Return a readable spelling of a token.
+
+        Line breaks and other characters that do not print are escaped. Broken UTF-8 is
+        written as `\xf0`. Control tokens are shown by name.
+        """
         piece = self.piece(token)
         text = piece.decode("utf-8", "backslashreplace") if piece else self.texts[token]
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
     def check_tokens(self, ids: Iterable[int]) -> IntArray:
-        """The ids as int32[]; raises `TokenRangeError` for the first one that does not exist, `TypeError` for a non-integer."""
+        """Return the ids as int32[].
+
+        Raises `TokenRangeError` for the first id that does not exist, and `TypeError`
+        for a non-integer.
+        """
         values = [operator.index(i) for i in ids]
         for value in values:
             if not 0 <= value < len(self.pieces):
@@ -224,7 +267,10 @@ class Vocabulary:
         return np.asarray(values, dtype=np.int32)
 
     def with_prefix(self, start: bytes) -> IntArray:
-        """int32[], by id: tokens whose bytes begin with `start` (b"": every token that has bytes)."""
+        """Return the tokens whose bytes begin with `start`, as int32[] ordered by id.
+
+        b"" gives every token that has bytes.
+        """
         texts, ids = self.by_bytes()
         low = bisect_left(texts, start)
         after = _after_prefix(start)
@@ -232,7 +278,10 @@ class Vocabulary:
         return np.sort(ids[low:high])
 
     def prefixes_of(self, text: bytes) -> IntArray:
-        """int32[], by id: tokens with bytes that are a proper prefix of `text`."""
+        """Return the tokens whose bytes are a proper prefix of `text`.
+
+        The result is int32[], ordered by id. Tokens without bytes are not included.
+        """
         texts, ids = self.by_bytes()
         found: list[IntArray] = []
         low = 0
@@ -246,7 +295,10 @@ class Vocabulary:
         return np.sort(np.concatenate(found)) if found else _NONE.copy()
 
     def same_bytes(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of two or more ids that spell the same bytes (the 256 byte tokens of SentencePiece do), by first id."""
+        """Return the groups of two or more ids that spell the same bytes, by first id.
+
+        The 256 byte tokens of SentencePiece are an example.
+        """
         texts, ids = self.by_bytes()
         groups: dict[bytes, list[int]] = {}
         for i in range(1, len(texts)):
@@ -255,19 +307,22 @@ class Vocabulary:
         return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
 
     def begins_with(self, start: bytes) -> bool:
-        """Is there a token whose bytes begin with `start`?"""
+        """Return whether some token's bytes begin with `start`."""
         texts, _ = self.by_bytes()
         place = bisect_left(texts, start)
         return place < len(texts) and texts[place].startswith(start)
 
     def has_bytes(self, text: bytes) -> bool:
-        """Is there a token with exactly these bytes?"""
+        """Return whether some token has exactly these bytes."""
         if self._tables.distinct is None:
             self._tables.distinct = frozenset(self.pieces) - {b""}
         return text in self._tables.distinct
 
     def joins(self, left: int, right: int) -> bool:
-        """Does some token hold byte `right` straight after byte `left`? Where none does, no token spans that place of a text."""
+        """Return whether some token has byte `right` directly after byte `left`.
+
+        If none has, no token spans that position of a text.
+        """
         if self._tables.joined is None:
             joined = np.zeros(1 << 16, dtype=np.bool_)
             flat = np.frombuffer(b"".join(self.pieces), dtype=np.uint8).astype(np.uint16)
@@ -280,14 +335,21 @@ class Vocabulary:
         return bool(self._tables.joined[left << 8 | right])
 
     def derived(self, make: Callable[[Vocabulary], Derived]) -> Derived:
-        """`make(self)`, made on first use and kept as long as the vocabulary: what higher layers compute from it alone."""
+        """Return `make(self)`, computed on first use and then kept.
+
+        It is kept as long as the vocabulary. Higher layers use it for what they compute
+        from the vocabulary alone.
+        """
         if make not in self._tables.derived:
             self._tables.derived[make] = make(self)
         found: Derived = self._tables.derived[make]
         return found
 
     def by_bytes(self) -> tuple[list[bytes], IntArray]:
-        """Bytes of the tokens that have any, sorted, and int32[] their ids; equal bytes by id. Read only."""
+        """Return the sorted bytes of the tokens that have any, and int32[] their ids.
+
+        Equal bytes are ordered by id. Both must not be written to.
+        """
         if self._tables.by_bytes is None:
             order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
             first = len(self.pieces) - int(np.count_nonzero(self.lengths))
@@ -296,7 +358,11 @@ class Vocabulary:
 
 
 def to_bytes(text: str, what: str) -> bytes:
-    """UTF-8 of `text`; raises `TextError` about `what` for a lone surrogate, naming it and its place."""
+    """Return the UTF-8 of `text`.
+
+    Raises `TextError` about `what` for a lone surrogate; the message names it and its
+    position.
+    """
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -309,6 +375,6 @@ def to_bytes(text: str, what: str) -> bytes:
 
 
 def _after_prefix(start: bytes) -> bytes | None:
-    """The least byte string greater than every one that begins with `start`; None where there is none."""
+    """Return the least byte string above all that begin with `start`, or None."""
     trimmed = start.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
