@@ -1,7 +1,9 @@
-"""Options of a request, as frozen records: what a dozen keyword arguments would be otherwise.
+"""Options of a request, as frozen records.
 
-Every record checks each field's type and value when it is made and raises `OptionError`: true and false are no numbers,
-NaN is no probability, one text is no list of texts. Records compare by value and can be hashed, copied and pickled.
+Every record replaces a dozen keyword arguments. It checks each field's type and value
+when it is made and raises `OptionError`: booleans are not numbers, NaN is not a
+probability, and a single text is not a list of texts. Records compare by value and can
+be hashed, copied and pickled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a beam search goes on, and what it gives."""
+"""Options of a beam search."""
 
 from __future__ import annotations
 
@@ -11,24 +11,44 @@ from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog")
 MOST_PENALTY = 16
-"""Of the length: as many tokens as `max_tokens` takes, 2^63, to this power are still a float."""
+"""Largest exponent of the length.
+
+The largest `max_tokens`, 2^63, to this power is still a float.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """How a beam search goes on, and what it gives.
+    """How a beam search proceeds and what it returns.
 
-    width: unfinished texts kept at every step; finished ones take no place among them. n: most texts given, best first.
-    max_tokens: longest path. length_penalty: score = logp / n_tokens ** length_penalty, 0 = the joint itself, at most 16.
-    groups, diversity: the beam is cut into groups of equal width; at every step, `diversity` nats are taken off a token's
-    place in a group's order for each time that earlier groups chose it at that step (Vijayakumar et al. 2016, Hamming).
-    canonical_only: only the tokens that the tokenizer itself makes of a text; other spellings take no place. False: any
-    tokens. merge_equal_text: the finished paths that spell one text are added up; else the best of them stands for it.
-    exact: the n best for certain, by best-first search; for the joint alone. budget_nodes: most nodes evaluated, then the
-    best so far; None: as many as it takes, with `exact` at most `GRAMMAR_NODES`. terminator: "none", "eog", or "auto": "eog" where a text of the grammar may go on to another one.
-    incomplete: give the paths that `max_tokens` or the budget broke off too; else only where nothing was finished.
-    expand: called for every kept path with a `PathView` and the most probable tokens that may follow, as `TokenScore`s, best
-    first, from the model's thread; returns the ids to go on with, which the grammar must allow. None: all of them.
+    Attributes:
+        width: Unfinished texts kept at every step. Finished ones take no place among
+            them.
+        n: Maximum number of texts returned, best first.
+        max_tokens: Longest path.
+        length_penalty: Exponent, at most 16; score = logp / n_tokens ** length_penalty.
+            0 scores by the joint itself.
+        diversity: Nats subtracted from a token's rank score in a group for each time
+            that earlier groups chose it at the same step (Vijayakumar et al. 2016,
+            Hamming).
+        groups: Number of groups of equal width into which the beam is divided.
+        canonical_only: Keep only the tokens that the tokenizer itself makes of a text;
+            other spellings take no place. False allows any tokens.
+        merge_equal_text: Add up the finished paths that spell one text. Otherwise the
+            best of them represents it.
+        exact: Find the n best for certain, by best-first search. Available for the
+            joint only.
+        budget_nodes: Maximum number of nodes evaluated; then the best so far are
+            returned. None means as many as needed or, with `exact`, at most
+            `GRAMMAR_NODES`.
+        expand: Called from the model's thread for every kept path with a `PathView` and
+            the most probable tokens that may follow, as `TokenScore`s, best first.
+            Returns the ids to continue with, which the grammar must allow. None means
+            all of them.
+        terminator: "none", "eog", or "auto", which is "eog" if a text of the grammar
+            may continue to another one.
+        incomplete: Always return the paths that `max_tokens` or the budget broke off.
+            Otherwise they are returned only if nothing was finished.
     """
 
     width: int = 8

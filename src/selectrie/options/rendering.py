@@ -1,4 +1,4 @@
-"""How a template is rendered."""
+"""Options for rendering a template."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from selectrie.options.checks import at_least, flag, named, number, seed
 class Rendering:
     """How a template is rendered.
 
-    seed: of the page, from which that of each slot is made; None = one from the system for each page. max_tokens: of a `gen` that
-    does not say it. template_args: passed to the model's chat template, by name, for roles; the mapping is copied, and left out of the hash.
-    parse_special: read control tokens such as `<|im_end|>` in the template's own text as such, never in values.
-    priority: higher goes first. deadline_s: seconds from now for each page, after which it is refused.
+    Attributes:
+        seed: Seed of the page, from which the seed of each slot is derived. None takes
+            one from the system for each page.
+        max_tokens: Maximum for a `gen` that does not set its own.
+        template_args: Arguments passed by name to the model's chat template, for roles.
+            The mapping is copied and is not part of the hash.
+        parse_special: Recognise control tokens such as `<|im_end|>` in the template's
+            own text; never in values.
+        priority: Higher goes first.
+        deadline_s: Seconds from now for each page, after which it is refused.
     """
 
     seed: int | None = None
@@ -42,7 +48,7 @@ class Rendering:
             )
 
     def __reduce__(self) -> tuple[type[Rendering], tuple[object, ...]]:
-        """Copied and pickled by its fields, since a `MappingProxyType` cannot be."""
+        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         rest = (self.parse_special, self.priority, self.deadline_s)
         return Rendering, (self.seed, self.max_tokens, dict(self.template_args), *rest)
 

@@ -1,4 +1,4 @@
-"""How a token is drawn, and when a sequence ends."""
+"""Options for drawing tokens and for ending a sequence."""
 
 from __future__ import annotations
 
@@ -14,24 +14,34 @@ from selectrie.options.checks import at_least, callback, flag, natural, number, 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is drawn: the sampler chain as data, applied in the order of llama.cpp's default chain.
+    """How a token is drawn: a sampler chain in the order of llama.cpp's default chain.
 
-    In that order:
-    logit_bias: added to the logits of these tokens; -inf forbids one. A read-only copy, left out of the hash.
-    repeat_penalty: logits of recent tokens are divided by it where positive, multiplied where not (1 = off).
-    frequency_penalty, presence_penalty: taken off a recent token's logit, for each time it occurs and once (0 = off).
-    penalty_last_n: tokens looked back for the three penalties, prompt included (-1 = all, 0 = none).
-    top_k: so many most probable tokens stay (0 = all). typical_p: tokens nearest the entropy that together hold more
-    than this stay (1 = all). top_p: the most probable that together hold this stay (1 = all).
-    min_p: tokens of at least this share of the most probable one's probability stay (0 = all).
-    temperature: divides the logits that are left; 0 = always the most probable of them (ties: the smaller id).
-    Each filter leaves at least one token.
+    The steps are listed in that order. Each filter leaves at least one token.
+
+    Attributes:
+        logit_bias: Added to the logits of these tokens; -inf forbids one. A read-only
+            copy is made; it is not part of the hash.
+        repeat_penalty: Divides the positive logits of recent tokens and multiplies the
+            others (1 = off).
+        frequency_penalty: Subtracted from a recent token's logit for each time it
+            occurs (0 = off).
+        presence_penalty: Subtracted from a recent token's logit once (0 = off).
+        penalty_last_n: Number of tokens looked back for the three penalties, prompt
+            included (-1 = all, 0 = none).
+        top_k: Number of most probable tokens kept (0 = all).
+        typical_p: Keep the tokens nearest the entropy that together hold more than this
+            (1 = all).
+        top_p: Keep the most probable tokens that together hold this (1 = all).
+        min_p: Keep tokens with at least this share of the largest probability (0 =
+            all).
+        temperature: Divides the logits that are left. 0 always takes the most probable
+            of them (ties: the smaller id).
     """
 
     GREEDY: ClassVar[Sampling]
-    """Always the most probable token."""
+    """Options that always take the most probable token."""
     UNCHANGED: ClassVar[Sampling]
-    """The model's own distribution."""
+    """Options that draw from the model's own distribution."""
 
     temperature: float = 0.8
     top_k: int = 40
@@ -59,12 +69,12 @@ class Sampling:
 
     @property
     def penalises(self) -> bool:
-        """Does what was drawn or given before change what is drawn next?"""
+        """Return whether earlier tokens change what is drawn next."""
         neutral = self.repeat_penalty == 1 and self.presence_penalty == 0 and self.frequency_penalty == 0
         return self.penalty_last_n != 0 and not neutral
 
     def __reduce__(self) -> tuple[type[Sampling], tuple[object, ...]]:
-        """Copied and pickled by its fields, since a `MappingProxyType` cannot be."""
+        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         own = (self.temperature, self.top_k, self.top_p, self.min_p, self.typical_p, self.repeat_penalty)
         return Sampling, (
             *own,
@@ -76,7 +86,10 @@ class Sampling:
 
 
 def _biases(value: object) -> Mapping[int, float]:
-    """A read-only copy of a mapping from token ids to biases; `OptionError` where it is none."""
+    """Return a read-only copy of a mapping from token ids to biases.
+
+    Raises `OptionError` for anything else.
+    """
     if not isinstance(value, Mapping):
         raise OptionError("logit_bias", value, "a mapping from token ids to numbers")
     biases: dict[int, float] = {}
@@ -97,9 +110,14 @@ Sampling.UNCHANGED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 class Stopping:
     """When a sequence ends.
 
-    max_tokens: most tokens drawn. stop: texts that end it where they first occur in what was generated, compared byte by
-    byte; one str is one text. stop_tokens: token ids that end it. ignore_eog: go on after end-of-generation tokens.
-    when: called with the text so far after each token, from the model's thread; true ends the sequence.
+    Attributes:
+        max_tokens: Maximum number of tokens drawn.
+        stop: Texts that end the sequence where they first occur in what was generated,
+            compared byte by byte. A single str is one text.
+        stop_tokens: Token ids that end the sequence.
+        ignore_eog: Continue after end-of-generation tokens.
+        when: Called from the model's thread with the text so far after each token; a
+            true result ends the sequence.
     """
 
     max_tokens: int = 128

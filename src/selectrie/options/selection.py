@@ -1,4 +1,4 @@
-"""How a set of texts is searched, how prompt and choices become tokens, and the rule that scores them."""
+"""Options for searching a set of texts, tokenizing prompt and choices, and scoring."""
 
 from __future__ import annotations
 
@@ -11,24 +11,37 @@ from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, callback, flag, named, one_of, probability, text, texts
 
 GRAMMAR_NODES = 2_000
-"""Nodes evaluated by a search of a grammar for which no budget is given."""
+"""Nodes that a search of a grammar evaluates if no budget is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """How the set is searched.
 
-    method: "auto" (best_first for large sets where the rule has a bound, else exhaustive), "exhaustive", "best_first".
-    k: how many of the best must be certain. stop: "best" (the first k are proved), "mass" (the finished choices hold
-    `mass` of the set's probability), "all" (everything scored). budget_nodes: most trie nodes to evaluate; when it is used
-    up the answer is the best so far with `proved=False` (rows of the masked-greedy path come on top). width: nodes per model call of best_first.
-    on_progress: called with (nodes evaluated, nodes in all; 0 where nobody knows) after each model call, from the model's thread;
-    of `select_many` with (requests evaluated, requests), once for each, from the caller's.
+    `max_tokens`, `canonical_only` and `on_found` apply to a grammar that is searched,
+    because its texts cannot be listed.
 
-    Of a grammar that is searched, for its texts cannot be listed: max_tokens: most tokens of a text. canonical_only: a text
-    counts with the tokenizer's own encoding alone, so that the best *text* is proved; else every token path counts.
-    Without a budget such a search takes at most `GRAMMAR_NODES` nodes (`sample`: `max_tokens` more for each draw).
-    on_found: called with (text, log-probability) when a better one is found, from the model's thread.
+    Attributes:
+        method: "exhaustive", "best_first", or "auto": best_first for large sets if the
+            rule has a bound, else exhaustive.
+        k: How many of the best must be certain.
+        stop: "best" (the first k are proved), "mass" (the finished choices hold `mass`
+            of the set's probability) or "all" (everything is scored).
+        mass: Share of the set's probability that ends the search with stop="mass".
+        budget_nodes: Maximum number of trie nodes to evaluate. When it is used up, the
+            answer is the best so far with `proved=False`. Rows of the masked-greedy
+            path are not counted. Without a budget, a search of a grammar takes at most
+            `GRAMMAR_NODES` nodes (`sample`: `max_tokens` more for each draw).
+        width: Nodes per model call of best_first.
+        on_progress: Called from the model's thread after each model call with (nodes
+            evaluated, nodes in all; 0 if not known). For `select_many` it is called
+            from the caller's thread, once for each request, with (requests evaluated,
+            requests).
+        max_tokens: Maximum number of tokens of a text.
+        canonical_only: Count a text only with the tokenizer's own encoding, so that the
+            best *text* is proved. Otherwise every token path counts.
+        on_found: Called from the model's thread with (text, log-probability) when a
+            better text is found.
     """
 
     method: str = "auto"
@@ -59,11 +72,17 @@ class Search:
 class Prompting:
     """How prompt and choices become tokens.
 
-    boundary: "heal", "split" or "harness" (`boundary`). delimiter: text put before every choice. truncate: "error", or
-    "left" to drop the oldest prompt tokens. system: a system message before the prompt (the model's chat template is used).
-    assistant_prefix: text the assistant turn begins with. template_args: passed to the chat template
-    (`{"enable_thinking": False}`), by name; the mapping is copied, and left out of the hash, for its values may be lists.
-    parse_special: read control tokens such as `<|im_end|>` in a plain-text prompt as such (never in choices).
+    Attributes:
+        boundary: How prompt and choices are joined: "heal", "split" or "harness".
+        delimiter: Text added before every choice.
+        truncate: "error", or "left" to drop the oldest prompt tokens.
+        system: A system message before the prompt; the model's chat template is used.
+        assistant_prefix: Text with which the assistant turn begins.
+        template_args: Arguments passed by name to the chat template
+            (`{"enable_thinking": False}`). The mapping is copied and is not part of the
+            hash, because its values may be lists.
+        parse_special: Recognise control tokens such as `<|im_end|>` in a plain-text
+            prompt; never in choices.
     """
 
     boundary: str = "heal"
@@ -84,7 +103,7 @@ class Prompting:
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
 
     def __reduce__(self) -> tuple[type[Prompting], tuple[object, ...]]:
-        """Copied and pickled by its fields, since a `MappingProxyType` cannot be."""
+        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         own = (self.boundary, self.delimiter, self.truncate, self.system, self.assistant_prefix)
         return Prompting, (*own, dict(self.template_args), self.parse_special)
 
@@ -98,12 +117,21 @@ TERMINATORS = ("auto", "none", "eog", "text", "unless-continued")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """From token log-probabilities to a score. A plain name such as "joint" stands for `Rule("joint")`.
+    """How token log-probabilities become a score; "joint" is short for `Rule("joint")`.
 
-    joint: sum of log-probabilities. token_mean, char_mean, byte_mean: divided by path tokens, characters, UTF-8 bytes.
-    pmi: minus the joint of the same tokens after `premise` (None: the BOS token, EOS where there is none).
-    calibrated: minus the mean joint of the same tokens after each of `content_free`, a list or tuple of prompts.
-    batch: minus the mean joint of the choice over all prompts of one `select_many`.
+    Names of rules:
+
+    - joint: sum of log-probabilities.
+    - token_mean, char_mean, byte_mean: the joint divided by the number of path tokens,
+      characters or UTF-8 bytes.
+    - pmi: minus the joint of the same tokens after `premise`.
+    - calibrated: minus the mean joint of the same tokens after each of `content_free`.
+    - batch: minus the mean joint of the choice over all prompts of one `select_many`.
+
+    Attributes:
+        name: One of the names above.
+        premise: For pmi; None means the BOS token, or EOS if there is none.
+        content_free: For calibrated, a list or tuple of prompts.
     """
 
     name: str = "joint"
@@ -113,7 +141,7 @@ class Rule:
     def __post_init__(self) -> None:
         one_of("rule", self.name, RULES)
         text("premise", self.premise, optional=True)
-        # A tuple: a list would change under the record, and has no hash.
+        # A tuple, because a list could change later and cannot be hashed.
         object.__setattr__(self, "content_free", texts("content_free", self.content_free))
         if self.name == "calibrated" and not self.content_free:
             raise OptionError(
