@@ -1,7 +1,10 @@
-"""The frozen records users hold. All logp are natural logs; probabilities are over the set given.
+"""The frozen records that users receive.
 
-To build a `Selection`: `ChoiceTable` takes the scores as arrays over the choices (its docstring is the contract),
-`Selection` the table and the decision, all by name. `view_of` draws the `TrieView` of a `TokenPlan`.
+Every logp is a natural logarithm. Probabilities are relative to the given set.
+
+To build a `Selection`, give the scores as arrays over the choices to `ChoiceTable` (its
+docstring is the contract), and the table and the decision to `Selection`, all by name.
+`view_of` builds the `TrieView` of a `TokenPlan`.
 """
 
 from __future__ import annotations

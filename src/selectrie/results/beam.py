@@ -1,4 +1,4 @@
-"""What a beam search, or the exact search that stands behind it, found."""
+"""Results of a beam search, or of the exact search that can replace it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,21 @@ _REPR_ROWS = 8
 class Hypothesis:
     """One text that a grammar allows, or the beginning of one.
 
-    text: bytes that are no UTF-8 replaced. data: its bytes, healed ones not among them. tokens: its most probable path, those
-    that spell healed bytes included. logp: joint log-probability of the text, terminator included and conditional on the
-    healed bytes: of all `n_paths` token paths where a beam adds those up, of `tokens` alone otherwise (exact search, draws);
-    logp_path: of `tokens` alone. logp_end: the terminator's part. score: logp / n_tokens ** length_penalty.
-    complete: it is a text of the grammar; else the beginning of one. ended_by: "eog", "grammar" (no term for the end), "length"
-    (`max_tokens`), "budget" or "deadline". group: of the beam that found it.
+    Attributes:
+        text: The text; bytes that are not UTF-8 are replaced.
+        data: Bytes of the text, without healed ones.
+        tokens: Its most probable path, including tokens that spell healed bytes.
+        logp: Joint log-probability of the text, terminator included, conditional on the
+            healed bytes. It covers all `n_paths` token paths if a beam adds them up,
+            else `tokens` alone (exact search, draws).
+        logp_path: Joint log-probability of `tokens` alone.
+        logp_end: The terminator's part of it.
+        score: logp / n_tokens ** length_penalty.
+        n_paths: Number of token paths found that spell the text.
+        complete: Whether it is a text of the grammar; else it is the beginning of one.
+        ended_by: "eog", "grammar" (no term for the end), "length" (`max_tokens`),
+            "budget" or "deadline".
+        group: The group of the beam that found it.
     """
 
     text: str
@@ -44,7 +53,7 @@ class Hypothesis:
     group: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready. -inf becomes None."""
+        """Return a dictionary ready for JSON; -inf becomes None."""
         return {
             "text": self.text,
             **({} if self.text.encode() == self.data else {"text_bytes": list(self.data)}),
@@ -62,17 +71,20 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class BeamCertificate:
-    """How sure the answer is.
+    """How certain the answer is.
 
-    proved: nothing that is not given scores more than the last one given. about:
-    "strings" where paths are those that the tokenizer makes, so that a text has one;
-    else "token paths": it holds of the paths one by one, whatever the sums of several
-    are.
-    bound_gap: score of the last given path less the best that anything dropped or left
-    could reach; inf where nothing was, -inf where fewer were found than asked for and
-    something was. nodes_evaluated: rows read. method: "beam" or "best_first".
-    reason: why nothing is proved (what stays doubtful however long is searched, else
-    what ended the search or was left aside); "" where it is.
+    Attributes:
+        proved: Whether no text left out scores more than the last one returned.
+        about: "strings" if paths are those that the tokenizer makes, so that each text
+            has one. Else "token paths": the proof is about single paths, whatever the
+            sums of several are.
+        bound_gap: Score of the last returned path minus the best that anything dropped
+            or left open could reach. inf if there was nothing; -inf if fewer were found
+            than requested and there was something.
+        nodes_evaluated: Number of rows read.
+        method: "beam" or "best_first".
+        reason: Why nothing is proved: what stays doubtful however long the search runs,
+            else what ended the search or was left out. "" if it is proved.
     """
 
     proved: bool
@@ -85,17 +97,36 @@ class BeamCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BeamResult(Sequence[Hypothesis]):
-    """The best texts of a grammar after a prompt, best first. Equality leaves out `cost`.
+    """The best texts of a grammar after a prompt, best first.
 
-    hypotheses: complete ones, at most `beam.n`. incomplete: paths that were broken off, where nothing was finished or
-    `beam.incomplete` asks for them. greedy: what masked greedy decoding writes; None where it does not end, or was given
-    up because it could no more be the winner. agrees_with_greedy: it writes the winner; None where it was not followed
-    to where that shows. n_dead_ends: paths that neither end nor go on. n_merged: paths that spell a text another one spells. n_refused: finished
-    paths that the tokenizer would not make. n_steps: tokens of the longest path. close_steps: steps in which the layout of
-    the work could have changed what was kept (`signature.tolerance`). stopped: "done", "length", "budget" or "deadline".
-    coverage: probability of the texts given, by all of their paths that were found.
-    healed: bytes of the prompt that every path spells first; log_heal, taken off every logp, and heal_gap as of `Selection`.
-    grammar: its name; grammar_digest: equal for equal rules. beam: the options; terminator: as used.
+    Equality ignores `cost`.
+
+    Attributes:
+        hypotheses: Complete texts, at most `beam.n`.
+        incomplete: Paths that were broken off, if nothing was finished or
+            `beam.incomplete` asks for them.
+        greedy: What masked greedy decoding writes. None if it does not end, or if it
+            was given up because it could no longer be the winner.
+        agrees_with_greedy: Whether greedy decoding writes the winner; None if it was
+            not followed far enough to know.
+        certificate: How certain the answer is.
+        stopped: "done", "length", "budget" or "deadline".
+        n_dead_ends: Number of paths that can neither end nor continue.
+        n_merged: Number of paths that spell the text of another one.
+        n_refused: Number of finished paths that the tokenizer would not make.
+        n_steps: Number of tokens of the longest path.
+        close_steps: Steps at which the layout of the work could have changed what was
+            kept (`signature.tolerance`).
+        coverage: Probability of the returned texts, over all of their paths that were
+            found.
+        healed: Bytes of the prompt that every path spells first.
+        log_heal: As in `Selection`; already subtracted from every logp.
+        heal_gap: As in `Selection`.
+        grammar: Name of the grammar.
+        grammar_digest: Digest of the grammar; equal for equal rules.
+        beam: The options.
+        cost: What the search took.
+        signature: What the scores depend on.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -131,38 +162,42 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def best(self) -> Hypothesis:
-        """The best text; where none was finished, the best beginning of one (`complete` tells)."""
+        """Return the best text or, if none was finished, the best beginning of one.
+
+        `complete` tells which of the two it is.
+        """
         return (self.hypotheses or self.incomplete)[0]
 
     @property
     def text(self) -> str:
-        """Text of the best one."""
+        """Return the text of the best hypothesis."""
         return self.best.text
 
     @property
     def logp(self) -> float:
-        """Joint log-probability of the best one."""
+        """Return the joint log-probability of the best hypothesis."""
         return self.best.logp
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The complete texts, best first."""
+        """Return the complete texts, best first."""
         return tuple(hypothesis.text for hypothesis in self.hypotheses)
 
     @property
     def terminator(self) -> str:
-        """What ends a text: "eog" or "none"."""
+        """Return what ends a text: "eog" or "none"."""
         return self.signature.terminator
 
     @property
     def shown(self) -> tuple[Hypothesis, ...]:
-        """Complete and incomplete ones, and what greedy decoding writes where that is none of them."""
+        """Return complete and incomplete hypotheses, and the greedy one if not among them.
+        """
         given = (*self.hypotheses, *self.incomplete)
         return given if self.greedy is None or self._greedy_place is not None else (*given, self.greedy)
 
     @property
     def _greedy_place(self) -> int | None:
-        """Of the given ones, that with the greedy path."""
+        """Return the index of the hypothesis with the greedy path, or None."""
         if self.greedy is None:
             return None
         path = [token.id for token in self.greedy.tokens]
@@ -170,7 +205,10 @@ class BeamResult(Sequence[Hypothesis]):
         return next((at for at, one in enumerate(given) if [token.id for token in one.tokens] == path), None)
 
     def trie(self, limit: int = 60) -> TrieView:
-        """The heaviest `limit` nodes of the trie of the paths in `shown`; choices are numbered as there."""
+        """Return the heaviest `limit` nodes of the trie of the paths in `shown`.
+
+        Choices are numbered as in `shown`.
+        """
         paths = [one.tokens for one in self.shown]
         ids = [np.array([token.id for token in path], dtype=np.int32) for path in paths]
         trie = TokenTrie.from_flat(np.concatenate(ids), np.cumsum([0, *map(len, ids)]))
@@ -187,7 +225,10 @@ class BeamResult(Sequence[Hypothesis]):
         return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "beam". -inf, inf and NaN become None."""
+        """Return a dictionary ready for JSON, with `format` and kind "beam".
+
+        -inf, inf and NaN become None.
+        """
         return {
             "format": FORMAT_VERSION,
             "kind": "beam",
@@ -215,7 +256,7 @@ class BeamResult(Sequence[Hypothesis]):
         }
 
     def _repr_html_(self) -> str:
-        """A small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks."""
         shown = [(h.text, h.logp, h.complete) for h in (*self.hypotheses, *self.incomplete)[:_REPR_ROWS]]
         proof = "proved" if self.certificate.proved else "not proved"
         return texts_html(shown, caption=f"{self.grammar} · {proof}, of {self.certificate.about}")

@@ -1,5 +1,8 @@
-"""Cells of tables for notebooks. A long text is cut at its cell's width and shown whole where the mouse points, so that
-the bars beside it keep theirs."""
+"""Cells of HTML tables for notebooks.
+
+A long text is cut at the width of its cell and shown whole in a tooltip, so that the
+bars beside it keep their width.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from html import escape
 _WIDEST_EM = 32
 _BAR_EM = 12
 STRONG, PLAIN = "#4c8bf5", "#9aa5b1"
-"""Colours of bars: of what was chosen, and of the rest."""
+"""Colours of bars: for what was chosen, and for the rest."""
 
 
 def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: int = 0) -> str:
-    """A table of rows that `row` made; hidden: how many more there are."""
+    """Return a table of rows that `row` made; `hidden` is how many more there are."""
     more = f'<tr><td colspan="{len(heads)}">… {hidden} more</td></tr>' if hidden > 0 else ""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     title = f'<caption style="text-align:left">{escape(caption)}</caption>'
@@ -23,14 +26,17 @@ def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: in
 
 
 def row(*cells: str, faint: bool = False) -> str:
-    """A row of cells."""
+    """Return a row of cells."""
     style = ' style="opacity:.5"' if faint else ""
     return f"<tr{style}>{''.join(cells)}</tr>"
 
 
 def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: bool = False) -> str:
-    """A text, cut where it is wider than its share of the room for `of` texts; wide: twice
-    that, where no bar stands beside it. indent: steps from the left."""
+    """Return a cell with a text, cut if it is wider than its share of the width.
+
+    `of` is the number of texts that share the width. `wide` doubles the share, for a
+    row without a bar. `indent` counts steps from the left.
+    """
     shown = escape(text)
     style = (
         f"max-width:{max(8, _WIDEST_EM * (1 + wide) // of)}em;overflow:hidden;text-overflow:ellipsis;white-space:pre"
@@ -41,7 +47,7 @@ def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: 
 
 
 def bar(share: float, *, strong: bool = True) -> str:
-    """A bar that fills this share of its place."""
+    """Return a cell with a bar that fills this share of it."""
     share = min(1.0, max(0.0, share)) if math.isfinite(share) else 0.0
     colour = STRONG if strong else PLAIN
     inner = f'<div style="width:{100 * share:.1f}%;min-width:1px;height:.8em;background:{colour}"></div>'
@@ -49,12 +55,12 @@ def bar(share: float, *, strong: bool = True) -> str:
 
 
 def cell(text: str = "") -> str:
-    """A short text, such as a number."""
+    """Return a cell with a short text, such as a number."""
     return f"<td>{escape(text)}</td>"
 
 
 def tokens_table(rows: Iterable[tuple[str, float]], caption: str) -> str:
-    """A row for each token of a path: bar, probability, log-probability."""
+    """Return a table with a row per token: bar, probability and log-probability."""
     lines = [
         row(label(repr(text)), bar(math.exp(logp)), cell(f"{math.exp(logp):.4f}"), cell(f"{logp:.3f}"))
         for text, logp in rows

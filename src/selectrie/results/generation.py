@@ -1,4 +1,4 @@
-"""What was generated: sequences, all of a request, and what a stream brings piece by piece."""
+"""Generated sequences, all sequences of a request, and the chunks of a stream."""
 
 from __future__ import annotations
 
@@ -19,17 +19,35 @@ _REPR_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sequence. Equality leaves out what sharing and drafting saved: `n_drafted`, `n_accepted`, `cost`.
+    """One generated sequence.
 
-    prompt_index: of the prompts given. index: among the sequences of its prompt; with `best_of` the best is 0.
-    text: without the stop string. data: its bytes, an incomplete character at the end included.
-    tokens: all that were drawn, those that spell `healed`, those of a stop string and one that ended it included, each with the log-probability that
-    the model itself gives it, before any step of the sampler chain. alternatives: per token the most probable ones, if asked for.
-    healed: bytes of the prompt that the tokens spell before the text. log_heal: their log-probability, already taken off `logp`:
-    at each step that spelt them, of all tokens that agree with what was left of them.
-    finish: "eog", "stop" (a text or a token), "length", "callback", "automaton" (nothing may follow) or "deadline".
-    stop: the stop string found. ended_by: the last token where it is no text. seed: run it again alone by this.
-    close_steps: steps whose draw the layout of the work could have changed (`tolerance`); None where that is not measured.
+    Equality ignores what sharing and drafting saved: `n_drafted`, `n_accepted` and
+    `cost`.
+
+    Attributes:
+        prompt_index: Index of the prompt among those given.
+        index: Index among the sequences of its prompt; with `best_of` the best is 0.
+        text: The text, without the stop string.
+        data: Bytes of the text, including an incomplete character at the end.
+        tokens: All drawn tokens, including those that spell `healed`, those of a stop
+            string, and one that ended the sequence. Each has the log-probability that
+            the model itself gives it, before any step of the sampler chain.
+        alternatives: The most probable tokens at each position, if requested.
+        logp: Joint log-probability, conditional on the healed bytes.
+        healed: Bytes of the prompt that the tokens spell before the text.
+        log_heal: Log-probability of the healed bytes, already subtracted from `logp`.
+            Each step that spelled them counts all tokens that agree with what was left
+            of them.
+        finish: "eog", "stop" (a text or a token), "length", "callback", "automaton"
+            (nothing may follow) or "deadline".
+        stop: The stop string found.
+        ended_by: The last token, if it has no text.
+        seed: Seed that reproduces this sequence alone.
+        close_steps: Steps whose draw the layout of the work could have changed
+            (`tolerance`); None if that is not measured.
+        n_drafted: Number of drafted tokens.
+        n_accepted: Number of drafted tokens that were accepted.
+        cost: What the sequence took.
     """
 
     prompt_index: int
@@ -52,11 +70,11 @@ class Completion:
 
     @property
     def n_close(self) -> int | None:
-        """How many draws were close; None where that is not measured."""
+        """Return the number of close draws; None if that is not measured."""
         return None if self.close_steps is None else len(self.close_steps)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready. -inf becomes None."""
+        """Return a dictionary ready for JSON; -inf becomes None."""
         return {
             "prompt": self.prompt_index,
             "index": self.index,
@@ -80,10 +98,15 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a stream brings: what one sequence has gained since its last chunk.
+    """What one sequence of a stream has gained since its last chunk.
 
-    text: whole characters that no stop string can take back; the texts of a sequence's chunks make up its text.
-    tokens: drawn since. completion: on the last chunk of a sequence, and only there.
+    Attributes:
+        prompt_index: Index of the prompt.
+        index: Index among the sequences of its prompt.
+        text: Whole characters that no stop string can take back. The texts of a
+            sequence's chunks make up its text.
+        tokens: Tokens drawn since the last chunk.
+        completion: The finished sequence, on its last chunk only.
     """
 
     prompt_index: int
@@ -95,11 +118,25 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Generation(Sequence[Completion]):
-    """All sequences of a request, those of the first prompt first. Equality leaves out `id`, `created` and `cost`.
+    """All sequences of a request, in the order of their prompts.
 
-    n: sequences of each prompt. prompt_tokens: how many tokens each prompt has. n_drawn: tokens drawn, those of sequences that
-    `best_of` left out included. cost: of all. identity, tolerance, sampling, stopping: with the seeds, what it depends on.
-    tolerance: nats a row, None where not measured. id, created: names it in OpenAI's format; seconds since 1970.
+    Equality ignores `id`, `created` and `cost`. With the seeds, the result depends on
+    `sampling`, `stopping`, `identity` and `tolerance`.
+
+    Attributes:
+        completions: The sequences.
+        n: Number of sequences of each prompt.
+        prompt_tokens: Number of tokens of each prompt.
+        n_drawn: Number of drawn tokens, including those of sequences that `best_of`
+            left out.
+        sampling: The sampling options.
+        stopping: The stopping options.
+        identity: The model.
+        tolerance: Nats per row; None if not measured.
+        cost: What all sequences took.
+        id: Name of the result in OpenAI's format.
+        created: Seconds since 1970.
+        version: Version of selectrie.
     """
 
     completions: tuple[Completion, ...]
@@ -127,11 +164,14 @@ class Generation(Sequence[Completion]):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of each sequence."""
+        """Return the text of each sequence."""
         return tuple(completion.text for completion in self.completions)
 
     def of(self, prompt_index: int) -> tuple[Completion, ...]:
-        """The sequences of one prompt; `IndexError` where there is no such prompt."""
+        """Return the sequences of one prompt.
+
+        Raises `IndexError` if there is no such prompt.
+        """
         n_prompts = len(self.prompt_tokens)
         if not -n_prompts <= operator.index(prompt_index) < n_prompts:
             raise IndexError(f"there is no prompt {prompt_index} among {n_prompts}")
@@ -139,7 +179,7 @@ class Generation(Sequence[Completion]):
         return self.completions[place * self.n : (place + 1) * self.n]
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "generation"."""
+        """Return a dictionary ready for JSON, with `format` and kind "generation"."""
         return {
             "format": FORMAT_VERSION,
             "kind": "generation",
@@ -157,12 +197,17 @@ class Generation(Sequence[Completion]):
         }
 
     def to_openai(self, model: str | None = None, *, chat: bool = False) -> dict[str, object]:
-        """The completion object of OpenAI's API, as a dictionary ready for JSON; with `chat`, the chat completion object.
+        """Return the completion object of OpenAI's API, ready for JSON.
 
-        model: the name to state; None is the model's own. `choices` are numbered through, prompt by prompt.
-        `finish_reason` is "length" where tokens or time ran out, else "stop". Each prompt counts once in `usage`, and so does
-        every token drawn. Log-probabilities are given as the API has them, `top_logprobs` where alternatives were asked for;
-        offsets count characters of the choice's own text.
+        With `chat`, it is the chat completion object. `choices` are numbered
+        consecutively, prompt by prompt. `finish_reason` is "length" if tokens or time
+        ran out, else "stop". In `usage`, each prompt counts once, and so does every
+        drawn token. Log-probabilities have the API's form, with `top_logprobs` if
+        alternatives were requested. Offsets count characters of the choice's own text.
+
+        Args:
+            model: The name to state; None means the model's own.
+            chat: Whether to return a chat completion object.
         """
         made = chat_completion(self.completions) if chat else text_completion(self.completions)
         return {
@@ -186,10 +231,14 @@ class Generation(Sequence[Completion]):
 
 
 def _jsonable(record: Sampling | Stopping, apart: str) -> dict[str, object]:
-    """Fields of an options record; the one that JSON cannot hold is taken apart or left out."""
+    """Return the fields of an options record.
+
+    The field `apart`, which JSON cannot hold, is converted if it is a mapping and else
+    left out.
+    """
     fields = {name: value for name, value in plain(record).items() if name != apart}
     fields = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     found = getattr(record, apart)
-    if isinstance(found, Mapping):  # -inf forbids; JSON has no infinity
+    if isinstance(found, Mapping):  # -inf forbids a token; JSON has no infinity
         fields[apart] = {str(token): number(bias) for token, bias in found.items()}
     return fields

@@ -1,4 +1,7 @@
-"""Results as self-contained HTML tables: no script, no style sheet, readable in light and dark notebooks."""
+"""Results as self-contained HTML tables.
+
+They use no script and no style sheet, and are readable in light and dark notebooks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from selectrie.results.records import ChoiceScore
 
 
 def selection_html(shown: Sequence[ChoiceScore], *, winner: int, hidden: int, caption: str) -> str:
-    """A row per choice shown: text, bar, probability, log-probability, score; the winner bold, pruned ones grey."""
+    """Return a table of choices: text, bar, probability, log-probability and score.
+
+    The winner is bold; pruned choices are grey.
+    """
     rows = [_row(choice, winner) for choice in shown]
     return table(("choice", "", "p", "logp", "score"), rows, caption, hidden=hidden)
 
@@ -25,7 +31,11 @@ def _row(choice: ChoiceScore, winner: int) -> str:
 
 
 def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str:
-    """A row per text: a bar, its length the probability beside that of the likeliest, and the log-probability; texts that were broken off grey."""
+    """Return a table of texts: text, bar and log-probability.
+
+    The length of a bar is the probability relative to that of the likeliest text. Texts
+    that were broken off are grey.
+    """
     best = max((logp for _, logp, _ in texts), default=0.0)
     rows = []
     for text, logp, is_complete in texts:
@@ -38,7 +48,10 @@ def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str
 def joint_html(
     names: Sequence[str], rows: Sequence[tuple[tuple[str, ...], float, float]], *, hidden: int, caption: str
 ) -> str:
-    """A row per assignment, best first: an option a slot, bar, probability, log-probability; the first bold."""
+    """Return a table of assignments, best first, the first one bold.
+
+    A row has an option per slot, a bar, the probability and the log-probability.
+    """
     lines = []
     for place, (texts, probability, logp) in enumerate(rows):
         options = (label(repr(text), bold=place == 0, of=len(names)) for text in texts)

@@ -1,4 +1,4 @@
-"""Several selects of a page, decided together."""
+"""Results of a joint block: several selects of a page, decided together."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ _HTML_ROWS = 20
 class Assignment:
     """One option for each slot of a joint block.
 
-    texts, values: of the options, in page order. text: of the whole block, its literals included. logp: joint
-    log-probability of that text. probability: of that text among the texts of the block (the middle of what is possible
-    where a search left some open); assignments that spell the same text all carry it.
+    Attributes:
+        texts: Texts of the options, in page order.
+        values: Values of the options, in page order.
+        text: The whole block, literals included.
+        logp: Joint log-probability of that text.
+        probability: Probability of that text among the texts of the block, or the
+            middle of what is possible if a search left some open. Assignments that
+            spell the same text all carry it.
     """
 
     texts: tuple[str, ...]
@@ -30,7 +35,10 @@ class Assignment:
     probability: float
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready; values that JSON does not know as `Page.to_dict` has them."""
+        """Return a dictionary ready for JSON.
+
+        Values that JSON does not know are converted as by `Page.to_dict`.
+        """
         return {
             "texts": list(self.texts),
             "values": [jsonable(value) for value in self.values],
@@ -42,18 +50,34 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JointSelection:
-    """The slots of a joint block, decided together: the block's whole text counts. Frozen; equal but for timing.
+    """The slots of a joint block, decided together by the text of the whole block.
 
-    names: of the slots, in page order. assignments: the best ones, best first; equal log-probabilities by the bytes of the
-    text, then of the options' texts. At least k and two, where there are so many and they were found; the first k are
-    certain where the certificate says so, and those after the second where nothing left open can stand between. n_assignments: how many there are.
-    margin: log-probability of the best less that of the second assignment (0 where both spell one text, inf where there is
-    one; a lower bound where a search left some open); is_tie: it is 0.
-    coverage: probability mass of all texts of the block (a lower bound where a search left some open).
-    marginals: of each slot, probability of each option, in the order given, among the texts of the block; a text that
-    several assignments spell counts in equal parts. None where not all were scored.
-    certificate: `proved` is about the first k. terminator: as used, never "auto".
-    healed, log_heal, heal_gap: as in `Selection`.
+    Two are equal if everything but timing is equal.
+
+    Attributes:
+        names: Names of the slots, in page order.
+        assignments: The best assignments, best first. Equal log-probabilities are
+            ordered by the bytes of the text, then by those of the options' texts. There
+            are at least k, and at least two, if that many exist and were found. The
+            first k are certain if the certificate says so; after the second one, an
+            assignment is listed only if nothing left open can rank before it.
+        n_assignments: Number of assignments of the block.
+        margin: Log-probability of the best minus that of the second assignment: 0 if
+            both spell one text, inf if there is only one, a lower bound if a search
+            left some open.
+        is_tie: Whether the margin is 0.
+        coverage: Probability mass of all texts of the block (a lower bound if a search
+            left some open).
+        marginals: For each slot, the probability of each option in the given order,
+            among the texts of the block. A text that several assignments spell counts
+            in equal parts. None if not all were scored.
+        terminator: The terminator used, never "auto".
+        healed: As in `Selection`.
+        log_heal: As in `Selection`.
+        heal_gap: As in `Selection`.
+        certificate: How certain the answer is; `proved` is about the first k.
+        cost: What the decision took.
+        signature: What the scores depend on.
     """
 
     names: tuple[str, ...]
@@ -73,45 +97,55 @@ class JointSelection:
 
     @property
     def best(self) -> Assignment:
-        """The assignment decided on."""
+        """Return the assignment that was chosen."""
         return self.assignments[0]
 
     @property
     def runner_up(self) -> Assignment | None:
-        """The second best; None where there is none, or a budget ended the search before it was found."""
+        """Return the second best assignment.
+
+        None if there is none, or if a budget ended the search before it was found.
+        """
         return self.assignments[1] if len(self.assignments) > 1 else None
 
     @property
     def text(self) -> str:
-        """The block's text, literals included."""
+        """Return the block's text, literals included."""
         return self.best.text
 
     @property
     def logp(self) -> float:
-        """Joint log-probability of the block's text."""
+        """Return the joint log-probability of the block's text."""
         return self.best.logp
 
     @property
     def probability(self) -> float:
-        """Probability of the block's text among all of its texts."""
+        """Return the probability of the block's text among all of its texts."""
         return self.best.probability
 
     def top(self, k: int) -> tuple[Assignment, ...]:
-        """The first k, or as many as are listed."""
+        """Return the first k assignments, or as many as are listed."""
         return self.assignments[: max(k, 0)]
 
     def value(self, name: str) -> object:
-        """The value decided on for a slot, of the type it was given in. Raises `OptionError` for another name."""
+        """Return the value chosen for a slot, of the type in which it was given.
+
+        Raises `OptionError` for an unknown name.
+        """
         return self.best.values[self._place(name)]
 
     def option(self, name: str) -> str:
-        """The text decided on for a slot."""
+        """Return the text chosen for a slot.
+
+        Raises `OptionError` for an unknown name.
+        """
         return self.best.texts[self._place(name)]
 
     def marginal(self, name: str) -> dict[str, float]:
-        """Probability of each option of a slot, summed over what the others may be.
+        """Return the probability of each option of a slot, summed over the other slots.
 
-        Raises `OptionError` for another name, and where not all assignments were scored.
+        Raises `OptionError` for an unknown name, and if not all assignments were
+        scored.
         """
         place = self._place(name)
         if self.marginals is None:
@@ -126,7 +160,10 @@ class JointSelection:
         return self.names.index(name)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "joint". -inf, inf and NaN become None."""
+        """Return a dictionary ready for JSON, with `format` and kind "joint".
+
+        -inf, inf and NaN become None.
+        """
         marginals = self.marginals
         return {
             "format": FORMAT_VERSION,
@@ -167,7 +204,7 @@ class JointSelection:
         return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        """A small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks."""
         shown = self.assignments[:_HTML_ROWS]
         rows = [(one.texts, one.probability, one.logp) for one in shown]
         proved = "proved" if self.certificate.proved else "not proved"

@@ -1,4 +1,4 @@
-"""What is known of a model that was loaded before."""
+"""The record of a model that was loaded before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ PRESENT, CHANGED, MISSING = "present", "changed", "missing"
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """A model as it was when it was loaded last, and what has become of its file since.
+    """A model as it was when it was last loaded, and the present state of its file.
 
-    source: what to load it by, an absolute path or `hf:owner/repo/file.gguf`. name, path: of the local file. digest: of
-    the weights, as in a signature. loaded: when, UTC in ISO 8601; None for the embedded model where it was not loaded yet.
-    file: "present", "changed" since it was loaded, or "missing". embedded: it came with this installation.
+    Of an embedded model that is missing, or damaged and therefore "changed" since it
+    was installed, nothing is known: size_bytes and n_parameters are 0 and the digest is
+    "".
 
-    Of an embedded model that is missing, or damaged and so "changed" since it was installed, nothing is known: size_bytes
-    and n_parameters are 0 and the digest is "".
+    Attributes:
+        source: What to load it by: an absolute path or `hf:owner/repo/file.gguf`.
+        name: Name of the local file.
+        path: Path of the local file.
+        size_bytes: Size of the file.
+        n_parameters: Number of weights.
+        digest: Digest of the weights, as in a signature.
+        loaded: When it was loaded, in UTC and ISO 8601. None for the embedded model if
+            it was not loaded yet.
+        file: "present", "changed" since it was loaded, or "missing".
+        embedded: Whether it came with this installation.
     """
 
     source: str
@@ -32,5 +41,5 @@ class ModelRecord:
     embedded: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """Its fields, ready for JSON."""
+        """Return its fields, ready for JSON."""
         return plain(self)

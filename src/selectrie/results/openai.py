@@ -1,6 +1,7 @@
-"""Sequences in the format of OpenAI's API: completion objects and chat completion objects.
+"""Sequences as completion and chat completion objects of OpenAI's API.
 
-The fields are those of the API reference, https://platform.openai.com/docs/api-reference/completions/object and
+The fields are those of the API reference,
+https://platform.openai.com/docs/api-reference/completions/object and
 https://platform.openai.com/docs/api-reference/chat/object.
 """
 
@@ -18,7 +19,7 @@ _OUT_OF_ROOM = ("length", "deadline")
 
 
 class Drawn(Protocol):
-    """What is read of a `Completion`."""
+    """The part of a `Completion` that is read here."""
 
     @property
     def text(self) -> str: ...
@@ -33,12 +34,12 @@ class Drawn(Protocol):
 
 
 def finish_reason(finish: str) -> str:
-    """The API's word: "length" where tokens or time ran out, else "stop"."""
+    """Return the API's word: "length" if tokens or time ran out, else "stop"."""
     return "length" if finish in _OUT_OF_ROOM else "stop"
 
 
 def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
-    """`object` and `choices` of a completion object."""
+    """Return `object` and `choices` of a completion object."""
     return {
         "object": "text_completion",
         "choices": [
@@ -54,7 +55,7 @@ def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
 
 
 def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
-    """`object` and `choices` of a chat completion object."""
+    """Return `object` and `choices` of a chat completion object."""
     return {
         "object": "chat.completion",
         "choices": [
@@ -70,7 +71,7 @@ def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
 
 
 def _logprobs(one: Drawn) -> dict[str, object]:
-    """Parallel lists over the tokens."""
+    """Return parallel lists over the tokens."""
     top = [_top(token, place) for token, place in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
@@ -81,9 +82,10 @@ def _logprobs(one: Drawn) -> dict[str, object]:
 
 
 def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
-    """Log-probability by spelling, the most probable first, and of the token drawn, which the API always lists.
+    """Return log-probabilities by spelling, the most probable first.
 
-    Of alternatives with one spelling the most probable is listed.
+    The drawn token is included, because the API always lists it. If several
+    alternatives have one spelling, the most probable one is listed.
     """
     top: dict[str, float | None] = {}
     for token in (*alternatives, drawn):
@@ -92,7 +94,11 @@ def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, flo
 
 
 def _offsets(one: Drawn) -> list[int]:
-    """Characters of the text before each token; healed bytes are not of it, and those of a stop string stand at its end."""
+    """Return the number of characters of the text before each token.
+
+    Healed bytes are not part of the text. The offsets of a stop string are those of the
+    end of the text.
+    """
     decoder = getincrementaldecoder("utf-8")("replace")
     left, lengths = len(one.healed), []
     for token in one.tokens:

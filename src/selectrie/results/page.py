@@ -1,4 +1,4 @@
-"""A page: a template rendered, with everything that the model decided on it."""
+"""A page: a rendered template, with everything that the model decided on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _CLIP = 60
 
 
 class Record(Protocol):
-    """What a slot's decision says of itself: a `Selection`, `JointSelection`, `Generation`, `BeamResult` or `Draws`."""
+    """What a slot's decision tells about itself.
+
+    It is a `Selection`, `JointSelection`, `Generation`, `BeamResult` or `Draws`.
+    """
 
     @property
     def cost(self) -> Cost: ...
@@ -29,13 +32,18 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TextEvent:
-    """Text that now stands on the page. slot: name of the slot that is being generated, None for text of the template."""
+    """Text that was added to the page.
+
+    Attributes:
+        text: The text.
+        slot: Name of the slot that is being generated; None for text of the template.
+    """
 
     text: str
     slot: str | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with kind "text"."""
+        """Return a dictionary ready for JSON, with kind "text"."""
         return {"kind": "text", "text": self.text, **({} if self.slot is None else {"slot": self.slot})}
 
 
@@ -43,10 +51,18 @@ class TextEvent:
 class SlotEvent:
     """A slot that was decided.
 
-    name: as the template calls it. path: where its value is among the page's: `armor`, in loops `food[1]`, `items[0].name`. kind: "select", "gen", "beam", "joint" (a select of a joint block) or "geneach" (whether a
-    loop ends here: the value is true where it does). value: what was stored. text: what it adds to the page, "" where hidden; in a
-    stream without what came as `TextEvent`s before. record: the whole decision; the selects of a joint block share one.
-    place: file:line:column of its tag.
+    Attributes:
+        name: The name in the template.
+        kind: "select", "gen", "beam", "joint" (a select of a joint block) or "geneach"
+            (whether a loop ends here; the value is true if it does).
+        value: The stored value.
+        text: What it adds to the page; "" if hidden. In a stream, without what came as
+            `TextEvent`s before.
+        hidden: Whether its text is left out of the page.
+        record: The whole decision; the selects of a joint block share one.
+        place: file:line:column of its tag.
+        path: Where its value is among the page's: `armor` or, in loops, `food[1]` or
+            `items[0].name`.
     """
 
     name: str
@@ -59,7 +75,8 @@ class SlotEvent:
     path: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready; `record` as its own `to_dict` has it."""
+        """Return a dictionary ready for JSON; `record` is converted by its own `to_dict`.
+        """
         return {
             "kind": self.kind,
             "name": self.name,
@@ -77,13 +94,25 @@ Event = TextEvent | SlotEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Page:
-    """A rendered template. Equality leaves out `cost`.
+    """A rendered template.
 
-    text: the page. values: what the template named, by name: of a slot what was chosen or generated, of `set` the value, of a
-    named block its text; of a slot in a loop a list, an entry an iteration, None where it was not decided in one. `page["armor"]` looks here.
-    selections: the same of the slots alone, with the full record in place of each value. pieces: the page from its beginning to its end, as
-    `events` gives it. seed: of the page; the same template, values and seed give the same page. template: its name. cost: of all slots.
-    identity, tolerance: of the model; nats a row, None where not measured.
+    Equality ignores `cost`. The same template, values and seed give the same page.
+
+    Attributes:
+        text: The text of the page.
+        values: What the template named, by name: for a slot the choice or the generated
+            value, for `set` the value, for a named block its text. For a slot in a loop
+            it is a list with an entry per iteration, None where it was not decided.
+            `page["armor"]` looks here.
+        selections: The same for the slots alone, with the full record in place of each
+            value.
+        pieces: The page from beginning to end, as `events` returns it.
+        template: Name of the template.
+        seed: Seed of the page.
+        identity: The model.
+        tolerance: Nats per row; None if not measured.
+        cost: What all slots took.
+        version: Version of selectrie.
     """
 
     text: str
@@ -102,12 +131,15 @@ class Page:
         object.__setattr__(self, "selections", MappingProxyType(dict(self.selections)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled by its fields, since a `MappingProxyType` cannot be."""
+        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return _restored, ({**fields, "values": dict(self.values), "selections": dict(self.selections)},)
 
     def __getitem__(self, name: str) -> object:
-        """Value of a slot, `set` or named block; `KeyError` that lists the names there are."""
+        """Return the value of a slot, `set` or named block.
+
+        Raises a `KeyError` that lists the existing names.
+        """
         try:
             return self.values[name]
         except KeyError:
@@ -117,23 +149,27 @@ class Page:
         return name in self.values
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the values."""
+        """Iterate over the names of the values."""
         return iter(self.values)
 
     @property
     def slots(self) -> tuple[SlotEvent, ...]:
-        """Every slot that was decided, in that order, hidden ones too."""
+        """Return every slot that was decided, in that order, including hidden ones."""
         return tuple(piece for piece in self.pieces if isinstance(piece, SlotEvent))
 
     def events(self) -> tuple[Event, ...]:
-        """The page from its beginning to its end: text of the template, and slots where they stand. Their texts joined are
-        `text`."""
+        """Return the page from beginning to end: template text, and slots in place.
+
+        Their joined texts are `text`.
+        """
         return self.pieces
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: `format`, kind "page", text, values, slots (each with its record), seed, model, cost.
+        """Return a dictionary ready for JSON, with `format` and kind "page".
 
-        Values that JSON does not know: Enum members become their value, other objects their `repr`.
+        It has the text, values, slots (each with its record), seed, model and cost.
+        Values that JSON does not know are converted: Enum members to their value, other
+        objects to their `repr`.
         """
         return {
             "format": FORMAT_VERSION,
@@ -150,7 +186,7 @@ class Page:
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """`to_dict` as JSON text."""
+        """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def __repr__(self) -> str:
@@ -160,12 +196,18 @@ class Page:
         return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        """The page, what was decided marked; the names of the slots, and how probable each was, where the mouse points."""
+        """Return the page with what was decided marked.
+
+        Tooltips show the names of the slots and how probable each was.
+        """
         return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>'
 
 
 def _slots(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:
-    """Each slot; the selects of one joint block name its record once, with the first of them."""
+    """Return each slot as a dictionary.
+
+    Of the selects of one joint block only the first has the record.
+    """
     made = []
     for _, group in groupby(slots, key=lambda slot: id(slot.record)):
         first, *others = group

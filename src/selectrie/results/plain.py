@@ -1,4 +1,4 @@
-"""Values as JSON can hold them."""
+"""Conversion of values to what JSON can hold."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 from selectrie.core.types import FloatArray
 
 _DEEPEST = 64
-"""Lists and mappings within each other that JSON gets."""
+"""Maximum nesting of lists and mappings that is converted for JSON."""
 
 
 def number(x: float | None) -> float | None:
-    """A finite number, or None: JSON has no infinity and no NaN."""
+    """Return a finite number, or None, because JSON has no infinity and no NaN."""
     return None if x is None or not math.isfinite(x) else x
 
 
 def numbers(x: FloatArray) -> list[float | None]:
-    """`number` of each element."""
+    """Return `number` of each element."""
     values = x.astype(object)
     values[~np.isfinite(x)] = None
     result: list[float | None] = values.tolist()
@@ -30,7 +30,11 @@ def numbers(x: FloatArray) -> list[float | None]:
 
 
 def bytes_fields(name: str, value: bytes) -> dict[str, object]:
-    """`{name: text}`, with bytes that are no UTF-8 replaced and then listed under "bytes" (`name_bytes` unless a piece)."""
+    """Return `{name: text}`, with bytes that are not UTF-8 replaced.
+
+    In that case the bytes are also listed, under "bytes" for a piece and under
+    `name_bytes` otherwise.
+    """
     text = value.decode("utf-8", "replace")
     if text.encode() == value:
         return {name: text}
@@ -38,7 +42,7 @@ def bytes_fields(name: str, value: bytes) -> dict[str, object]:
 
 
 def plain(record: Any) -> dict[str, object]:
-    """Fields of a flat record."""
+    """Return the fields of a flat record."""
     if not is_dataclass(record):
         raise TypeError(f"{type(record).__name__} is no record")
     values = {field.name: getattr(record, field.name) for field in fields(record)}
@@ -46,7 +50,10 @@ def plain(record: Any) -> dict[str, object]:
 
 
 def jsonable(value: object, depth: int = _DEEPEST) -> object:
-    """A value as JSON can hold it: what is nested deeper than `depth` as its `repr`."""
+    """Return a value as JSON can hold it.
+
+    Values nested deeper than `depth`, and objects of other types, become their `repr`.
+    """
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, bool | int | str) or value is None:

@@ -1,4 +1,4 @@
-"""What is known of a model in a registry."""
+"""The record of a model in a registry."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from selectrie.results.plain import plain
 class RegisteredModel:
     """A model of a registry at one moment.
 
-    source: what it is loaded by. memory_bytes: what it takes at most, reckoned from its file; None before it was first
-    asked for. n_uses: `use` blocks that hold it now. idle_s: seconds since the last of them ended, 0 within one; None where
-    it is not loaded.
+    Attributes:
+        name: Name in the registry.
+        source: What it is loaded by.
+        memory_bytes: Upper estimate of its memory, computed from its file; None before
+            it was first requested.
+        is_loaded: Whether it is loaded.
+        n_uses: Number of `use` blocks that hold it now.
+        idle_s: Seconds since the last of these blocks ended, 0 within one; None if it
+            is not loaded.
     """
 
     name: str
@@ -24,5 +30,5 @@ class RegisteredModel:
     idle_s: float | None
 
     def to_dict(self) -> dict[str, object]:
-        """Its fields, ready for JSON."""
+        """Return its fields, ready for JSON."""
         return plain(self)

@@ -1,4 +1,4 @@
-"""Plain frozen records of an answer: one token, one choice, what the scores depend on, how sure the answer is."""
+"""Frozen records of an answer: tokens, choices, signatures and certificates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.version import __version__
 
 FORMAT_VERSION = 1
-"""Of `to_dict` and `--json`; raised when a field changes its meaning or goes."""
+"""Format number of `to_dict` and `--json`.
+
+It is raised when the meaning of a field changes or a field is removed.
+"""
 
 _REPR_ROWS = 12
 _REPR_TEXT = 48
@@ -19,9 +22,13 @@ _REPR_TEXT = 48
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """One token of a path. logp: natural log of its probability given everything before it.
+    """One token of a path.
 
-    piece: its bytes as text; b"" for a control token, which `spelling` names instead (`<|im_end|>`, "" for others).
+    Attributes:
+        id: Id of the token.
+        piece: Its bytes as text; b"" for a control token.
+        logp: Natural log of its probability given everything before it.
+        spelling: Name of a control token (`<|im_end|>`); "" for others.
     """
 
     id: int
@@ -31,35 +38,57 @@ class TokenScore:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, token: int, logp: float) -> TokenScore:
-        """The record of one token of a vocabulary."""
+        """Return the record of one token of a vocabulary."""
         piece = vocabulary.pieces[token]
         return cls(token, piece, logp, "" if piece else vocabulary.texts[token])
 
     @property
     def label(self) -> str:
-        """The piece as text, bytes that are no UTF-8 replaced, or the spelling of a control token."""
+        """Return the piece as text, or the spelling of a control token.
+
+        Bytes that are not UTF-8 are replaced.
+        """
         return self.piece.decode("utf-8", "replace") if self.piece or not self.spelling else self.spelling
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: id, logp, piece; `bytes` where the piece is no UTF-8, `spelling` for a control token."""
+        """Return a dictionary ready for JSON: id, logp and piece.
+
+        It has `bytes` if the piece is not UTF-8, and `spelling` for a control token.
+        """
         fields: dict[str, object] = {"id": self.id, "logp": number(self.logp), **bytes_fields("piece", self.piece)}
         return {**fields, "spelling": self.spelling} if self.spelling else fields
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceScore:
-    """One choice, scored. Choices a search did not need to finish carry bounds instead of values.
+    """One scored choice.
 
-    index: place in the list given. duplicate_of: first index with the same tokens, None for the first itself;
-    probabilities sum to one over choices without it.
-    logp: raw joint, terminator included, priors not; None where pruned, then logp_upper bounds it from above.
-    logp_terminator: the terminator's part of it, None where pruned; where a near tie was settled, it and the tokens add up
-    to logp within the tolerance only. score: by the rule, prior included; None where pruned.
-    probability: of this choice in the set (softmax of scores); between probability_low and probability_high where a
-    search left mass open, else equal to both; None where pruned.
-    logp_local: log-probability under masked step-by-step choice (mask, renormalise, multiply); None where not evaluated.
-    tokens: the path after the shared context, empty where pruned. n_chars, n_bytes: of the choice as given.
-    boundary_shift: prompt tokens that its encoding changes.
+    A choice that a search did not need to finish ("pruned") carries bounds instead of
+    values.
+
+    Attributes:
+        index: Index in the given list.
+        text: The choice as given.
+        duplicate_of: First index with the same tokens; None for the first itself.
+            Probabilities sum to one over the choices for which this is None.
+        logp: Raw joint log-probability, with the terminator and without priors; None if
+            pruned.
+        logp_upper: Upper bound of logp; equal to it unless pruned.
+        logp_terminator: The terminator's part of logp; None if pruned. If a near tie
+            was settled, it and the tokens add up to logp only within the tolerance.
+        score: Score by the rule, prior included; None if pruned.
+        probability: Probability of this choice in the set (softmax of scores); None if
+            pruned.
+        probability_low: Lower bound if a search left mass open, else equal to
+            probability.
+        probability_high: Upper bound if a search left mass open, else equal to
+            probability.
+        logp_local: Log-probability under masked step-by-step choice (mask, renormalise,
+            multiply); None if not evaluated.
+        tokens: The path after the shared context; empty if pruned.
+        n_chars: Number of characters of the choice as given.
+        n_bytes: Number of UTF-8 bytes of the choice as given.
+        boundary_shift: Number of prompt tokens that its encoding changes.
     """
 
     index: int
@@ -80,20 +109,37 @@ class ChoiceScore:
 
     @property
     def pruned(self) -> bool:
-        """Not finished: a bound stands for its score."""
+        """Return whether the choice was not finished, so that only a bound is known."""
         return self.score is None
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a score depends on: equal signatures, equal scores to within the tolerance.
+    """What a score depends on.
 
-    tolerance: nats a row by which layout moves a log-probability, as the self-check
-    measured it; None = not measured. It is a measured bound, four or eight times
-    largest_move: nats, of the rows compared. rows_compared: how many. support: the
-    share of all rows that move no further than largest_move, at 95 % confidence.
-    rule, terminator, boundary: as used, never "auto". premise: of the rule (pmi,
-    calibrated), digests of its texts.
+    Scores with equal signatures are equal within the tolerance.
+
+    Attributes:
+        model: Name of the model.
+        model_digest: Digest of its weights.
+        tokenizer_digest: Digest of its vocabulary.
+        backend: Name of the back end.
+        build: Back end and version.
+        processor: The processor.
+        precision: "exact" or "fast".
+        tolerance: Nats per row by which layout moves a log-probability, as the
+            self-check measured it; None if not measured. It is a measured bound, four
+            or eight times largest_move.
+        largest_move: Largest move of the compared rows, in nats.
+        rows_compared: Number of rows compared.
+        support: Share of all rows that move no further than largest_move, at 95 %
+            confidence.
+        rule: The rule used.
+        premise: Digests of the texts of the rule (pmi, calibrated).
+        terminator: The terminator used, never "auto".
+        following_bytes: Bytes of the following text in the paths.
+        boundary: The boundary used.
+        version: Version of selectrie.
     """
 
     model: str
@@ -126,8 +172,10 @@ class Signature:
         premise: str = "",
         following_bytes: int = 0,
     ) -> Signature:
-        """Of scores of this model, by this version. check: of the model, None where
-        nothing was measured."""
+        """Return the signature of scores of this model, by this version.
+
+        `check` is the self-check of the model; None if nothing was measured.
+        """
         return cls(
             model=identity.name,
             model_digest=identity.digest,
@@ -151,20 +199,25 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How sure the answer is. proved: no unevaluated choice can be among the first k
-    (exhaustive scoring always proves).
+    """How certain the answer is.
 
-    bound_gap: score of the k-th minus the best bound left open; inf when nothing is
-    open.
-    open_mass: upper bound on the probability mass, under the model, of the choices not
-    finished. nodes_evaluated of nodes_inner: rows that scored edges, of those
-    exhaustive scoring needs; None where that is not known (the texts of a grammar).
-    settled: near ties among the first k were decided in the canonical layout (or there
-    were none); False when scoring them again would take more rows than the request did,
-    or in `fast` precision. n_settled: choices scored again for it.
-    method: "exhaustive" or "best_first". reason: why the first k are not proved (what
-    stays doubtful however long is searched, else what ended the search); "" where they
-    are.
+    Attributes:
+        proved: Whether no unevaluated choice can be among the first k. Exhaustive
+            scoring always proves this.
+        bound_gap: Score of the k-th minus the best bound left open; inf if nothing is
+            open.
+        open_mass: Upper bound on the probability mass, under the model, of the choices
+            not finished.
+        nodes_evaluated: Number of rows that scored edges.
+        nodes_inner: Number of rows that exhaustive scoring needs; None if not known
+            (the texts of a grammar).
+        settled: Whether near ties among the first k were decided in the canonical
+            layout, or there were none. False if scoring them again would take more rows
+            than the request did, or in `fast` precision.
+        n_settled: Number of choices scored again for it.
+        method: "exhaustive" or "best_first".
+        reason: Why the first k are not proved: what stays doubtful however long the
+            search runs, else what ended the search. "" if they are proved.
     """
 
     proved: bool
@@ -180,11 +233,19 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class GrammarFacts:
-    """What a certificate says of a grammar that was searched, for its texts cannot be listed.
+    """What a certificate says about a grammar that was searched.
 
-    name, digest: of the grammar. about: what the winner is the best of: "strings" (each text counts with the tokenizer's own
-    encoding alone) or "token paths". max_tokens: longest text looked at; any_length: longer ones are proved to be no better.
-    n_dead_ends: paths that may neither end nor go on. n_refused: finished paths that are not the tokenizer's own.
+    The texts of such a grammar cannot be listed.
+
+    Attributes:
+        name: Name of the grammar.
+        digest: Digest of the grammar.
+        about: What the winner is the best of: "strings" (each text counts only with the
+            tokenizer's own encoding) or "token paths".
+        max_tokens: Length of the longest text considered.
+        any_length: Whether longer texts are proved to be no better.
+        n_dead_ends: Number of paths that may neither end nor continue.
+        n_refused: Number of finished paths that are not the tokenizer's own.
     """
 
     name: str
@@ -198,10 +259,20 @@ class GrammarFacts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextScore:
-    """A text scored after a prompt. logp: sum over tokens, less log_heal where the boundary was healed.
+    """A text scored after a prompt.
 
-    tokens: the path after the shared context; the first ones spell `healed` too where it is not empty.
-    is_greedy: every token was the most probable one. notes: as of a `Selection`.
+    Attributes:
+        text: The text.
+        logp: Sum over the tokens, minus log_heal if the boundary was healed.
+        tokens: The path after the shared context. The first ones also spell `healed` if
+            it is not empty.
+        is_greedy: Whether every token was the most probable one.
+        healed: As in `Selection`.
+        log_heal: As in `Selection`.
+        heal_gap: As in `Selection`.
+        cost: What the score took.
+        signature: What the score depends on.
+        notes: As in `Selection`.
     """
 
     text: str
@@ -216,7 +287,10 @@ class TextScore:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "text_score". -inf, inf and NaN become None."""
+        """Return a dictionary ready for JSON, with `format` and kind "text_score".
+
+        -inf, inf and NaN become None.
+        """
         return {
             "format": FORMAT_VERSION,
             "kind": "text_score",
@@ -241,6 +315,6 @@ class TextScore:
         return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
 
     def _repr_html_(self) -> str:
-        """A small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks."""
         greedy = " · what greedy decoding gives" if self.is_greedy else ""
         return tokens_table(((one.label, one.logp) for one in self.tokens), f"logp {self.logp:.4f}{greedy}")

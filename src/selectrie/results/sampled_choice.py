@@ -1,4 +1,4 @@
-"""One of a set of choices, drawn at random by its probability."""
+"""A choice of a set, drawn at random by its probability."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from selectrie.results.selection import Selection
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnChoice:
-    """A choice drawn from softmax(score / temperature) over a set of which every choice
-    was scored.
+    """A choice drawn from softmax(score / temperature) over a fully scored set.
 
-    selection: the whole set; its own `index` is the best, which need not be the one
-    drawn. index: the choice drawn.
-    probability: by which this one was drawn. temperature: 0 draws the best. seed: draws
-    the same one again.
-    close: the layout of the work could have changed which one is drawn; None where the
-    tolerance is not measured.
+    Attributes:
+        selection: The whole set. Its own `index` is the best choice, which need not be
+            the one drawn.
+        index: Index of the choice drawn.
+        probability: Probability with which it was drawn.
+        temperature: The temperature; 0 draws the best.
+        seed: Seed that draws the same choice again.
+        close: Whether the layout of the work could have changed which one is drawn;
+            None if the tolerance is not measured.
     """
 
     selection: Selection
@@ -30,22 +32,24 @@ class DrawnChoice:
 
     @property
     def text(self) -> str:
-        """The choice drawn, as given."""
+        """Return the choice drawn, as given."""
         return self.selection.choices.texts[self.index]
 
     @property
     def logp(self) -> float:
-        """Raw joint log-probability of the choice drawn."""
+        """Return the raw joint log-probability of the choice drawn."""
         return float(self.selection.choices.logp[self.index])
 
     @property
     def cost(self) -> Cost:
-        """Of scoring the set; the draw itself takes no model call."""
+        """Return the cost of scoring the set; the draw itself takes no model call."""
         return self.selection.cost
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: that of the selection, with kind "drawn_choice" and a field
-        "drawn": index, text, probability, temperature, seed, close."""
+        """Return the dictionary of the selection, with kind "drawn_choice".
+
+        A field "drawn" has index, text, probability, temperature, seed and close.
+        """
         return {
             **self.selection.to_dict(),
             "kind": "drawn_choice",

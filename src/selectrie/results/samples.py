@@ -17,24 +17,39 @@ _REPR_ROWS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Draws(Sequence[Hypothesis]):
-    """Texts of a grammar after a prompt, in the order of their seeds. Equality leaves
-    out `cost`.
+    """Texts of a grammar after a prompt, in the order of their seeds.
 
-    exact: each was drawn by its probability among all texts of the grammar; else token
-    by token among those that may follow, which is another distribution. about:
-    "strings" where a text counts with the tokenizer's own encoding alone, else "token
-    paths". seed: of the first; max_tokens: texts of more tokens do not count.
-    mass: estimate of the probability of the grammar's texts together, of which mass_low
-    and mass_high are exact bounds; None where draws are not exact. reason: why draws
-    that were to be exact are not, or ""; texts may be missing then.
-    healed, log_heal, heal_gap: as of `Selection`, the log-probability taken off every
-    `logp`. Texts drawn token by token keep it in their `logp`, and log_heal is 0.0:
-    each text spells the healed bytes in its own steps.
-    n_attempts: walks down the tree that the draws took, those that left the grammar
-    included.
-    close_steps: for each text the random numbers of its seed, counted from 0, whose
-    outcome the layout of the work could have changed; a text without any is the one
-    that its seed gives alone. None where the tolerance is not measured.
+    Equality ignores `cost`.
+
+    Attributes:
+        texts: The texts.
+        exact: Whether each was drawn by its probability among all texts of the grammar.
+            Else it was drawn token by token among the tokens that may follow, which is
+            another distribution.
+        about: "strings" if a text counts only with the tokenizer's own encoding, else
+            "token paths".
+        seed: Seed of the first text.
+        max_tokens: Texts of more tokens do not count.
+        mass: Estimate of the probability of all texts of the grammar; None if draws are
+            not exact.
+        mass_low: Exact lower bound of mass; None if draws are not exact.
+        mass_high: Exact upper bound of mass; None if draws are not exact.
+        n_attempts: Number of walks down the tree that the draws took, including those
+            that left the grammar.
+        close_steps: For each text, the random numbers of its seed, counted from 0,
+            whose outcome the layout of the work could have changed. A text without any
+            depends on its seed alone. None if the tolerance is not measured.
+        healed: As in `Selection`.
+        log_heal: As in `Selection`, and subtracted from every `logp`. Texts drawn token
+            by token keep it in their `logp`, because each spells the healed bytes in
+            its own steps; then it is 0.0.
+        heal_gap: As in `Selection`.
+        grammar: Name of the grammar.
+        grammar_digest: Digest of the grammar.
+        cost: What the draws took.
+        signature: What the scores depend on.
+        reason: Why draws that should be exact are not, or "". Texts may be missing
+            then.
     """
 
     texts: tuple[Hypothesis, ...]
@@ -67,7 +82,10 @@ class Draws(Sequence[Hypothesis]):
         return self.texts[index]
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "draws". -inf becomes None."""
+        """Return a dictionary ready for JSON, with `format` and kind "draws".
+
+        -inf becomes None.
+        """
         return {
             "format": FORMAT_VERSION,
             "kind": "draws",
@@ -92,7 +110,7 @@ class Draws(Sequence[Hypothesis]):
         }
 
     def _repr_html_(self) -> str:
-        """A small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks."""
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
         return texts_html(shown, caption=f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws")
 

@@ -1,4 +1,4 @@
-"""A decision over a set of choices, and the plan of one."""
+"""A decision over a set of choices, and the token plan of one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,36 @@ _REPR_TOKENS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Selection:
-    """A decision over a set of choices. Frozen; equal when everything but timing is equal.
+    """A decision over a set of choices.
 
-    index: the winner (first by score; exact ties: lowest index, flagged by is_tie); `text, logp, score, probability` are
-    its own. margin: score of the winner minus the runner-up's on another path (inf with one choice; a lower bound where a
-    search left choices open). coverage: probability mass of the whole set under the model (a lower bound where a search
-    left choices open). wanted: what the model wanted to say instead, top tokens after the shared context with
-    log-probabilities.
-    choices: `Sequence[ChoiceScore]` in the caller's order, made on demand. ranked: the same, best first, pruned ones last.
-    greedy_index: what masked greedy decoding picks, None where a grammar was searched and that is none of the texts found;
-    agrees_with_greedy: is it the winner, or has it the winner's tokens.
-    healed: bytes of the prompt that were encoded again together with the choices.
-    log_heal: log-probability of the healed bytes, already taken off every logp; heal_gap: bound on its error (0 = exact).
-    rule, terminator: as used, never "auto". grammar: of a grammar that was searched, whose texts found are the choices.
-    notes: what was done otherwise than the request says, and why; one sentence each.
+    Two selections are equal if everything but timing is equal.
+
+    Attributes:
+        index: The winner: the first by score; exact ties go to the lowest index and set
+            is_tie. The properties `text`, `logp`, `score` and `probability` are the
+            winner's.
+        margin: Score of the winner minus that of the runner-up on another path. inf
+            with one choice; a lower bound if a search left choices open.
+        is_tie: Whether the winner is exactly tied.
+        coverage: Probability mass of the whole set under the model (a lower bound if a
+            search left choices open).
+        wanted: What the model would rather say: the top tokens after the shared
+            context, with log-probabilities.
+        greedy_index: What masked greedy decoding picks. None if a grammar was searched
+            and the pick is none of the texts found.
+        choices: `Sequence[ChoiceScore]` in the caller's order, made on demand.
+        rule: The rule used.
+        terminator: The terminator used, never "auto".
+        healed: Bytes of the prompt that were encoded again together with the choices.
+        log_heal: Log-probability of the healed bytes, already subtracted from every
+            logp.
+        heal_gap: Bound on the error of log_heal (0 = exact).
+        certificate: How certain the answer is.
+        cost: What the decision took.
+        signature: What the scores depend on.
+        grammar: Facts about a grammar that was searched; the choices are the texts
+            found.
+        notes: What was done differently from the request, and why; one sentence each.
     """
 
     index: int
@@ -55,44 +71,50 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """The winner as given."""
+        """Return the winner as given."""
         return self.choices.texts[self.index]
 
     @property
     def logp(self) -> float:
-        """Raw joint log-probability of the winner."""
+        """Return the raw joint log-probability of the winner."""
         return float(self.choices.logp[self.index])
 
     @property
     def score(self) -> float:
-        """Score of the winner by the rule, prior included."""
+        """Return the score of the winner by the rule, prior included."""
         return float(self.choices.score[self.index])
 
     @property
     def probability(self) -> float:
-        """Probability of the winner in the set."""
+        """Return the probability of the winner in the set."""
         return float(self.choices.probability[self.index])
 
     @property
     def agrees_with_greedy(self) -> bool:
-        """Masked greedy decoding would have said the same."""
+        """Return whether masked greedy decoding picks the winner or its tokens."""
         path_of = self.choices.trie.path_of
         return self.greedy_index is not None and bool(path_of[self.greedy_index] == path_of[self.index])
 
     @property
     def ranked(self) -> tuple[ChoiceScore, ...]:
-        """Every choice, best first; pruned ones last, by their bound."""
+        """Return every choice, best first; pruned ones come last, by their bound."""
         return self.choices.pick(self.choices.order())
 
     def top(self, k: int, *, distinct: bool = False) -> tuple[ChoiceScore, ...]:
-        """The first k of `ranked` without building the rest. distinct: one choice per token path, the first of each."""
+        """Return the first k of `ranked` without building the rest.
+
+        With `distinct`, there is one choice per token path, the first of each.
+        """
         if not distinct or bool(self.choices.distinct.all()):
             return self.choices.pick(self.choices.order(k))
         order = self.choices.order()
         return self.choices.pick(order[self.choices.distinct[order]][:k])
 
     def trie(self, limit: int = 60) -> TrieView:
-        """The heaviest `limit` nodes of the evaluated trie, and all of the winner's and the masked-greedy path."""
+        """Return the heaviest `limit` nodes of the evaluated trie.
+
+        All nodes of the winner's path and of the masked-greedy path are included.
+        """
         return view_of(
             self.choices.trie,
             self.choices.pieces,
@@ -104,10 +126,12 @@ class Selection:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: `format`, kind "selection", winner (index), choices [{text, logp, score, probability, tokens: [{id,
-        logp, piece}], ...}] in the caller's order, rule, terminator, coverage, cost, certificate, signature.
+        """Return a dictionary ready for JSON, with `format` and kind "selection".
 
-        -inf, inf and NaN become None. Pieces that are no UTF-8 have bytes replaced and listed under "bytes".
+        It has winner (index), choices [{text, logp, score, probability, tokens: [{id,
+        logp, piece}], ...}] in the caller's order, rule, terminator, coverage, cost,
+        certificate and signature. -inf, inf and NaN become None. In pieces that are not
+        UTF-8, bytes are replaced; "bytes" lists the originals.
         """
         return {
             "format": FORMAT_VERSION,
@@ -145,7 +169,7 @@ class Selection:
         return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        """A small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks."""
         shown = self.top(_HTML_ROWS)
         return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=self._caption())
 
@@ -158,13 +182,25 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenPlan:
-    """How a request is cut into tokens, and what will be evaluated; no model call is made.
+    """How a request is tokenized, and what will be evaluated.
 
-    prompt: tokens of the prompt alone, context: of the shared context, as (id, spelling), control tokens spelled too.
-    healed: bytes of the prompt encoded again with the choices. boundary, terminator: as will be used.
-    choices: the path of each choice after the context. boundary_shift: prompt tokens that each choice's encoding changes.
-    rows_prompt, rows_inner: rows to evaluate for the context and for the trie. rows_naive: for prompt + choice, one by one.
-    trie: the paths as a tree, without numbers (`view_of(trie, pieces, limit=...)`).
+    Making a plan takes no model call. Tokens are given as (id, spelling), including
+    control tokens.
+
+    Attributes:
+        bos: The BOS token, or None.
+        prompt: Tokens of the prompt alone.
+        context: Tokens of the shared context.
+        healed: Bytes of the prompt that are encoded again with the choices.
+        boundary: The boundary that will be used.
+        terminator: The terminator that will be used.
+        choices: The path of each choice after the context.
+        boundary_shift: Number of prompt tokens that each choice's encoding changes.
+        n_trie_nodes: Number of nodes of the trie.
+        rows_prompt: Rows to evaluate for the context.
+        rows_inner: Rows to evaluate for the trie.
+        rows_naive: Rows for evaluating prompt + choice one by one.
+        trie: The paths as a tree, without numbers (`view_of(trie, pieces, limit=...)`).
     """
 
     bos: int | None
@@ -182,7 +218,10 @@ class TokenPlan:
     trie: TrieView
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "token_plan"; the trie is left out: the paths say it all."""
+        """Return a dictionary ready for JSON, with `format` and kind "token_plan".
+
+        The trie is left out, because the paths contain all of it.
+        """
         return {
             "format": FORMAT_VERSION,
             "kind": "token_plan",
@@ -211,17 +250,20 @@ class TokenPlan:
         return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        """A small table for notebooks: the tokens of the context's end, then of each choice."""
+        """Return a small table for notebooks: the context's end, then each choice."""
         paths = [("context", self._context(), len(self.context))]
         paths += [
             (str(place), _spelled(path), len(path)) for place, path in enumerate(self.choices[:_HTML_ROWS], start=1)
         ]
         rows = [row(cell(name), label(path, wide=True), cell(str(n))) for name, path, n in paths]
-        caption = f"{self.boundary} · {self.terminator} · rows {self.rows_prompt} + {self.rows_inner}, one by one {self.rows_naive}"
+        caption = (
+            f"{self.boundary} · {self.terminator} · rows {self.rows_prompt} + {self.rows_inner}, "
+            f"one by one {self.rows_naive}"
+        )
         return table(("", "tokens", "n"), rows, caption, hidden=len(self.choices) - _HTML_ROWS)
 
     def _context(self) -> str:
-        """The end of the context."""
+        """Return the end of the context."""
         before = "… " if len(self.context) > _REPR_TOKENS else ""
         return before + _spelled(self.context[-_REPR_TOKENS:])
 

@@ -1,4 +1,4 @@
-"""Scores of many choices as arrays; a `ChoiceScore` is made when somebody looks at it."""
+"""Scores of many choices as arrays; a `ChoiceScore` is made when it is read."""
 
 from __future__ import annotations
 
@@ -30,24 +30,33 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ChoiceTable(Sequence[ChoiceScore]):
-    """C scored choices in the caller's order: a `Sequence[ChoiceScore]` over arrays; no work per choice until one is read.
+    """C scored choices in the caller's order, as a `Sequence[ChoiceScore]` over arrays.
 
-    All arguments by name; arrays are viewed read-only, not copied. **NaN means "not finished"**; -inf is probability 0.
+    No work is done per choice until one is read. All arguments are given by name.
+    Arrays are viewed read-only, not copied. **NaN means "not finished"**; -inf is
+    probability 0. Choices with equal paths hold equal values in every column: the
+    probability counts once per path and is repeated here.
 
-    texts: the C choices as given. trie: the paths evaluated, `trie.path_of` has length C.
-    edge_logp: float64[N], log-probability of each edge given its parent; [0] is not read, NaN where not evaluated.
-    pieces: bytes of each token id (`Vocabulary.pieces`).
-    logp: float64[C], raw joint, terminator included, priors not, healed bytes taken off. Finalists of a near tie carry the
-    canonical values that settled it. NaN = pruned; `score` is NaN exactly there.
-    logp_upper: float64[C], equal to logp where finished, else a bound from above.
-    logp_terminator: float64[C], part of logp. score: float64[C], by the rule, prior included.
-    probability, probability_low, probability_high: float64[C]. logp_local: float64[C], NaN where not evaluated.
-    Choices with equal paths hold equal values in every column (the probability stands once per path, repeated here).
-    boundary_shift: int32[C].
+    Raises `InternalError` if lengths disagree.
 
-    first: int32[P], lowest index of the choices on each path (made here).
-
-    Raises `InternalError` where lengths disagree.
+    Attributes:
+        texts: The C choices as given.
+        trie: The evaluated paths; `trie.path_of` has length C.
+        edge_logp: float64[N], log-probability of each edge given its parent. [0] is not
+            read; NaN if not evaluated.
+        pieces: Bytes of each token id (`Vocabulary.pieces`).
+        logp: float64[C], raw joint log-probability, with the terminator, without
+            priors, healed bytes subtracted. Finalists of a near tie carry the canonical
+            values that settled it. NaN = pruned; `score` is NaN exactly there.
+        logp_upper: float64[C], equal to logp if finished, else an upper bound.
+        logp_terminator: float64[C], the terminator's part of logp.
+        score: float64[C], by the rule, prior included.
+        probability: float64[C].
+        probability_low: float64[C].
+        probability_high: float64[C].
+        logp_local: float64[C], NaN if not evaluated.
+        boundary_shift: int32[C].
+        first: int32[P], lowest index of the choices on each path (computed here).
     """
 
     texts: Sequence[str]
@@ -76,7 +85,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
             object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name), dtype=np.float64)))
         object.__setattr__(self, "boundary_shift", _frozen(np.asarray(self.boundary_shift, dtype=np.int32)))
         first = np.zeros(len(self.trie.path_node), dtype=np.int32)
-        first[self.trie.path_of[::-1]] = np.arange(n - 1, -1, -1, dtype=np.int32)  # of repeats the last one stays
+        first[self.trie.path_of[::-1]] = np.arange(n - 1, -1, -1, dtype=np.int32)  # the last assignment to a path wins
         object.__setattr__(self, "first", _frozen(first))
 
     def __len__(self) -> int:
@@ -95,7 +104,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return self._record(position % len(self))
 
     def __eq__(self, other: object) -> bool:
-        """Equal texts, paths and bits in every column."""
+        """Return whether texts, paths and the bits of every column are equal."""
         if not isinstance(other, ChoiceTable):
             return NotImplemented
         mine, theirs = self.trie, other.trie
@@ -116,16 +125,19 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     @property
     def finished(self) -> BoolArray:
-        """bool[C]: scored to the end, not pruned."""
+        """Return the choices scored to the end, not pruned, as bool[C]."""
         return np.asarray(~np.isnan(self.score))
 
     @property
     def distinct(self) -> BoolArray:
-        """bool[C]: the first choice on its path."""
+        """Return the choices that are the first on their path, as bool[C]."""
         return np.asarray(self.first[self.trie.path_of] == np.arange(len(self)))
 
     def order(self, k: int | None = None) -> OffsetArray:
-        """int64[min(k, C)]: indices best first; exact ties by index, pruned ones last by their bound."""
+        """Return indices best first, as int64[min(k, C)].
+
+        Exact ties are ordered by index. Pruned choices come last, by their bound.
+        """
         n = len(self)
         if k is not None and k < n // 4:
             keys = np.where(np.isnan(self.score), -np.inf, self.score)
@@ -138,7 +150,10 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return np.asarray(np.lexsort((-worst_first, pruned))[:k], dtype=np.int64)
 
     def margin(self, index: int) -> float:
-        """Score of choice `index` minus the best of the finished choices on other paths; inf where there is none."""
+        """Return the score of choice `index` minus the best one on another path.
+
+        Only finished choices count. The result is inf if there is none.
+        """
         path_of = self.trie.path_of
         others = self.score[self.finished & (path_of != path_of[index])]
         best = float(others.max(initial=-np.inf))
@@ -146,11 +161,11 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return 0.0 if mine == best else mine - best
 
     def duplicates(self, index: int) -> tuple[int, ...]:
-        """Every index on the same path as choice `index`, in order."""
+        """Return every index on the same path as choice `index`, in order."""
         return tuple(np.flatnonzero(self.trie.path_of == self.trie.path_of[index]).tolist())
 
     def pick(self, indices: Iterable[int]) -> tuple[ChoiceScore, ...]:
-        """Records of the choices named."""
+        """Return the records of the choices with these indices."""
         return tuple(self._record(int(i)) for i in indices)
 
     def _record(self, i: int) -> ChoiceScore:
@@ -177,7 +192,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         )
 
     def tokens(self, path: int) -> tuple[TokenScore, ...]:
-        """The tokens of one path; NaN for edges that were not evaluated."""
+        """Return the tokens of one path, with NaN for edges that were not evaluated."""
         nodes = []
         node = int(self.trie.path_node[path])
         while node != ROOT:
@@ -190,7 +205,10 @@ class ChoiceTable(Sequence[ChoiceScore]):
         )
 
     def to_dicts(self) -> list[dict[str, object]]:
-        """JSON-ready, in the caller's order; arrays are converted once, not per choice."""
+        """Return dictionaries ready for JSON, in the caller's order.
+
+        Arrays are converted once, not per choice.
+        """
         first = self.first[self.trie.path_of]
         index = np.arange(len(self))
         columns: dict[str, list[Any]] = {name: numbers(getattr(self, name)) for name in _COLUMNS}
@@ -205,7 +223,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         ]
 
     def _token_dicts(self) -> list[list[dict[str, object]]]:
-        """Tokens of each choice; empty where pruned."""
+        """Return the tokens of each choice; empty if pruned."""
         nodes, offsets = _path_nodes(self.trie)
         shown = self.finished.tolist()
         bounds, path_of = offsets.tolist(), self.trie.path_of.tolist()
@@ -221,7 +239,10 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
 
 def _path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
-    """Nodes of every path from below the root to its end, flat, and int64[P+1] offsets; one pass per depth."""
+    """Return the nodes of every path from below the root to its end.
+
+    They are one flat array, with int64[P+1] offsets. This takes one pass per depth.
+    """
     lengths = trie.depth[trie.path_node].astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     nodes = np.empty(int(offsets[-1]), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The part of a trie worth showing, as a record that reports can draw."""
+"""The part of a trie that reports show."""
 
 from __future__ import annotations
 
@@ -18,13 +18,22 @@ _HTML_ROWS = 100
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrieView:
-    """The evaluated trie for reports, parallel tuples over the nodes shown, parents first; node 0 is the shared context.
+    """The evaluated trie for reports.
 
-    parent: place in these tuples, -1 for node 0. piece: bytes of the edge's token, b"" for node 0.
-    logp: of the edge, None where not evaluated. logp_prefix: from the shared context (0 at node 0).
-    choice: first index of the choices that end here, or None. on_winner, on_greedy: on the joint winner's or the
-    masked-greedy path. pruned: no choice at or below was scored to its end.
-    n_choices: choices at or below, duplicates counted. n_hidden: of these, choices in children that are not shown.
+    Its fields are parallel tuples over the shown nodes, parents first. Node 0 is the
+    shared context.
+
+    Attributes:
+        parent: Index of the parent in these tuples, -1 for node 0.
+        piece: Bytes of the edge's token, b"" for node 0.
+        logp: Log-probability of the edge; None if not evaluated.
+        logp_prefix: Log-probability from the shared context (0 at node 0).
+        choice: First index of the choices that end here, or None.
+        n_choices: Number of choices at or below, duplicates counted.
+        n_hidden: How many of these are in children that are not shown.
+        on_winner: Whether the node is on the joint winner's path.
+        on_greedy: Whether the node is on the masked-greedy path.
+        pruned: Whether no choice at or below was scored to its end.
     """
 
     parent: tuple[int, ...]
@@ -52,7 +61,10 @@ class TrieView:
         return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        """A small table with bars, for notebooks: a row per node below its parent, the winner's path bold."""
+        """Return a small table with bars, for notebooks.
+
+        It has a row per node below its parent; the winner's path is bold.
+        """
         rows = []
         for at, depth in self._depths(_HTML_ROWS):
             logp, won = self.logp[at], self.on_winner[at]
@@ -63,7 +75,7 @@ class TrieView:
         return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
 
     def _depths(self, most: int) -> list[tuple[int, int]]:
-        """The first nodes below node 0, each with how deep it is."""
+        """Return the first nodes below node 0, each with its depth."""
         depths = [0]
         for parent in self.parent[1 : most + 1]:
             depths.append(depths[parent] + 1)
@@ -71,7 +83,7 @@ class TrieView:
 
 
 def _named(piece: bytes) -> str:
-    """A token's bytes in quotes; a control token has none."""
+    """Return a token's bytes in quotes; a control token has none."""
     return repr(piece.decode("utf-8", "replace")) if piece else "control token"
 
 
@@ -90,11 +102,20 @@ def view_of(
     winner: int | None = None,
     greedy: int | None = None,
 ) -> TrieView:
-    """The `limit` heaviest nodes with their ancestors, and all of the winner's and the masked-greedy path.
+    """Return the `limit` heaviest nodes with their ancestors.
 
-    Heaviest = largest log-probability from the shared context; nodes not evaluated follow, those with more choices first.
-    edge_logp: float64[N], NaN where not evaluated; None before any model call. finished: bool[C]; None = nothing is
-    pruned. winner, greedy: choice indices or None.
+    All nodes of the winner's path and of the masked-greedy path are included. Heaviest
+    means largest log-probability from the shared context. Nodes that were not evaluated
+    follow, those with more choices first.
+
+    Args:
+        trie: The trie.
+        pieces: Bytes of each token id.
+        limit: Number of nodes to show.
+        edge_logp: float64[N], NaN if not evaluated; None before any model call.
+        finished: bool[C]; None means that nothing is pruned.
+        winner: Index of a choice, or None.
+        greedy: Index of a choice, or None.
     """
     edge = np.full(len(trie.token), np.nan) if edge_logp is None else edge_logp.copy()
     edge[ROOT] = 0.0
@@ -137,14 +158,14 @@ def _path_mask(trie: TokenTrie, choice: int | None) -> BoolArray:
 
 
 def _shown(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: BoolArray, limit: int) -> IntArray:
-    """Nodes to show, in depth-first order and closed under parents."""
+    """Return the nodes to show, in depth-first order and closed under parents."""
     chosen = always.copy()
     chosen[ROOT] = True
     heaviest = np.lexsort((-n_choices, -weight))
     free = max(0, limit - int(chosen.sum()))
     chosen[heaviest[~chosen[heaviest]][:free]] = True
     nodes = trie.parent[chosen]
-    while len(nodes):  # rounding can put a node before its parent, which must be shown all the same
+    while len(nodes):  # rounding can rank a node before its parent
         nodes = np.unique(nodes[nodes != NO_NODE])
         chosen[nodes] = True
         nodes = trie.parent[nodes]
