@@ -190,7 +190,7 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def shown(self) -> tuple[Hypothesis, ...]:
-        """Return complete and incomplete hypotheses, and the greedy one if not among them.
+        """Return complete and incomplete hypotheses, and the greedy one if it is new.
         """
         given = (*self.hypotheses, *self.incomplete)
         return given if self.greedy is None or self._greedy_place is not None else (*given, self.greedy)
