@@ -1,20 +1,20 @@
-"""Score, don't sample: the joint log-probability decides among texts, on llama.cpp models.
+"""Score, don't sample: joint log-probability decides among texts on llama.cpp models.
 
 >>> import selectrie
->>> llm = selectrie.load()                   # or a GGUF file of your own      # doctest: +SKIP
->>> llm.select("The capital of France is", [" Paris", " London"]).text       # doctest: +SKIP
+>>> llm = selectrie.load()  # or a GGUF file            # doctest: +SKIP
+>>> llm.select("The capital of France is", [" Paris", " London"]).text  # doctest: +SKIP
 ' Paris'
 
-Names are imported when used, so that `import selectrie` is cheap.
+Names are imported when they are used, so that `import selectrie` is cheap.
 """
 
 from __future__ import annotations
 
 from selectrie.version import __version__
 
-TYPE_CHECKING = (
-    False  # as in typing, whose import would take longer than all that the command imports before it listens
-)
+# As in `typing`, whose import would take longer than everything else that the command
+# imports before it handles signals.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,4 +1,4 @@
-"""`python -m selectrie`: the command without its script."""
+"""Run the command by `python -m selectrie`, without its script."""
 
 from selectrie.cli import main
 

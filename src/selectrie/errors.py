@@ -1,41 +1,42 @@
-"""Every exception of selectrie, one tree, split by who can mend it.
+"""Every exception of selectrie, in one tree, grouped by who can fix the cause.
 
 ```
 SelectrieError
-├── RequestError            the caller's: exit 2, HTTP 400
-│   ├── OptionError             a value that is not one of, or not within, what is allowed
-│   ├── ChoiceError             the choice set: none, empty without terminator, a bad prior
-│   ├── TextError               text that cannot become tokens (lone surrogate, bad UTF-8)
-│   ├── PromptError             empty without BOS, chat without template, malformed messages
+├── RequestError            the caller can fix it: exit 2, HTTP 400
+│   ├── OptionError             a value outside the allowed set or range
+│   ├── ChoiceError             a bad choice set: none, empty text, a bad prior
+│   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
+│   ├── PromptError             empty, no chat template, malformed messages
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TokenRangeError         a token id that does not exist
-│   ├── GrammarError            a grammar that cannot be read or compiled, or that grows without bound
-│   ├── TemplateError           a template that cannot be read, or rendered with the values given
+│   ├── GrammarError            a grammar that is unreadable or too large
+│   ├── TemplateError           a template that cannot be read or rendered
 │   ├── DeadEndError            no token is both allowed and possible
-│   ├── NothingFoundError       a search of a grammar that ended without a text
+│   ├── NothingFoundError       a search of a grammar ended without a text
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
-│   ├── OutputError             standard output that cannot be written
+│   ├── OutputError             standard output cannot be written
 │   ├── DeadlineError           the deadline passed before there was an answer
-│   ├── QueueFullError          more work waits than may wait
+│   ├── QueueFullError          too many requests are waiting
 │   ├── ClosedError             used after close()
 │   └── ForkedError             used in a forked child process
-├── ModelError              the model or its back end: exit 3, HTTP 502
+├── ModelError              the model or its back end failed: exit 3, HTTP 502
 │   ├── ModelFileError          missing, corrupt or truncated file
-│   ├── UnsupportedModelError   a model that cannot score text, or an object that cannot be shared
+│   ├── UnsupportedModelError   it cannot score text, or cannot be shared
 │   ├── MissingExtraError       an optional package is not installed
 │   ├── ClusterError            work that the actors of a cluster could not do
 │   ├── CapacityError           one call or one task does not fit
-│   │   └── MemoryBudgetError       a model does not fit the budget of a registry
-│   ├── DecodeError             the back end failed; the tree is as it was
-│   │   └── DecodeInterrupted   the decode was told to stop
+│   │   └── MemoryBudgetError       a model exceeds the budget of a registry
+│   ├── DecodeError             the back end failed; the tree is unchanged
+│   │   └── DecodeInterrupted   the decode was interrupted
 │   └── NonFiniteLogitsError    NaN or +inf from the model
 ├── CancelledError          the task was cancelled: exit 130
-└── InternalError           ours: exit 70, HTTP 500
+└── InternalError           a bug in selectrie: exit 70, HTTP 500
     ├── NodeError               a dead or wrong node
-    └── ProtocolError           ask/tell out of step
+    └── ProtocolError           ask and tell are out of step
 ```
 
-Every error has a stable `code`, its values as attributes, and a message that names the value and the remedy.
+Every error has a stable `code` and its values as attributes. Its message names the
+value and the remedy.
 """
 
 from __future__ import annotations
@@ -46,8 +47,16 @@ from typing import Any, ClassVar
 
 
 class SelectrieError(Exception):
-    """Root of the tree. request: index of the request that was refused or failed, where many were made at once.
-    slot: kind and name of the slot of a template where it did, and its place: "gen 'x' at page.tmpl:3:8"."""
+    """The root of the tree.
+
+    Attributes:
+        code: Stable name of the kind of error.
+        exit_code: Exit status of the command.
+        request: Index of the request that was refused or failed, if many were made at
+            once.
+        slot: Kind, name and position of the slot of a template that was refused or
+            failed: "gen 'x' at page.tmpl:3:8".
+    """
 
     code: ClassVar[str] = "selectrie"
     exit_code: ClassVar[int] = 70
@@ -60,19 +69,19 @@ class SelectrieError(Exception):
         return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
     def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
-        """Copied, and sent between processes, by what it holds: the arguments it was made of are not kept."""
+        """Copy and pickle by attributes, because constructor arguments are not kept."""
         return _restored, (type(self), self.args, dict(self.__dict__))
 
 
 class RequestError(SelectrieError):
-    """The caller can mend it."""
+    """The request is wrong; the caller can fix it."""
 
     code = "request"
     exit_code = 2
 
 
 class OptionError(RequestError, ValueError):
-    """A value that is not allowed."""
+    """A value is not allowed."""
 
     code = "option"
 
@@ -95,7 +104,7 @@ class ChoiceError(RequestError, ValueError):
 
 
 class TextError(RequestError, ValueError):
-    """Text that cannot become tokens."""
+    """A text cannot be tokenized."""
 
     code = "text"
 
@@ -105,7 +114,7 @@ class TextError(RequestError, ValueError):
 
 
 class PromptError(RequestError, ValueError):
-    """A prompt that gives no context."""
+    """A prompt gives no context."""
 
     code = "prompt"
 
@@ -121,7 +130,7 @@ class PromptTooLongError(RequestError):
 
 
 class TokenRangeError(RequestError, ValueError):
-    """A token id that does not exist."""
+    """A token id does not exist."""
 
     code = "token_range"
 
@@ -131,10 +140,16 @@ class TokenRangeError(RequestError, ValueError):
 
 
 class GrammarError(RequestError, ValueError):
-    """A grammar that cannot be read, that has no texts, or that needs more than its limits.
+    """A grammar cannot be read, has no texts, or exceeds its limits.
 
-    line, column: where in its source, from 1 on, column in characters; None where there is no single place. excerpt: that
-    line of the source, or "". Where all three are known the message shows the line with a caret below the place.
+    If line, column and excerpt are known, the message shows the line with a caret below
+    the position.
+
+    Attributes:
+        reason: What is wrong.
+        line: Line in the source, from 1; None if there is no single position.
+        column: Column in characters, from 1; None if there is no single position.
+        excerpt: That line of the source, or "".
     """
 
     code = "grammar"
@@ -146,10 +161,17 @@ class GrammarError(RequestError, ValueError):
 
 
 class TemplateError(RequestError, ValueError):
-    """A template that cannot be read, or rendered with the values given.
+    """A template cannot be read, or cannot be rendered with the given values.
 
-    name: of the file, or "<template>". line, column: from 1 on, column in characters; None where there is no single place.
-    excerpt: that line of the source, or "". Where all are known the message shows the line with a caret below the place.
+    If line, column and excerpt are known, the message shows the line with a caret below
+    the position.
+
+    Attributes:
+        reason: What is wrong.
+        name: Name of the file, or "<template>".
+        line: Line in the source, from 1; None if there is no single position.
+        column: Column in characters, from 1; None if there is no single position.
+        excerpt: That line of the source, or "".
     """
 
     code = "template"
@@ -181,9 +203,12 @@ class DeadEndError(RequestError):
 
 
 class NothingFoundError(RequestError):
-    """A search of a grammar, or draws from it, that ended without a text.
+    """A search of a grammar, or a draw from it, ended without a text.
 
-    grammar: its name. reason: why there is none. remedy: what helps.
+    Attributes:
+        grammar: Name of the grammar.
+        reason: Why there is no text.
+        remedy: What helps.
     """
 
     code = "nothing_found"
@@ -194,7 +219,7 @@ class NothingFoundError(RequestError):
 
 
 class InputFileError(RequestError):
-    """A file of the caller's that cannot be read."""
+    """An input file cannot be read."""
 
     code = "input_file"
 
@@ -204,7 +229,7 @@ class InputFileError(RequestError):
 
 
 class OutputError(RequestError):
-    """Standard output that cannot be written: closed, or on a disk that is full."""
+    """Standard output cannot be written: it is closed, or its disk is full."""
 
     code = "output"
 
@@ -224,7 +249,7 @@ class DeadlineError(RequestError):
 
 
 class QueueFullError(RequestError):
-    """More work waits than may wait."""
+    """Too many requests are waiting."""
 
     code = "queue_full"
 
@@ -234,7 +259,7 @@ class QueueFullError(RequestError):
 
 
 class ClosedError(RequestError):
-    """Used after close()."""
+    """An object was used after close()."""
 
     code = "closed"
 
@@ -244,7 +269,7 @@ class ClosedError(RequestError):
 
 
 class ForkedError(RequestError):
-    """Used in a forked child process."""
+    """An engine was used in a forked child process."""
 
     code = "forked"
 
@@ -262,7 +287,7 @@ class ModelError(SelectrieError):
 
 
 class ModelFileError(ModelError):
-    """A model file that cannot be loaded."""
+    """A model file cannot be loaded."""
 
     code = "model_file"
 
@@ -272,7 +297,7 @@ class ModelFileError(ModelError):
 
 
 class UnsupportedModelError(ModelError):
-    """A model that cannot do what is asked."""
+    """A model cannot do what is required, or an object cannot be shared."""
 
     code = "unsupported_model"
 
@@ -292,13 +317,13 @@ class MissingExtraError(ModelError):
 
 
 class ClusterError(ModelError):
-    """Work that the actors of a cluster could not do."""
+    """The actors of a cluster could not do the work."""
 
     code = "cluster"
 
 
 class CapacityError(ModelError):
-    """A call that does not fit; nothing changed."""
+    """A call does not fit; nothing changed."""
 
     code = "capacity"
 
@@ -308,10 +333,16 @@ class CapacityError(ModelError):
 
 
 class MemoryBudgetError(CapacityError):
-    """A model that does not fit the memory budget of a registry; nothing was loaded or unloaded.
+    """A model does not fit the memory budget of a registry.
 
-    needed, available: bytes it takes, and bytes that are free or held by models nobody uses. held: bytes by the name of
-    each model in use.
+    Nothing was loaded or unloaded.
+
+    Attributes:
+        name: Name of the model.
+        needed: Bytes the model takes.
+        available: Bytes that are free or held by models that are not in use.
+        budget: Bytes of the whole budget.
+        held: Bytes by the name of each model in use.
     """
 
     code = "memory_budget"
@@ -327,7 +358,7 @@ class MemoryBudgetError(CapacityError):
 
 
 class DecodeError(ModelError):
-    """The back end failed; the tree is as it was."""
+    """The back end failed; the tree is unchanged."""
 
     code = "decode"
 
@@ -337,13 +368,13 @@ class DecodeError(ModelError):
 
 
 class DecodeInterrupted(DecodeError):
-    """The decode was told to stop."""
+    """The decode was interrupted."""
 
     code = "decode_interrupted"
 
 
 class NonFiniteLogitsError(ModelError):
-    """NaN or +inf from the model, or nothing finite at all: its weights or its kernels are broken."""
+    """The model returned NaN, +inf or no finite logit: weights or kernels are bad."""
 
     code = "non_finite_logits"
 
@@ -365,13 +396,13 @@ class CancelledError(SelectrieError):
 
 
 class InternalError(SelectrieError):
-    """Ours to mend."""
+    """Selectrie has a bug."""
 
     code = "internal"
 
 
 class NodeError(InternalError):
-    """A dead or wrong node."""
+    """A node is dead or wrong."""
 
     code = "node"
 
@@ -381,16 +412,17 @@ class NodeError(InternalError):
 
 
 class ProtocolError(InternalError):
-    """Ask and tell out of step."""
+    """Ask and tell are out of step."""
 
     code = "protocol"
 
 
 @contextmanager
 def of_request(index: int | None) -> Iterator[None]:
-    """What fails in the block is one request of many: its index goes into the error. None: there is one request alone.
+    """Attach the index of the request to errors raised in the block.
 
-    Not so where all fail together: the engine was closed, or everything was cancelled.
+    None means that there is only one request. Errors that affect all requests together
+    keep no index: the engine was closed, or everything was cancelled.
     """
     try:
         yield
@@ -404,9 +436,10 @@ def of_request(index: int | None) -> Iterator[None]:
 
 @contextmanager
 def of_slot(slot: str) -> Iterator[None]:
-    """What fails in the block is this slot of a template, which goes into the error.
+    """Attach the slot of a template to errors raised in the block.
 
-    Not so where the whole page fails (`of_request`), nor in a `TemplateError` that says its place itself.
+    Errors that affect the whole page get none (see `of_request`), nor does a
+    `TemplateError` that has a position already.
     """
     try:
         yield
@@ -419,14 +452,18 @@ def of_slot(slot: str) -> Iterator[None]:
 
 
 def _restored(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[str, Any]) -> SelectrieError:
-    """What `SelectrieError.__reduce__` took apart."""
+    """Restore what `SelectrieError.__reduce__` took apart."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(values)
     return error
 
 
 def _marked(excerpt: str, column: int | None) -> str:
-    """The line with a caret below a column (from 1 on), cut to the neighbourhood of the place; "" without either."""
+    """Return the line with a caret below a column (from 1).
+
+    The line is cut to the neighbourhood of the column. Without a line or a column the
+    result is "".
+    """
     if not excerpt or column is None:
         return ""
     start = max(0, column - 61)
@@ -435,8 +472,11 @@ def _marked(excerpt: str, column: int | None) -> str:
 
 
 def _one_wide(character: str) -> str:
-    """A character as an excerpt shows it: white space as a blank, a lone surrogate,
-    which cannot be printed, as U+FFFD."""
+    """Return a character as an excerpt shows it.
+
+    White space becomes a blank. A lone surrogate, which cannot be printed, becomes
+    U+FFFD.
+    """
     if character in "\t\r\n\v\f":
         return " "
     return "\ufffd" if "\ud800" <= character <= "\udfff" else character
@@ -451,9 +491,13 @@ def _clip(text: str, limit: int = 60) -> str:
 
 
 def of_value(value: object, limit: int = 1000) -> str:
-    """A value in a message. One whose repr fails (nested too deeply, an int of too many digits) is told by its type."""
+    """Return a value as a message shows it.
+
+    A value whose repr fails (nested too deeply, an int of too many digits) is shown by
+    its type.
+    """
     try:
         told = repr(value)
-    except Exception:  # noqa: BLE001 - of a class of the caller's: whatever it raises, the error is about the value
+    except Exception:  # noqa: BLE001 - the caller's class may raise anything
         return f"<{type(value).__name__}>"
     return told if len(told) <= limit else told[: limit - 1] + "…"

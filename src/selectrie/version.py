@@ -1,4 +1,4 @@
-"""The version of selectrie, its one source; every score signature carries it."""
+"""The version of selectrie, defined only here; every score signature carries it."""
 
 from __future__ import annotations
 
