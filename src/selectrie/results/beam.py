@@ -190,7 +190,9 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def shown(self) -> tuple[Hypothesis, ...]:
-        """Return complete and incomplete hypotheses, and the greedy one if it is new.
+        """Return complete and incomplete hypotheses, and the greedy one.
+
+        The greedy one is added only if it is none of the others.
         """
         given = (*self.hypotheses, *self.incomplete)
         return given if self.greedy is None or self._greedy_place is not None else (*given, self.greedy)

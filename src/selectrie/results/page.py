@@ -75,7 +75,9 @@ class SlotEvent:
     path: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON; `record` is given by its own `to_dict`.
+        """Return a dictionary ready for JSON.
+
+        `record` is converted by its own `to_dict`.
         """
         return {
             "kind": self.kind,
