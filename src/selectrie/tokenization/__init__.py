@@ -1,1 +1,1 @@
-"""Text to tokens: prompts, chats, healing and the token paths of choices."""
+"""Text to tokens: prompts, chats, token healing and the token paths of choices."""

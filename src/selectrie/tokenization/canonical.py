@@ -1,4 +1,8 @@
-"""Behind a prompt, with texts nobody can list: what of it is kept, and which token paths are the tokenizer's own."""
+"""Prompts before texts that cannot be listed, and canonical token paths after them.
+
+This module decides which tokens of the prompt are kept, and which paths are the
+tokenizer's own.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +22,37 @@ from selectrie.tokenization.settled_positions import MOST_HEALED, settled_places
 _SPACE = b" "
 _LETTER = b"a"
 _WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
-"""A space, or ASCII letters after at most one, that are not the end of a contraction:
-some tokenizers cut "'re" off whatever letters come next, so that its last token ends a
-word there."""
+"""A space, or ASCII letters after at most one space, that do not end a contraction.
+
+Some tokenizers split off "'re" whatever letters come next, so that its last token ends
+a word there.
+"""
 _LETTERS = re.compile(rb"[A-Za-z]+\Z")
 _ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, TokenizerKind.LONGEST})
-"""Kinds for which it is proved that two neighbours within a word are encoded alone as
-they are there."""
+"""Kinds that provably encode two neighbours within a word alone as they do there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenPrompt:
-    """A prompt and what texts after it begin with.
+    """A prompt, and the bytes with which texts after it begin.
 
-    context: int32[T], T >= 1, tokens kept. healed: bytes of the prompt that were taken
-    off the context, for the text may change their tokens: every path spells them first,
-    and every log-probability is conditional on them. put: the space that the tokenizer
-    puts before a text that begins here: every path spells it first, without any
-    condition. At most one of the two has bytes. prompt_tokens: int32[], the prompt
-    alone. boundary: "heal" or "split", as used. paths: which paths are the tokenizer's
-    own; where it is not certain that the context stays, each text is encoded with the
-    whole prompt. is_changed: the tokens of the prompt do not spell its text, so that
-    nothing was healed. doubt: why the encoding of prompt and text may begin with other
-    tokens than the context; "" where it cannot.
+    At most one of `healed` and `put` has bytes.
+
+    Attributes:
+        context: int32[T], T >= 1, the tokens that are kept.
+        healed: Bytes of the prompt that were taken off the context, because the text
+            may change their tokens. Every path spells them first, and every
+            log-probability is conditional on them.
+        put: The space that the tokenizer adds before a text that begins here. Every
+            path spells it first, without any condition.
+        prompt_tokens: int32[], the prompt alone.
+        boundary: The boundary used, "heal" or "split".
+        doubt: Why the encoding of prompt and text may begin with other tokens than the
+            context; "" if it cannot.
+        paths: Tells which paths are the tokenizer's own. If it is not certain that the
+            context stays, each text is encoded with the whole prompt.
+        is_changed: Whether the tokens of the prompt do not spell its text, so that
+            nothing was healed.
     """
 
     context: IntArray
@@ -54,12 +66,15 @@ class OpenPrompt:
 
     @property
     def prefix(self) -> bytes:
-        """Bytes that every path spells before the text."""
+        """Return the bytes that every path spells before the text."""
         return self.healed or self.put
 
     @property
     def last(self) -> int | None:
-        """The token before a path's first where both are encoded together, else None."""
+        """Return the last token of the context if a path is encoded together with it.
+
+        None if nothing was healed.
+        """
         return int(self.context[-1]) if self.healed else None
 
 
@@ -67,10 +82,12 @@ class OpenPrompt:
 class Reopened:
     """A prompt whose end may become other tokens.
 
-    context: int32[T], T >= 1, tokens kept. healed: bytes of the tokens taken back, b""
-    where none were.
-    prompt_tokens: int32[], the prompt alone. is_aligned: token bytes are those of the
-    text. doubt: as of `OpenPrompt`.
+    Attributes:
+        context: int32[T], T >= 1, the tokens that are kept.
+        healed: Bytes of the tokens taken back; b"" if there are none.
+        prompt_tokens: int32[], the prompt alone.
+        is_aligned: Whether the bytes of the tokens are those of the text.
+        doubt: As in `OpenPrompt`.
     """
 
     context: IntArray
@@ -81,14 +98,17 @@ class Reopened:
 
 
 def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> Reopened:
-    """Take back the tokens of a prompt's text that what follows may change: those
-    behind the last settled place of the text.
+    """Take back the tokens of a prompt's text that later text may change.
 
-    That place is its beginning where there is no other and tokens stand before it.
-    Where it has none, the last token is taken back unless it is all there is, and
-    `doubt` says so. Nothing is taken back with `heal` false, where the text is empty,
-    where token bytes are not those of the text, and behind a token that ends a
-    generation, which nothing spells again.
+    These are the tokens after the last settled position of the text. If there is no
+    such position, all of the text is taken back, provided that tokens precede it and it
+    has at most `MOST_HEALED` bytes. Otherwise the last token is taken back unless it is
+    the only one, and `doubt` says so.
+
+    Nothing is taken back with `heal` false, if the text is empty, or if token bytes are
+    not those of the text. Tokens up to one that ends a generation are never taken back,
+    because no text spells it again.
+
     Raises `PromptError` for a prompt without tokens.
     """
     own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
@@ -106,9 +126,9 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
-    """How many of the text's own tokens stay whatever follows, and the doubt."""
+    """Return how many of the text's own tokens stay whatever follows, and the doubt."""
     ends = np.cumsum(vocabulary.lengths[own])
-    n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space put before the text
+    n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space added before the text
     is_eog = np.isin(own, vocabulary.eog)
     n_least = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
     for place in settled_places(vocabulary, vocabulary.decode(own)):
@@ -125,11 +145,12 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
 
 
 def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
-    """Cut a prompt for texts that are not known yet.
+    """Prepare a prompt for texts that are not known yet.
 
-    "heal": what the text may change is taken off (`reopen`). "split": all tokens stay,
-    as where token bytes are not those of the text. Raises `PromptError` for a prompt
-    without tokens, `OptionError` for another boundary ("harness" looks at whole texts).
+    "heal" takes off what the text may change (see `reopen`). "split" keeps all tokens,
+    which also happens if token bytes are not those of the text. Raises `PromptError`
+    for a prompt without tokens, and `OptionError` for another boundary ("harness" looks
+    at whole texts).
     """
     if boundary not in ("heal", "split"):
         raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
@@ -156,22 +177,35 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
 
 
 def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> bool:
-    """Are the bytes of a prompt's own tokens those of its text, but for a space put before it?"""
+    """Return whether a prompt's own tokens spell its text.
+
+    A space added before the text is allowed.
+    """
     return vocabulary.decode(tokens) in (text, _SPACE + text)
 
 
 class OwnPaths:
-    """Which token paths after a context are the tokenizer's own encoding of their text, as it stands there.
+    """Tells which token paths after a context are the tokenizer's own encoding.
 
-    A finished path is, where its text, encoded behind the prompt, gives the kept tokens and then the path's. Where that
-    encoding changes the context, or spells something else, so that nothing is proved (`OpenPrompt.doubt`,
-    `Tokenizing.altered`), the text is encoded apart: behind the context, or else behind the prompt as it is encoded alone.
-    Control tokens are nobody's text: each begins another one, before which no space is put that the grammar does not have.
+    A finished path is the tokenizer's own if its text, encoded after the prompt, gives
+    the kept tokens and then the path's. That encoding may change the context or spell
+    something else, so that nothing is proved (`OpenPrompt.doubt`,
+    `Tokenizing.altered`). The text is then encoded apart: after the context, or else
+    after the prompt as it is encoded alone.
+
+    Control tokens are not part of any text. Each begins a new text, before which no
+    space is added that the grammar does not have.
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt: PromptText, opened: Reopened, prefix: bytes) -> None:
-        """prompt: tokens that stay, and the text that is encoded together with what
-        follows. prefix: bytes that paths spell before the text."""
+        """Prepare the encoding of texts after a prompt.
+
+        Args:
+            vocabulary: The vocabulary.
+            prompt: Tokens that stay, and the text that is encoded with what follows.
+            opened: The reopened prompt.
+            prefix: Bytes that paths spell before the text.
+        """
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
         self._context, self._prompt_tokens = opened.context, opened.prompt_tokens
         self._kept = opened.context[len(prompt.prefix) :].tolist()
@@ -179,7 +213,10 @@ class OwnPaths:
         self._pairs: dict[tuple[int, int], bool] = {}
 
     def is_canonical(self, tokens: Sequence[int]) -> bool:
-        """Are these, all tokens after the context, the tokenizer's own? One tokenizer call, of the prompt's tail and the text."""
+        """Return whether all tokens after the context are the tokenizer's own.
+
+        This normally takes one tokenizer call, on the prompt's tail and the text.
+        """
         pieces = self._vocabulary.pieces
         starts = [0, *(place + 1 for place, token in enumerate(tokens) if not pieces[token])]
         stops = [*(start - 1 for start in starts[1:]), len(tokens)]
@@ -189,21 +226,25 @@ class OwnPaths:
         return all(encode_inside(self._vocabulary, self._vocabulary.decode(part)) == part for part in others)
 
     def writes(self, text: bytes) -> bool:
-        """Are the bytes of this text's own path those of the text? Where they are not,
-        no path that spells it is its own."""
+        """Return whether the bytes of this text's own path are those of the text.
+
+        If not, no path that spells the text is its own.
+        """
         whole = self._prefix + text
         encoded = self._encoded(whole)
         return encoded is not None and self._vocabulary.decode(encoded) == whole
 
     def may_join(self, left: int, right: int) -> bool:
-        """May these be neighbours in an own path? False only where that is certain: for
-        two parts of one word of ASCII letters, and kinds of tokenizer that encode such
-        neighbours alone as they do within any text.
+        """Return whether these two may be neighbours in an own path.
 
-        Merges by rank and by score are such kinds, and the longest match from the left,
-        inside of one word (for merges: Berglund and van der Merwe, "Formalizing BPE
-        tokenization", arXiv:2309.08715). Where words are taken whole before any merge,
-        and in WordPiece, a token depends on where its word begins and ends: there
+        False only if that is certain: for two parts of one word of ASCII letters, and
+        for kinds of tokenizer that encode such neighbours alone as they do within any
+        text.
+
+        Merges by rank and by score are such kinds, and so is the longest match from the
+        left, inside one word (for merges: Berglund and van der Merwe, "Formalizing BPE
+        tokenization", arXiv:2309.08715). If words are looked up whole before any merge,
+        and in WordPiece, a token depends on where its word begins and ends; there
         nothing is refused.
         """
         known = self._pairs.get((left, right))
@@ -212,7 +253,10 @@ class OwnPaths:
         return known
 
     def may_join_apart(self, left: int, right: int) -> bool:
-        """The same where a text may have to be encoded apart: behind the context, or the prompt, anything may stand."""
+        """Return `may_join` for texts that may have to be encoded apart.
+
+        After the last token of the context, or of the prompt, any token may follow.
+        """
         return left in self._seams or self.may_join(left, right)
 
     def _joins(self, left: int, right: int) -> bool:
@@ -222,14 +266,15 @@ class OwnPaths:
         if self._vocabulary.kind not in _ENCODE_PARTS_ALIKE:
             return True
         before, behind = one[-1:].strip(), other[-1:]
-        around = ((b"", b""), (b"", behind), (before, behind))  # as a word, at the beginning of one, and inside of one
+        around = ((b"", b""), (b"", behind), (before, behind))  # as a word, at the beginning of a word, inside a word
         return any(_stand_in(self._vocabulary, left, right, *letters) for letters in around)
 
     def may_begin(self, tokens: Sequence[int]) -> bool:
-        """May an own path begin with these, as far as their text alone tells? For searches that promise nothing.
+        """Return whether an own path may begin with these tokens, judged by their text.
 
-        The beginning of an encoding is the encoding of its text, unless the cut into words looks ahead: so the last token is
-        left out, and what ends inside a character is not judged.
+        This is for searches that promise nothing. The beginning of an encoding is the
+        encoding of its text, unless the division into words looks ahead. The last token
+        is therefore left out, and what ends inside a character is not judged.
         """
         text = self._vocabulary.decode(tokens)
         if len(tokens) < 2 or len(text) < len(self._prefix) or _is_cut(text):
@@ -238,9 +283,10 @@ class OwnPaths:
         return not own or own[: len(tokens) - 1] == list(tokens[:-1])
 
     def own(self, tokens: Sequence[int]) -> list[int]:
-        """The tokenizer's own path of the text that these spell after the context.
+        """Return the tokenizer's own path of the text of these tokens.
 
-        Empty where it has none that spells it, and where control tokens stand between.
+        They follow the context. The result is empty if no own path spells the text, or
+        if there are control tokens among these.
         """
         text = self._vocabulary.decode(tokens)
         if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
@@ -248,35 +294,50 @@ class OwnPaths:
         return self._own(text) or []
 
     def _begins_own(self, tokens: list[int]) -> bool:
-        """Are these, up to the first control token, encoded as they stand behind the prompt?"""
+        """Return whether these tokens are the tokenizer's own after the prompt.
+
+        They reach up to the first control token.
+        """
         text = self._vocabulary.decode(tokens)
         return text.startswith(self._prefix) and self._own(text) == tokens
 
     def _own(self, text: bytes) -> list[int] | None:
-        """The first of the encodings of a text, which begins with the prefix, that spells it; None for none."""
+        """Return the first encoding of a text that spells it, or None.
+
+        The text begins with the prefix.
+        """
         encodings = (self._encoded, self._encoded_apart, self._encoded_split)
         candidates = (encode(text) for encode in encodings)
         return next((one for one in candidates if one is not None and self._vocabulary.decode(one) == text), None)
 
     def _encoded_apart(self, text: bytes) -> list[int]:
-        """Tokens after the context of text that begins with the prefix, encoded behind it as a text of its own."""
+        """Return the tokens of a text, encoded separately after the context.
+
+        The text begins with the prefix.
+        """
         puts_space = self._vocabulary.space_prefix and is_at_start(self._vocabulary, self._context)
         return encode_after(self._vocabulary, self._context, text.removeprefix(_SPACE) if puts_space else text)
 
     def _encoded_split(self, text: bytes) -> list[int]:
-        """The same with the prompt's own tokens kept, and what stands behind the prompt encoded behind these."""
+        """Return the tokens of a text with the prompt's own tokens kept.
+
+        What follows the prompt is encoded after these.
+        """
         behind = encode_after(self._vocabulary, self._prompt_tokens, text[len(self._prefix) :])
         return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]
 
     def _encoded(self, text: bytes) -> list[int] | None:
-        """Tokens after the context of text that begins with the prefix; None where the context becomes another."""
+        """Return the tokens of a text after the context; None if the context changes.
+
+        The text begins with the prefix.
+        """
         prompt, n = self._prompt, len(self._kept)
         tokens = encode_after(self._vocabulary, prompt.prefix, prompt.text + text[len(self._prefix) :])
         return tokens[n:] if tokens[:n] == self._kept else None
 
 
 def _is_cut(text: bytes) -> bool:
-    """Does this end inside a character of UTF-8?"""
+    """Return whether the text ends inside a UTF-8 character."""
     for n in range(1, min(4, len(text) + 1)):
         if text[-n] >= 0xC0:
             return n < (2 if text[-n] < 0xE0 else 3 if text[-n] < 0xF0 else 4)
@@ -286,7 +347,7 @@ def _is_cut(text: bytes) -> bool:
 
 
 def _stand_in(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
-    """Are these two tokens neighbours where they stand between those letters?"""
+    """Return whether these two tokens are neighbours between the given letters."""
     pieces = vocabulary.pieces
     tokens = encode_inside(vocabulary, before + pieces[left] + pieces[right] + behind)
     ends = np.cumsum(vocabulary.lengths[tokens]).tolist()
@@ -295,7 +356,7 @@ def _stand_in(vocabulary: Vocabulary, left: int, right: int, before: bytes, behi
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
-    """Tokens of text that stands within another: no space is put before it."""
+    """Return the tokens of text inside another text: no space is added before it."""
     if not vocabulary.space_prefix or not text:
         return vocabulary.tokenize(text) if text else []
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Turns of a chat as the model's own template writes them: what stands before and after what each says."""
+"""Turns of a chat, with the text that the model's template writes around each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn. before, after: what the template writes there. said: what stands between, None while the turn is open."""
+    """One turn of a chat.
+
+    Attributes:
+        role: The role.
+        before: What the template writes before the content.
+        after: What the template writes after the content.
+        said: The content; None while the turn is open.
+    """
 
     role: str
     before: TrackedText
@@ -29,10 +36,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
-    """The turns of a chat so far, the last of them open or not. Opening and closing give new records.
+    """The turns of a chat so far; the last one may be open.
 
-    template: the model's own, None where it has none. args: what it is given besides. ends: spellings of the tokens that end a
-    generation.
+    `opened` and `closed` return new records.
+
+    Attributes:
+        template: The model's own chat template, or None if it has none.
+        args: Further arguments of the template.
+        ends: Spellings of the tokens that end a generation.
+        all: The turns.
     """
 
     template: ChatTemplate | None
@@ -42,16 +54,19 @@ class Turns:
 
     @property
     def open(self) -> Turn | None:
-        """The turn that is open."""
+        """Return the open turn, or None."""
         return self.all[-1] if self.all and self.all[-1].said is None else None
 
     def opened(self, role: str) -> Turns:
-        """With one more turn, open, of which the template says what comes before and after it.
+        """Return the turns with one more, open, with the template's text around it.
 
-        An assistant's begins with the template's generation prompt where it has one, and the white space that a finished
-        turn has after that; earlier turns must stand in the new
-        rendering as they were written. Raises `PromptError` where a turn is open, the model has no chat template, the role is
-        no word, or the template refuses these roles or rewrites earlier turns.
+        An assistant's turn begins with the template's generation prompt if there is
+        one, and with the white space that a finished turn has after it. The new
+        rendering must contain earlier turns as they were written.
+
+        Raises `PromptError` if a turn is open, if the model has no chat template, if
+        the role is not a word, or if the template refuses these roles or rewrites
+        earlier turns.
         """
         self._check(role)
         new = _mark(len(self.all))
@@ -67,7 +82,10 @@ class Turns:
         return replace(self, all=(*self.all, Turn(role, before, self._between(role, after))))
 
     def closed(self, said: str) -> Turns:
-        """With the open turn closed. Raises `PromptError` where none is open."""
+        """Return the turns with the open one closed.
+
+        Raises `PromptError` if none is open.
+        """
         if self.open is None:
             raise PromptError("no turn is open, so none can be closed")
         return replace(self, all=(*self.all[:-1], replace(self.all[-1], said=said)))
@@ -75,8 +93,8 @@ class Turns:
     def _check(self, role: str) -> None:
         if self.template is None:
             raise PromptError(
-                "this model has no chat template, so a page cannot have roles; write the turns as text, formatted as the "
-                "model expects"
+                "this model has no chat template, so a page cannot have roles; write the turns as text, "
+                "formatted as the model expects"
             )
         if self.open is not None:
             raise PromptError(f"a turn of {role!r} cannot begin inside a turn of {self.open.role!r}; close that first")
@@ -85,14 +103,17 @@ class Turns:
 
     @property
     def _written(self) -> str:
-        """What the page holds so far, with marks for what turns say."""
+        """Return what the page holds so far, with marks in place of the contents."""
         return self._with([_mark(place) for place in range(len(self.all))])
 
     def _with(self, said: Sequence[str]) -> str:
         return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
 
     def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> TrackedText:
-        """What messages say counts as the template's text here, for marks stand in place of it."""
+        """Render messages with all contents counted as the template's text.
+
+        Marks replace the contents here.
+        """
         if self.template is None:
             raise PromptError("this model has no chat template")
         render = partial(self.template, add_generation_prompt=generates)
@@ -114,9 +135,10 @@ class Turns:
         return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
 
     def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
-        """The rendering with one more message that says `content`, which stands in it once.
+        """Return the rendering with one more message, whose content occurs in it once.
 
-        Templates that write a system message into the user's next one show it only together with that.
+        Templates that write a system message into the user's next one show it only
+        together with that.
         """
         messages = [*self._messages(marked=marked), {"role": role, "content": content}]
         refusal: PromptError | None = None
@@ -139,14 +161,20 @@ class Turns:
         return rendered
 
     def _generation_start(self) -> TrackedText:
-        """What the template writes for the assistant to go on from; "" where it has no such thing."""
+        """Return what the template writes for the assistant to continue from.
+
+        The result is "" if it writes nothing.
+        """
         rendered = self._render("assistant", self._messages(marked=True), generates=True)
         if not rendered.startswith(self._written):
             raise self._rewritten("assistant")
         return rendered[len(self._written) :]
 
     def _between(self, role: str, after: TrackedText) -> TrackedText:
-        """What stands after a turn that others follow: some templates put one more end after the last of all."""
+        """Return what is written after a turn that others follow.
+
+        Some templates add one more end token after the last turn of all.
+        """
         end = next((end for end in self.ends if end and after.endswith(end)), "")
         if not end:
             return after
@@ -162,7 +190,11 @@ class Turns:
         return after.removesuffix(end) if ends_chat else after
 
     def _check_said(self, role: str, rendered: str) -> None:
-        """Does the template write what earlier turns really said as they said it? `rendered`: with marks."""
+        """Check that the template writes earlier contents as they really are.
+
+        `rendered` is the rendering with marks. Raises `PromptError` if it rewrites
+        them.
+        """
         if not self.all:
             return
         rest = rendered[len(self._written) :]
@@ -182,19 +214,23 @@ class Turns:
 
     def _rewritten(self, role: str) -> PromptError:
         return PromptError(
-            f"with a turn of {role!r} the model's chat template rewrites the turns before it ({self._roles}), which stand on "
-            "the page already (templates do that which move the system message, or strip reasoning from earlier answers); "
+            f"with a turn of {role!r} the model's chat template rewrites the turns before it ({self._roles}), "
+            "which stand on the page already (templates do that which move the system message, "
+            "or strip reasoning from earlier answers); "
             "render such a chat in pages of one answer each, or write the turns as text with parse_special"
         )
 
 
 def _mark(place: int) -> str:
-    """What stands for what a turn says."""
+    """Return the mark that replaces the content of a turn."""
     return f"m{_KEY}n{place}m"
 
 
 def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> Turns:
-    """No turns yet. Raises `OptionError` for a template argument that opening a turn decides."""
+    """Return an empty list of turns.
+
+    Raises `OptionError` for a template argument that opening a turn decides.
+    """
     if "add_generation_prompt" in args:
         value = args["add_generation_prompt"]
         raise OptionError("template_args['add_generation_prompt']", value, "nothing: the page opens its turns itself")

@@ -18,17 +18,25 @@ from selectrie.tokenization.records import EncodedChoices, PromptText
 def encode_choices(
     vocabulary: Vocabulary, prompt: PromptText, choices: Sequence[bytes], following: bytes = b"", boundary: str = "heal"
 ) -> EncodedChoices:
-    """Tokens of a prompt and of each choice after it.
+    """Encode a prompt and each choice after it.
 
-    "heal": prompt + choice + following are encoded jointly, and the context is the longest token prefix common to the
-    prompt alone and all of them. "split": prompt and choice (+ following) are encoded apart, the choice without a space
-    put before it. "harness": lm-evaluation-harness' `_encode_pair`: white space that ends the prompt moves to the choice,
-    and the joint encoding is cut at the length of the prompt's own.
+    Boundaries:
 
-    `following` is text after every choice: paths run to the fewest of its bytes (at least one) at which every encoding
-    has a token boundary, the end of the text being one; where token bytes are not the text's, to its end.
-    Equal choices are encoded once. Behind a long prompt only its tail is encoded again (see `Tail`).
-    Raises `PromptError` where nothing is left as context, `OptionError` for an unknown boundary.
+    - "heal": prompt + choice + following are encoded jointly. The context is the
+      longest token prefix common to the prompt alone and all of them.
+    - "split": prompt and choice (+ following) are encoded apart, and no space is added
+      before the choice.
+    - "harness": as lm-evaluation-harness' `_encode_pair`. White space that ends the
+      prompt moves to the choice, and the joint encoding is cut at the length of the
+      prompt's own.
+
+    `following` is text after every choice. Paths run to the fewest of its bytes (at
+    least one) at which every encoding has a token boundary; the end of the text is one.
+    If token bytes are not the text's, paths run to its end.
+
+    Equal choices are encoded once. After a long prompt only its tail is encoded again
+    (see `Tail`). Raises `PromptError` if nothing is left as context, and `OptionError`
+    for an unknown boundary.
     """
     if boundary not in ("heal", "split", "harness"):
         raise OptionError("boundary", boundary, "one of 'heal', 'split', 'harness'")
@@ -47,7 +55,10 @@ def encode_choices(
 def _encode(
     vocabulary: Vocabulary, prompt: PromptText, distinct: list[bytes], following: bytes, boundary: str
 ) -> tuple[EncodedChoices, bool]:
-    """`encode_choices` for distinct choices, and whether token bytes are those of the text throughout."""
+    """Encode distinct choices.
+
+    The second value is whether token bytes are those of the text throughout.
+    """
     moved = b""
     if boundary == "harness":
         kept = prompt.text.decode("utf-8", "surrogateescape").rstrip().encode("utf-8", "surrogateescape")
@@ -68,8 +79,8 @@ def _encode(
     context = np.concatenate([tail.before, own[:n_kept]])
     if not len(context):
         raise PromptError(
-            "no token of the prompt stays the same before every choice, so there is nothing to predict the first one from; "
-            "begin the prompt with more text or a control token, or use boundary='split'"
+            "no token of the prompt stays the same before every choice, so there is nothing to predict the first one "
+            "from; begin the prompt with more text or a control token, or use boundary='split'"
         )
     n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)
     tokens, offsets = without_first(tokens, offsets, n_kept)
@@ -88,7 +99,10 @@ def _encode(
 
 
 def spread(encoded: EncodedChoices, which: OffsetArray) -> EncodedChoices:
-    """One path for each choice from one for each distinct choice: `which` names the distinct one."""
+    """Return one path for each choice, from one for each distinct choice.
+
+    `which` names the distinct choice of each.
+    """
     lengths = np.diff(encoded.offsets)[which]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     source = np.repeat(encoded.offsets[which] - offsets[:-1], lengths) + np.arange(offsets[-1])

@@ -1,4 +1,4 @@
-"""Choices that differ as given and are the same to the model, or to a reader."""
+"""Choices that differ as given but are the same to the model, or to a reader."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from selectrie.tokenization.records import EncodedChoices
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Two different choices that a caller may have meant to be one, or to be told apart.
+    """Two different choices that a caller may have meant as one, or as distinguishable.
 
-    first, other: their indices, first < other. kind: "tokens" (the tokenizer makes the same tokens of both, so no score
-    can tell them apart) or "canonical" (equal after Unicode's canonical composition: they look the same, their tokens differ).
+    Attributes:
+        first: Index of the first choice.
+        other: Index of the other choice; first < other.
+        kind: "tokens" (the tokenizer makes the same tokens of both, so no score can
+            distinguish them) or "canonical" (equal after Unicode's canonical
+            composition: they look the same, but their tokens differ).
     """
 
     first: int
@@ -23,9 +27,10 @@ class Collision:
 
 
 def collisions(choices: Sequence[str], encoded: EncodedChoices) -> tuple[Collision, ...]:
-    """Pairs of different strings with equal tokens, or canonically equal (NFC), each with the first one like it.
+    """Return pairs of different strings with equal tokens or equal NFC forms.
 
-    Equal strings are no collision. Choices are never normalised: this only tells.
+    Each choice is paired with the first one like it. Equal strings do not collide.
+    Choices are never normalised; this only reports.
     """
     tokens, offsets = encoded.tokens, encoded.offsets.tolist()
     by_path: dict[bytes, int] = {}

@@ -1,4 +1,4 @@
-"""Encoding behind a prompt: the space a tokenizer puts before text, and short tails of long prompts."""
+"""Encoding after a prompt: added spaces, and short tails of long prompts."""
 
 from __future__ import annotations
 
@@ -16,45 +16,50 @@ from selectrie.tokenization.records import PromptText
 
 _SPACE = b" "
 _SEPARATORS = b"\n" + bytes(byte for byte in range(1, 128) if byte not in b"\n ")
-"""Bytes to put before text that keep a vocabulary from putting a space there, the
-preferred one first."""
+"""Bytes that keep a vocabulary from adding a space to the text after them.
+
+The preferred byte comes first.
+"""
 _WORDS_BYTES = 16
-"""Text encoded again in front of every rest, at least, from a place before a space."""
+"""Minimum text encoded again before every rest, from a position before a space."""
 _TAIL_BYTES = 64
-"""The same from any other place."""
+"""The same minimum from any other position."""
 _SEARCH_BYTES = 1024
-"""How far back a place is looked for."""
+"""How far back a position is searched."""
 _TEXTS_AT_ONCE = 256
-"""Short texts encoded in one call; more gain nothing."""
+"""Number of short texts encoded in one call; more gain nothing."""
 _FIND_WORDS = re.compile(rb" +[^ ]+").findall
 _NO_WORD_ENDS = (b"", _SPACE)
 _SPACE_SIGN = "\u2581"
-"""What stands for a space in the vocabulary of SentencePiece."""
+"""The sign for a space in SentencePiece's vocabulary."""
 _SPACE_WITHIN = re.compile(f"[^{_SPACE_SIGN} ][{_SPACE_SIGN} ]")
 _MOST_TRIED = 8
-"""Places tried before the whole text is encoded in front of every rest."""
+"""Positions tried before the whole text is encoded before every rest."""
 
 
 def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
-    """int32[]: the prompt alone as tokens."""
+    """Return the prompt alone as tokens, int32[]."""
     return np.concatenate(
         [prompt.prefix, np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)]
     )
 
 
 def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
-    """Does text after these tokens begin a text of its own, before which llama.cpp puts the vocabulary's space?"""
-    if not len(prefix) or prefix[-1] == vocabulary.bos:  # which text may spell too: `<s` and `>` merge to it
+    """Return whether text after these tokens begins a new text.
+
+    llama.cpp adds the vocabulary's space before such a text.
+    """
+    if not len(prefix) or prefix[-1] == vocabulary.bos:  # text may spell it too: `<s` and `>` merge to it
         return True
     return bool((vocabulary.control == prefix[-1]).any())
 
 
 def find_separator(vocabulary: Vocabulary) -> bytes | None:
-    """Return a byte that text can stand behind without a space and without merging.
+    """Return a byte that text can follow without a space and without merging.
 
-    The byte has a token, occurs in no longer token, and is no user-defined token, which
-    would make the text behind it begin anew. SentencePiece spells a line end with a byte
-    token, so that is the usual one. None where a vocabulary has no such byte.
+    The byte has a token, occurs in no longer token, and is not a user-defined token,
+    after which the text would begin anew. SentencePiece spells a line end with a byte
+    token, so that is the usual one. None if a vocabulary has no such byte.
     """
     longer = "".join(text for text in vocabulary.texts if len(text) > 1)
     longer_pieces = b"".join(piece for piece in vocabulary.pieces if len(piece) > 1)
@@ -68,13 +73,15 @@ def find_separator(vocabulary: Vocabulary) -> bytes | None:
 
 
 def separator_of(vocabulary: Vocabulary) -> bytes:
-    """Return the byte of `find_separator`; a line end, for want of a better one, where
-    there is none."""
+    """Return the byte of `find_separator`, or a line end if there is none."""
     return vocabulary.derived(find_separator) or _SEPARATORS[:1]
 
 
 def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[int]:
-    """Tokens of text that stands after `prefix`: no space is put before it unless it begins a text of its own."""
+    """Return the tokens of text after `prefix`.
+
+    No space is added before the text unless it begins a new text.
+    """
     if not text:
         return []
     if not vocabulary.space_prefix or is_at_start(vocabulary, prefix):
@@ -84,17 +91,26 @@ def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[
     tokens = vocabulary.tokenize(separator + text)
     if tokens[: len(separating)] == separating:
         return tokens[len(separating) :]
-    # A token spans the separator and the text: let the space put before the text be the text's own where it has one.
+    # A token spans the separator and the text. If the text begins with a space, let the
+    # added space replace it.
     return vocabulary.tokenize(text[1:] if text[:1] == _SPACE and len(text) > 1 else text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """How every rest (a choice and what belongs to it) is encoded: `lead` + rest[skip:], whose first tokens must be
-    `expected`. These stand in `before` already, or are of no text.
+    """The last part of a prompt, which is encoded together with every rest.
 
-    before: int32[], tokens that stand before. own: int32[], the prompt's own tokens after them.
-    text: bytes of the prompt after `before`, as tokens spell them.
+    A rest is a choice and what belongs to it. It is encoded as `lead` + rest[skip:],
+    whose first tokens must be `expected`. These are in `before` already, or belong to
+    no text.
+
+    Attributes:
+        before: int32[], the tokens before the tail.
+        own: int32[], the prompt's own tokens after them.
+        text: Bytes of the prompt after `before`, as tokens spell them.
+        lead: Bytes encoded before every rest.
+        skip: Number of bytes of a rest that `lead` replaces.
+        expected: First tokens of every encoding.
     """
 
     before: IntArray
@@ -105,7 +121,10 @@ class Tail:
     expected: list[int]
 
     def encode(self, vocabulary: Vocabulary, rests: Sequence[bytes]) -> list[list[int] | None]:
-        """Tokens of each rest after `before`; None where the tail does not stand in front of it."""
+        """Return the tokens of each rest after `before`.
+
+        None for a rest whose encoding does not begin with the expected tokens.
+        """
         lead, skip, expected, n = self.lead, self.skip, self.expected, len(self.expected)
         encoded = _encode_each(vocabulary, [lead + rest[skip:] for rest in rests])
         return [
@@ -115,12 +134,14 @@ class Tail:
 
 
 def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> Tail:
-    """The shortest safe tail: from a place in the text, or at its end, that no token spans; else the whole text.
+    """Return a short safe tail, or one with the whole text.
 
-    Tokenizers that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode the two sides of such a
-    place apart. Those that split text into words first look a little to both sides; so places before a space come first,
-    the tail must give the prompt the tokens of the whole, and the first rest too, and a quarter of the tail's tokens are
-    expected in every encoding.
+    It begins at a position in the text, or at its end, that no token spans. Tokenizers
+    that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode
+    the two sides of such a position separately. Those that first split text into words
+    look a little to both sides. Therefore positions before a space are tried first, the
+    tail must give the prompt the tokens of the whole, and the first rest too, and a
+    quarter of the tail's tokens are expected in every encoding.
     """
     text, prefix = prompt.text, prompt.prefix
     whole = encode_after(vocabulary, prefix, text)
@@ -151,8 +172,12 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
 
 
 def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
-    """Tokens of each text. Those that begin with a space and end where no token goes on with one are encoded many at once:
-    a call of llama.cpp costs up to 140 µs before it reads any text (DeepSeek's patterns are compiled in each)."""
+    """Return the tokens of each text, encoding many texts at once if possible.
+
+    Texts that begin with a space, and end where no token continues with one, are
+    encoded together. A call of llama.cpp costs up to 140 µs before it reads any text
+    (it compiles DeepSeek's patterns in each).
+    """
     if len(texts) > 1 and vocabulary.space_prefix and vocabulary.derived(_encodes_words_apart):
         return _encode_by_words(vocabulary, texts)
     result: list[list[int] | None] = [None] * len(texts)
@@ -175,9 +200,9 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
 
 
 def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
-    """Is a word, with the spaces before it, encoded alone as it is in any text?
+    """Return whether a word with the spaces before it is encoded alone as in any text.
 
-    It is where tokens are merged in the whole text, none holds a space behind another
+    It is if tokens are merged in the whole text, no token has a space after another
     character, and none is looked up before any are merged.
     """
     is_merged = vocabulary.kind is TokenizerKind.SCORES and not len(vocabulary.user_defined)
@@ -185,10 +210,11 @@ def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
 
 
 def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
-    """Tokens of each text, every distinct word encoded once.
+    """Return the tokens of each text, encoding every distinct word once.
 
-    For a vocabulary that puts a space before text and encodes words apart. A text that
-    ends in spaces, is not UTF-8 or has the sign for a space is encoded as a whole.
+    This is for a vocabulary that adds a space before text and encodes words separately.
+    A text that ends in spaces, is not UTF-8 or has the sign for a space is encoded as a
+    whole.
     """
     known: dict[bytes, list[int]] = {}
     result = []
@@ -207,7 +233,7 @@ def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[in
 
 
 def _is_plain(text: bytes) -> bool:
-    """Is this UTF-8 without U+2581, which is merged like a space?"""
+    """Return whether this is UTF-8 without U+2581, which is merged like a space."""
     try:
         return _SPACE_SIGN not in text.decode()
     except UnicodeDecodeError:
@@ -215,7 +241,10 @@ def _is_plain(text: bytes) -> bool:
 
 
 def _places(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iterator[int]:
-    """Places of `text` that no token spans, nearest the end first: before a space after something else, then any others."""
+    """Yield positions of `text` that no token spans, nearest the end first.
+
+    Positions before a space after another character come first, then any others.
+    """
     size = len(text)
     least = max(0, size - _SEARCH_BYTES)
     ends_word = size > 0 and not text[-1:].isspace() and not vocabulary.joins(text[-1], _SPACE[0])
@@ -236,7 +265,10 @@ def _places(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iter
 
 
 def is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
-    """May a token lie on both sides of `place`, in this text or in one that goes on after it?"""
+    """Return whether a token may lie on both sides of `place`.
+
+    This holds for the text, and for any text that continues it.
+    """
     if not vocabulary.joins(text[place - 1], text[place]):
         return False
     longest = int(vocabulary.lengths.max(initial=0))
@@ -250,7 +282,10 @@ def is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
 
 
 def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
-    """As much of a long following text as can matter: up to a place where every encoding has a boundary."""
+    """Return as much of a long following text as can matter.
+
+    It reaches up to a position where every encoding has a boundary.
+    """
     for place in range(_TAIL_BYTES, len(following)):
         is_word_end = following[place] == _SPACE[0] and not following[place - 1 : place].isspace()
         if is_word_end and not is_spanned(vocabulary, following, place):
@@ -261,10 +296,11 @@ def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
 def encode_rests(
     vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: Sequence[bytes]
 ) -> tuple[Tail, IntArray, OffsetArray]:
-    """Flat tokens of each rest after `tail.before`, and their offsets.
+    """Return flat tokens of each rest after `tail.before`, and their offsets.
 
-    A rest in front of which the tail does not stand is encoded with the whole prompt. Where that changes tokens in
-    `before`, these move from there to every path, and the tail that comes back says so.
+    A rest that the tail does not fit is encoded with the whole prompt. If that changes
+    tokens in `before`, the tokens from there on move to every path. The returned tail
+    reflects this.
     """
     tried = tail.encode(vocabulary, rests)
     paths = [path for path in tried if path is not None]
@@ -289,7 +325,7 @@ def encode_rests(
 
 
 def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: list[bytes], tokens: IntArray) -> bool:
-    """Are the bytes of the tokens those of the text, in the prompt and in every path?"""
+    """Return whether token bytes are those of the text, in prompt and every path."""
     if prompt.text and vocabulary.decode(tail.own) != tail.text:
         return False
     return vocabulary.decode(tokens) == b"".join([tail.text + rest for rest in rests if prompt.text or rest])

@@ -1,4 +1,4 @@
-"""Many token paths as one flat array and offsets: cutting and comparing them without a Python loop."""
+"""Many token paths as one flat array with offsets, cut and compared without a loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from selectrie.core.vocabulary import Vocabulary
 def cut_following(
     vocabulary: Vocabulary, tokens: IntArray, offsets: OffsetArray, following_bytes: int
 ) -> tuple[IntArray, OffsetArray, int]:
-    """Paths up to the fewest following bytes, at least one, at which each has a token boundary; and how many those are."""
+    """Cut paths at the fewest following bytes where all have a token boundary.
+
+    At least one following byte is kept. Returns the tokens, the offsets, and the number
+    of following bytes kept.
+    """
     lengths = vocabulary.lengths[tokens]
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     left = np.repeat(ends[offsets[1:]], np.diff(offsets)) - ends[1:]
@@ -24,24 +28,24 @@ def cut_following(
 
 
 def flatten(paths: list[list[int]]) -> tuple[IntArray, OffsetArray]:
-    """Paths one after the other, and where each begins: int32[], int64[C+1]."""
+    """Concatenate paths; return int32[] tokens and int64[C+1] offsets."""
     lengths = np.fromiter(map(len, paths), dtype=np.int64, count=len(paths))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     return np.fromiter(chain.from_iterable(paths), dtype=np.int32, count=int(offsets[-1])), offsets
 
 
 def _positions(offsets: OffsetArray) -> OffsetArray:
-    """int64[]: place of each flat token in its own path."""
+    """Return the position of each flat token in its own path, as int64[]."""
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
 def _offsets_of(kept: BoolArray, offsets: OffsetArray) -> OffsetArray:
-    """Offsets once only the kept tokens are left."""
+    """Return the offsets that remain when only the kept tokens are left."""
     return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[offsets]
 
 
 def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntArray, OffsetArray]:
-    """Every path without its first n tokens."""
+    """Return every path without its first n tokens."""
     if n == 0:
         return tokens, offsets
     kept = _positions(offsets) >= n
@@ -49,7 +53,7 @@ def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntAr
 
 
 def shared_prefix(tokens: IntArray, offsets: OffsetArray, own: IntArray) -> OffsetArray:
-    """int64[C]: first tokens that each path shares with `own`."""
+    """Return the number of first tokens that each path shares with `own`, int64[C]."""
     lengths = np.diff(offsets)
     place = _positions(offsets)
     differs = np.ones(len(tokens), dtype=np.bool_)

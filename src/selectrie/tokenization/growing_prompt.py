@@ -1,4 +1,7 @@
-"""A page of text that grows while a model decides parts of it: what stands there, as fixed tokens and a last stretch of text."""
+"""A page of text that grows while a model decides parts of it.
+
+Its content is fixed tokens and a last part of text.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,24 @@ from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.stable_prefix import keep
 
 _KEEP_FROM_BYTES = 256
-"""Text from this length on is cut: its beginning becomes fixed tokens. Shorter text costs less than looking for a place."""
+"""Length from which the beginning of a text becomes fixed tokens.
+
+Shorter text costs less than searching a position to cut it.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """Text in pieces, the last one first, so that any earlier state of a page costs nothing to keep."""
+    """Text in a linked list of pieces, last first.
+
+    Any earlier state of a page can therefore be kept at no cost.
+    """
 
     last: str = ""
     before: _Text | None = None
 
     def since(self, start: _Text | None = None) -> str:
-        """What was added after `start`; all of it without one."""
+        """Return what was added after `start`, or all of it without one."""
         pieces: list[str] = []
         part: _Text | None = self
         while part is not None and part is not start:
@@ -40,11 +49,18 @@ class _Text:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """A state of a page. Pages never change one, so each can be gone back to as often as needed.
+    """An immutable state of a page, which the page can return to any number of times.
 
-    tokens: int32[], what stands fixed. rest: the text after them, as it is on the page. control: the control token that ends
-    the tokens where one does, which may swallow white space of the rest; else None. keep_from: bytes of rest from which on
-    more of it is looked at to be kept. text: all that stands there. turns: of the chat. opened: the text when the open turn began.
+    Attributes:
+        tokens: int32[], the fixed tokens.
+        rest: The text after them, as it is on the page.
+        control: The control token that ends the tokens, which may swallow white space
+            of the rest; None if there is none.
+        keep_from: Number of bytes of rest from which on more of it may become fixed
+            tokens.
+        text: The whole text.
+        turns: Turns of the chat.
+        opened: The text when the open turn began.
     """
 
     tokens: IntArray
@@ -57,10 +73,11 @@ class Mark:
 
 
 class GrowingPage:
-    """One page under way over a vocabulary. No model call in it.
+    """A page in progress over a vocabulary; it makes no model call.
 
-    What stands there is fixed tokens up to a place from which encoding goes on the same, and the text after it: a slot costs
-    its own tail, never the whole page again. Control tokens come from the chat template alone, and from literals with
+    Its content is fixed tokens up to a position from which encoding continues the same,
+    and the text after it. A slot therefore costs only its own tail, never the whole
+    page again. Control tokens come only from the chat template, and from literals with
     `parse_special`.
     """
 
@@ -71,8 +88,16 @@ class GrowingPage:
         template_args: Mapping[str, Any] | None = None,
         parse_special: bool = False,
     ) -> None:
-        """template_args: for the model's chat template. From the first `open_role` on text and slots stand in turns alone; white
-        space between turns is no part of the page."""
+        """Create an empty page.
+
+        From the first `open_role` on, text and slots are allowed only in turns. White
+        space between turns is not part of the page.
+
+        Args:
+            vocabulary: The vocabulary.
+            template_args: Arguments for the model's chat template.
+            parse_special: Whether control tokens are recognised in literals.
+        """
         self._vocabulary, self._parse_special = vocabulary, parse_special
         start = () if vocabulary.bos is None else (vocabulary.bos,)
         tokens = np.array(start, dtype=np.int32)
@@ -82,28 +107,36 @@ class GrowingPage:
 
     @property
     def text(self) -> str:
-        """What stands on the page, the turns' control tokens spelled as the template spells them."""
+        """Return the text of the page.
+
+        Control tokens of the turns are spelled as the template spells them.
+        """
         return self._at.text.since()
 
     @property
     def prompt(self) -> PromptText:
-        """What comes next is conditioned on this.
+        """Return the prompt on which the next slot is conditioned.
 
-        Raises `PromptError` where nothing stands on the page yet and the model puts no BOS token there, and between turns.
+        Raises `PromptError` between turns, and if the page is empty and the model adds
+        no BOS token.
         """
         if self._is_between_turns:
             raise PromptError("a slot of a page with roles must stand inside of one, such as the assistant's")
         prompt = self._settled
         if not len(prompt.prefix) and not prompt.text:
             raise PromptError(
-                "nothing stands on the page before this slot, and this model puts no BOS token there, so nothing predicts "
-                "the first token; begin the page with text"
+                "nothing stands on the page before this slot, and this model puts no BOS token there, so "
+                "nothing predicts the first token; begin the page with text"
             )
         return prompt
 
     @property
     def ends_turn(self) -> bool:
-        """Is an assistant's turn open that the template ends with a token that ends generation?"""
+        """Return whether end-of-generation ends the open turn.
+
+        That is so for an open assistant's turn that the template ends with a token that
+        ends a generation.
+        """
         turn = self._at.turns.open
         if turn is None or turn.role != "assistant":
             return False
@@ -112,10 +145,11 @@ class GrowingPage:
         return bool(first) and bool(np.isin(first[0], self._vocabulary.eog))
 
     def add(self, text: str, *, literal: bool = False) -> str:
-        """Write text; what came onto the page of it (white space between turns does not).
+        """Write text, and return what was added to the page.
 
-        It is never read as control tokens, unless it is a `literal` of a page with `parse_special`. Raises `PromptError` for
-        other text between turns, `TextError` for a lone surrogate.
+        White space between turns is not added. Control tokens are recognised only in a
+        `literal` of a page with `parse_special`. Raises `PromptError` for other text
+        between turns, and `TextError` for a lone surrogate.
         """
         data = to_bytes(text, "text of the page")
         if not text:
@@ -130,13 +164,20 @@ class GrowingPage:
         return text
 
     def add_drawn(self, context: IntArray, tokens: IntArray, data: bytes) -> str:
-        """Write what was drawn; the text that came onto the page.
+        """Write what was drawn, and return the text that was added to the page.
 
-        context: int32[], tokens of the page up to its end or to some place in its last stretch of text, behind which it was
-        drawn. tokens: int32[], what was drawn: it spells the rest of the page, then `data`, and maybe more (a stop text, an
-        end token). The page keeps the tokens that are wholly data where they differ from the tokenizer's own; what is left
-        of the data becomes text, encoded together with what comes. Bytes that are no text become U+FFFD.
-        Raises `ProtocolError` where the context is not the page's.
+        The page keeps the tokens that are wholly data, even if they differ from the
+        tokenizer's own. The rest of the data becomes text, encoded together with what
+        follows. Bytes that are not text become U+FFFD.
+
+        Raises `ProtocolError` if the context is not the page's.
+
+        Args:
+            context: int32[], tokens of the page up to its end, or to a position in its
+                last part of text, after which the tokens were drawn.
+            tokens: int32[], the drawn tokens. They spell the rest of the page, then
+                `data`, and maybe more (a stop text, an end token).
+            data: The drawn bytes to write.
         """
         if self._is_between_turns:
             raise PromptError("what is drawn on a page with roles must stand inside of one, such as the assistant's")
@@ -154,9 +195,11 @@ class GrowingPage:
         return text
 
     def before_control(self, literal: str) -> tuple[str, bool] | None:
-        """What of a literal stands before its first control token, and whether that one ends generation.
+        """Return the text of a literal before its first control token.
 
-        None: no control token is read in it. White space that the token swallows is left out.
+        The second value is whether that token ends generation. White space that the
+        token swallows is left out. None if no control token is recognised in the
+        literal.
         """
         if not self._parse_special:
             return None
@@ -170,18 +213,19 @@ class GrowingPage:
         return text.rstrip() if swallows else text, bool(np.isin(tokens[first], vocabulary.eog))
 
     def mark(self) -> Mark:
-        """The page as it stands now."""
+        """Return the present state of the page."""
         return self._at
 
     def back_to(self, mark: Mark) -> None:
-        """Let the page be what it was."""
+        """Return the page to an earlier state."""
         self._at = mark
 
     def open_role(self, role: str) -> str:
-        """Begin a turn; what the model's chat template writes before what it says, which stands on the page now.
+        """Begin a turn, and return what the chat template writes before its content.
 
-        An assistant's begins with the template's generation prompt. Raises `PromptError` as `Turns.opened` does, and where
-        text stands on the page already that is in no turn.
+        That text is then on the page. An assistant's turn begins with the template's
+        generation prompt. Raises `PromptError` as `Turns.opened` does, and if the page
+        already has text outside every turn.
         """
         at = self._at
         if not at.turns.all and at.text.since().strip():
@@ -191,16 +235,16 @@ class GrowingPage:
         turns = at.turns.opened(role)
         before = turns.all[-1].before
         spans = template_spans(self._vocabulary, before)
-        # White space before the first turn is no part of the page.
+        # White space before the first turn is not part of the page.
         self._at = replace(at if at.turns.all else self._start, turns=turns)
         self._write(before, spans)
         self._at = replace(self._at, opened=self._at.text)
         return str.__str__(before)
 
     def close_role(self) -> str:
-        """End the turn; what the template writes after what it said, which stands on the page now.
+        """End the turn, and return what the chat template writes after its content.
 
-        Raises `PromptError` where no turn is open.
+        That text is then on the page. Raises `PromptError` if no turn is open.
         """
         at = self._at
         turns = at.turns.closed(at.text.since(at.opened))
@@ -215,17 +259,20 @@ class GrowingPage:
 
     @property
     def _settled(self) -> PromptText:
-        """The page with the white space swallowed that its last control token swallows."""
+        """Return the page without white space that its last control token swallows."""
         return PromptText(self._at.tokens, self._swallowed(self._at.rest))
 
     def _swallowed(self, rest: bytes) -> bytes:
-        """Text after the last control token without the white space that this one swallows."""
+        """Return text without the white space that the last control token swallows."""
         control = self._at.control
         return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
 
     def _write(self, text: str, spans: Sequence[tuple[bytes, bool]]) -> None:
-        """Put text at the end of the page. spans: the text in pieces, and whether
-        control tokens are recognised in each."""
+        """Append text to the page.
+
+        `spans` are the pieces of the text, each with whether control tokens are
+        recognised in it.
+        """
         if not text:
             return
         at, vocabulary = self._at, self._vocabulary
@@ -242,11 +289,11 @@ class GrowingPage:
         control = int(tokens[-1])
         tokens = tokens[first:]
         if at.text.before is None and not run and tokens[0] == vocabulary.bos:
-            tokens = tokens[1:]  # it stands there already
+            tokens = tokens[1:]  # the page begins with it already
         self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
 
     def _first_control(self, tokens: IntArray, spans: Sequence[tuple[bytes, bool]]) -> tuple[int, int]:
-        """Which of the tokens that a text became is the first control token, and where it begins in the text."""
+        """Return the index of the first control token and its position in the text."""
         first = int(np.flatnonzero(np.isin(tokens, self._vocabulary.control))[0])
         spelling = to_bytes(self._vocabulary.texts[tokens[first]], "control token")
         start = 0
@@ -257,7 +304,10 @@ class GrowingPage:
         raise ProtocolError("a control token stands in no text of the template")
 
     def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
-        """Let the page be this; the beginning of a long rest becomes fixed tokens."""
+        """Set the content of the page.
+
+        The beginning of a long rest becomes fixed tokens.
+        """
         self._at = replace(self._at, tokens=page.prefix, rest=page.text, control=control, text=text)
         if len(page.text) < self._at.keep_from:
             return
@@ -270,7 +320,10 @@ class GrowingPage:
             self._at = replace(self._at, tokens=kept.prefix, rest=kept.text, control=None, keep_from=_KEEP_FROM_BYTES)
 
     def _rest_after(self, page: PromptText, context: IntArray) -> bytes:
-        """Bytes of the page after a context, as tokens spell them; `ProtocolError` where the context is not the page's."""
+        """Return the bytes of the page after a context, as tokens spell them.
+
+        Raises `ProtocolError` if the context is not the page's.
+        """
         own = encode_after(self._vocabulary, page.prefix, page.text)
         tokens = np.concatenate([page.prefix, np.asarray(own, dtype=np.int32)])
         n = len(context)
@@ -283,8 +336,10 @@ class GrowingPage:
         return self._vocabulary.decode(tokens[n:])
 
     def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:
-        """How many of the tokens, and of their bytes, spell whole characters of the rest of the page and then of what was
-        written."""
+        """Return how many tokens, and how many of their bytes, spell whole characters.
+
+        These are characters of the rest of the page and then of what was written.
+        """
         wanted = healed + written
         best = at = 0, 0
         for token in tokens.tolist():

@@ -1,4 +1,8 @@
-"""Scores conditional on the healed bytes: the probability that text begins with them, from rows that are there anyway."""
+"""Scores conditional on healed bytes.
+
+The probability that text begins with the healed bytes is computed from rows that are
+evaluated anyway.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,23 @@ from selectrie.errors import ProtocolError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HealPlan:
-    """What to read off the rows of a trie to know the probability of the healed bytes.
+    """What to read from the rows of a trie to know the probability of the healed bytes.
 
-    For a trie node n whose bytes so far are a proper prefix of the healed bytes, and the bytes left there:
-    N(n) = p(tokens that begin with what is left) + sum over such children m of p(m) N(m), a lower bound of the
-    probability that text goes on with what is left; and O(n), the same with the open tokens: those with bytes that are
-    a proper prefix of what is left and that are no such child. They may go on with the rest or not, so the probability
-    lies in [N, N + O].
+    Let n be a trie node whose bytes so far are a proper prefix of the healed bytes.
+    Then N(n) = p(tokens that begin with the remaining bytes) + sum over such children m
+    of p(m) N(m). It is a lower bound of the probability that text continues with the
+    remaining bytes.
 
-    nodes: int32[H], these trie nodes, parents first, the root first of all; empty where nothing was healed.
-    parent_place: int32[H], place of each one's parent in `nodes`; -1 for the root.
-    observations: (trie node, int32[] token ids), two for each node and in that order: its covering tokens, its open tokens.
+    O(n) is the same sum with the open tokens: those whose bytes are a proper prefix of
+    the remaining bytes and that are not such a child. They may or may not continue with
+    the rest, so the probability lies in [N, N + O].
+
+    Attributes:
+        nodes: int32[H], these trie nodes, parents first, beginning with the root; empty
+            if nothing was healed.
+        parent_place: int32[H], index of each one's parent in `nodes`; -1 for the root.
+        observations: Pairs (trie node, int32[] token ids), two for each node: first its
+            covering tokens, then its open tokens.
     """
 
     nodes: IntArray
@@ -32,11 +42,17 @@ class HealPlan:
     observations: tuple[tuple[int, IntArray], ...]
 
     def log_heal(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
-        """Log of N(root), and log((N + O) / N) by which the true value may lie above it (0.0 = exact).
+        """Return the log of N(root), and the bound log((N + O) / N) on its error.
 
-        edge_logp: float64[N], log-probability of each trie node's token after its parent; only the planned nodes are read.
-        observed: float64[2H], log of the summed probability of the tokens of each of `observations` (-inf for none).
-        (0.0, 0.0) where nothing was healed; (-inf, inf) where only open tokens are possible; (-inf, 0.0) where none is.
+        The true value may lie above N(root) by at most the bound; 0.0 means exact. The
+        result is (0.0, 0.0) if nothing was healed, (-inf, inf) if only open tokens are
+        possible, and (-inf, 0.0) if none is.
+
+        Args:
+            edge_logp: float64[N], log-probability of each trie node's token after its
+                parent; only the planned nodes are read.
+            observed: float64[2H], log of the summed probability of the tokens of each
+                of `observations` (-inf for none).
         """
         if len(observed) != len(self.observations):
             raise ProtocolError(f"got {len(observed)} observed log-probabilities, expected {len(self.observations)}")
@@ -54,10 +70,12 @@ class HealPlan:
 
 
 def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPlan:
-    """What to observe so that scores can be made conditional on `healed` (`EncodedChoices.healed`, which has the space
-    that a tokenizer puts before a text where it reaches back to there) at the root of `trie`.
+    """Return what to observe to make scores conditional on `healed`.
 
-    The planned nodes are inner nodes whenever every path spells the healed bytes, so their rows are evaluated anyway.
+    `healed` is `EncodedChoices.healed` at the root of `trie`. It includes the space
+    that a tokenizer adds before a text if it reaches back to there. The planned nodes
+    are inner nodes if every path spells the healed bytes, so their rows are evaluated
+    anyway.
     """
     nodes: list[int] = []
     parent_place: list[int] = []

@@ -1,5 +1,4 @@
-"""The healed bytes of a prompt, for what is drawn token by token: they come first, then
-anything."""
+"""An automaton that makes sampled tokens spell the healed bytes of a prompt first."""
 
 from __future__ import annotations
 
@@ -11,9 +10,13 @@ from selectrie.errors import ProtocolError
 
 
 class HealedBytes:
-    """The healed bytes of a prompt as an automaton: what is drawn spells them first. A state is how many are spelt.
+    """The healed bytes of a prompt as an automaton; drawn tokens spell them first.
 
-    Where all are (`is_spelt`), anything may come, and nothing is asked any more. data: the bytes, at least one.
+    A state is the number of bytes spelled. Once all are (`is_spelt`), any token may
+    come, and the automaton is no longer needed.
+
+    Attributes:
+        data: The bytes, at least one.
     """
 
     def __init__(self, vocabulary: Vocabulary, data: bytes) -> None:
@@ -27,11 +30,15 @@ class HealedBytes:
         return 0
 
     def is_spelt(self, state: int) -> bool:
-        """Do the tokens so far spell all the bytes?"""
+        """Return whether the tokens so far spell all the bytes."""
         return state >= len(self.data)
 
     def allowed(self, state: int) -> IntArray:
-        """int32[], by id: tokens that begin what is left of the bytes, are it, or go beyond it. Never one that ends a generation."""
+        """Return the tokens that agree with the remaining bytes, as int32[] by id.
+
+        They begin the remaining bytes, equal them, or extend them. Tokens that end a
+        generation are excluded.
+        """
         found = self._kept.get(state)
         if found is None:
             left = self.data[state:]
@@ -42,7 +49,10 @@ class HealedBytes:
         return found
 
     def advance(self, state: int, token: int) -> int:
-        """The state after one more token; `ProtocolError` for one that spells something else."""
+        """Return the state after one more token.
+
+        Raises `ProtocolError` for a token that spells something else.
+        """
         left, piece = self.data[state:], self._vocabulary.piece(token)
         if not piece or not (left.startswith(piece) or piece.startswith(left)):
             raise ProtocolError(f"token {token} is not allowed in state {state}")

@@ -1,4 +1,7 @@
-"""A product of alternatives as tokens, when its texts are too many to be listed: chunks that are encoded apart."""
+"""A product of alternatives as tokens, in chunks that are encoded apart.
+
+This is for products with too many texts to list.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,35 @@ from selectrie.tokenization.encoding import encode_prompt, shortened
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 Part: TypeAlias = bytes | tuple[bytes, ...]
-"""A literal, or the texts of which one stands there: distinct, at least one, UTF-8 each."""
+"""A literal, or its alternatives: distinct texts, at least one, UTF-8 each."""
 
 MOST_IN_CHUNK = 20_000
-"""Texts of a chunk of several alternatives; where more belong together the product is not cut up."""
+"""Maximum number of texts of a chunk with several alternatives.
+
+If more belong together, the product is not cut.
+"""
 MOST_ROUNDS = 16
-"""Attempts to cut; each joins chunks that turned out not to be apart."""
+"""Maximum number of attempts to cut; each joins chunks that proved dependent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """Where the texts of a product stand, each encoded jointly with the prompt before it and the following text after it.
+    """The context of a product's texts.
 
-    context: int32[T], T >= 1, tokens that no text of the product changes. healed: bytes of the prompt after them. put: bytes
-    that tokens spell between those and the text (the space before a text). tail: of the following text, up to a place
-    where every encoding has a token boundary. boundary, prompt_tokens: as in `EncodedChoices`.
+    Each text is encoded jointly with the prompt before it and the following text after
+    it.
+
+    Attributes:
+        prompt: The prompt.
+        following: The following text.
+        context: int32[T], T >= 1, tokens that no text of the product changes.
+        healed: Bytes of the prompt after them.
+        put: Bytes that tokens spell between those and the text (the space before a
+            text).
+        tail: The following text up to a position where every encoding has a token
+            boundary.
+        boundary: As in `EncodedChoices`.
+        prompt_tokens: As in `EncodedChoices`.
     """
 
     prompt: PromptText
@@ -44,11 +61,14 @@ class Ground:
     prompt_tokens: IntArray
 
     def text_of(self, spelled: bytes) -> bytes:
-        """The text in what the tokens of a path after the context spell."""
+        """Return the text within what the tokens of a path after the context spell."""
         return spelled[len(self.healed) + len(self.put) : len(spelled) - len(self.tail)]
 
     def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> Ground:
-        """With a longer context: all of the prompt's tokens that none of these paths changes."""
+        """Return the ground with a longer context.
+
+        The context gets all of the prompt's tokens that none of these paths changes.
+        """
         own = self.prompt_tokens[len(self.context) :].tolist()
         n = len(own)
         for path in paths:
@@ -57,12 +77,15 @@ class Ground:
                 min(n, len(path)),
             )
         size = len(vocabulary.decode(own[:n]))
-        if size > len(self.healed):  # it reaches into what the tokenizer puts before a text
+        if size > len(self.healed):  # it reaches into what the tokenizer adds before a text
             return self
         return replace(self, context=self.prompt_tokens[: len(self.context) + n], healed=self.healed[size:])
 
     def paths_of(self, vocabulary: Vocabulary, texts: Sequence[bytes]) -> list[tuple[int, ...]] | None:
-        """The tokens of each text after the context, up to the end of the tail; None where a text changes the context."""
+        """Return the tokens of each text after the context, up to the end of the tail.
+
+        None if a text changes the context.
+        """
         following = shortened(vocabulary, self.following)
         encoded = encode_choices(vocabulary, self.prompt, [text + following for text in texts])
         n = len(self.context)
@@ -78,10 +101,17 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A product as chunks: whatever the texts of the others, the tokens of a chunk are those of its own text.
+    """A product as chunks whose tokens do not depend on one another.
 
-    ground: as `encode_choices` would have it for all texts of the product. paths: for each chunk, the tokens of each of its
-    texts; those of the first begin after the context, those of the last end with the tail of the following text.
+    Whatever the texts of the other chunks are, the tokens of a chunk are those of its
+    own text.
+
+    Attributes:
+        ground: The ground that `encode_choices` would find for all texts of the
+            product.
+        paths: For each chunk, the tokens of each of its texts. Those of the first begin
+            after the context; those of the last end with the tail of the following
+            text.
     """
 
     ground: Ground
@@ -89,12 +119,15 @@ class Cut:
 
 
 def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part], following: bytes) -> Cut | None:
-    """Cut the product of parts into chunks; None where it cannot be cut finely enough.
+    """Cut the product of parts into chunks.
 
-    Chunks meet where no token of the vocabulary spans the place and where tokenizers that split text into words first split it
-    whatever stands further off: before a space or line end after another character, and after a line end. Each text of each
-    chunk is encoded with the first texts of all others around it; chunks whose tokens this shows to depend on one another
-    are joined.
+    Returns None if it cannot be cut finely enough, or if tokens spell other bytes.
+
+    Chunks meet at positions that no token of the vocabulary spans and where tokenizers
+    that split text into words always split it: before a space or line end after another
+    character, and after a line end. Each text of each chunk is encoded between the
+    first texts of all others. Chunks whose tokens turn out to depend on one another are
+    joined.
     """
     chunks = _proposed(vocabulary, parts)
     for _ in range(MOST_ROUNDS):
@@ -122,13 +155,19 @@ def _n_slots(chunk: list[Part]) -> int:
 
 
 def one_varied(parts: Sequence[Part]) -> list[bytes]:
-    """The texts of a product with at most one part that is not the first of its alternatives."""
+    """Return the texts of a product in which at most one part varies.
+
+    All other parts have the first of their alternatives.
+    """
     return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
 
 
 def spellings(parts: Sequence[Part], text: bytes, most: int) -> list[tuple[int, ...]]:
-    """Which alternatives spell a text, one index for each part that has any; in the order of the indices, `most` of them at most."""
-    rests = [{len(text)}]  # from where the parts that come after can spell what is left, the last part's first
+    """Return the alternatives that spell a text, one index for each part with any.
+
+    At most `most` spellings are returned, in the order of their indices.
+    """
+    rests = [{len(text)}]  # ends from which later parts can spell the rest
     for part in reversed(parts):
         spelled = [part] if isinstance(part, bytes) else part
         rests.append({end - len(one) for end in rests[-1] for one in spelled if text.endswith(one, 0, end)})
@@ -152,7 +191,10 @@ def spellings(parts: Sequence[Part], text: bytes, most: int) -> list[tuple[int, 
 
 
 def neighbours(parts: Sequence[Part], text: bytes) -> list[bytes]:
-    """Texts of a product that differ from this one, read in the first way, in one alternative."""
+    """Return the texts of a product that differ from this one in one alternative.
+
+    If the text has several spellings, the first one counts.
+    """
     [picked] = spellings(parts, text, 1)
     which = iter(picked)
     now = [part if isinstance(part, bytes) else part[next(which)] for part in parts]
@@ -166,7 +208,7 @@ def neighbours(parts: Sequence[Part], text: bytes) -> list[bytes]:
 
 
 def _texts(chunk: list[Part]) -> list[bytes]:
-    """All texts of a chunk, each once."""
+    """Return all texts of a chunk, each once."""
     choices = ([part] if isinstance(part, bytes) else part for part in chunk)
     return list(dict.fromkeys(b"".join(picked) for picked in product(*choices)))
 
@@ -176,7 +218,10 @@ def _joined(chunks: Iterable[list[Part]]) -> list[Part]:
 
 
 def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
-    """Every text of every chunk among the first texts of the others; chunk by chunk, so the firsts come again and again."""
+    """Return every text of every chunk between the first texts of the others.
+
+    They come chunk by chunk, so the text of all firsts is repeated.
+    """
     firsts = [of_chunk[0] for of_chunk in texts]
     return [
         b"".join([*firsts[:place], text, *firsts[place + 1 :]])
@@ -188,7 +233,10 @@ def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
 def _ground(
     vocabulary: Vocabulary, prompt: PromptText, encoded: EncodedChoices, text: bytes, following: bytes
 ) -> Ground | None:
-    """The ground of encoded texts, of which this is the first; None where its tokens do not spell it."""
+    """Return the ground of encoded texts, of which `text` is the first.
+
+    None if its tokens do not spell it.
+    """
     tail = following[: encoded.following_bytes]
     spelled = vocabulary.decode(encoded.tokens[: encoded.offsets[1]])
     lead = spelled[: len(spelled) - len(text + tail)]
@@ -210,7 +258,11 @@ def _ground(
 def _chunk_paths(
     vocabulary: Vocabulary, ground: Ground, encoded: EncodedChoices, texts: list[list[bytes]]
 ) -> list[tuple[tuple[int, ...], ...]] | tuple[int, int] | None:
-    """The chunks' tokens; or the first and the last of chunks that are not apart; None where tokens spell other bytes."""
+    """Return the chunks' tokens.
+
+    If some chunks depend on one another, return the first and the last of them. None if
+    tokens spell other bytes.
+    """
     paths = np.split(encoded.tokens, encoded.offsets[1:-1])
     firsts = [of_chunk[0] for of_chunk in texts]
     base: list[tuple[int, ...]] | None = None
@@ -235,8 +287,12 @@ def _chunk_paths(
 
 
 def open_ground(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part], following: bytes) -> Ground | None:
-    """The ground of a product that cannot be cut: the context ends before the prompt's last word, the tail at the following
-    text's first word end, so that no text can change the one or reach beyond the other. None where tokens spell other bytes."""
+    """Return the ground of a product that cannot be cut.
+
+    The context ends before the prompt's last word, and the tail at the first word end
+    of the following text. No text can therefore change the one or reach beyond the
+    other. None if tokens spell other bytes.
+    """
     firsts = b"".join(part if isinstance(part, bytes) else part[0] for part in parts)
     tail = following[: _first_place(vocabulary, following)]
     encoded = encode_choices(vocabulary, prompt, [firsts + tail])
@@ -263,7 +319,10 @@ def open_ground(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part
 
 
 def _first_place(vocabulary: Vocabulary, following: bytes) -> int:
-    """The first place in the following text that no encoding looks across; its end where there is none."""
+    """Return the first position in the following text that no encoding looks across.
+
+    If there is none, return its end.
+    """
     text = following.decode()
     for place in range(1, len(text)):
         if _is_apart(vocabulary, frozenset(text[place - 1]), frozenset(text[place])):
@@ -272,7 +331,7 @@ def _first_place(vocabulary: Vocabulary, following: bytes) -> int:
 
 
 def _begins_word(vocabulary: Vocabulary, tokens: IntArray, n: int) -> bool:
-    """Does token n begin with a space, after a token that ends with another character?"""
+    """Return whether token n begins a word: with a space after another character."""
     if n >= len(tokens):
         return False
     left, right = vocabulary.pieces[tokens[n - 1]][-1:], vocabulary.pieces[tokens[n]][:1]
@@ -280,7 +339,11 @@ def _begins_word(vocabulary: Vocabulary, tokens: IntArray, n: int) -> bool:
 
 
 def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tuple[int, ...]] | int:
-    """The tokens of each chunk, from its size in bytes, counted from the end; or the number of the chunk that begins within a token."""
+    """Return the tokens of each chunk, given its size in bytes.
+
+    Sizes are counted from the end. If a chunk begins within a token, return its number
+    instead.
+    """
     ends = np.cumsum(vocabulary.lengths[path], dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
     stops = total - (sum(sizes) - np.cumsum(sizes))
@@ -296,7 +359,7 @@ def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tu
 
 
 def _proposed(vocabulary: Vocabulary, parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts in chunks that meet where `_is_apart` says so."""
+    """Return the parts in chunks that meet where `_is_apart` says so."""
     chunks: list[list[Part]] = [[]]
     before: frozenset[str] = frozenset()
     for part in parts:
@@ -324,7 +387,10 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[Part]) -> list[list[Part]]
 
 
 def _with_slots(chunks: list[list[Part]]) -> list[list[Part]]:
-    """Without chunks that are literals alone: they go with the one before them, the first with the one after."""
+    """Return the chunks with those that are literals alone joined to a neighbour.
+
+    They join the chunk before them; the first joins the one after it.
+    """
     result: list[list[Part]] = []
     for chunk in chunks:
         has_slot = any(isinstance(part, tuple) for part in chunk)
@@ -340,7 +406,10 @@ def _firsts(options: tuple[bytes, ...]) -> frozenset[str]:
 
 
 def _is_apart(vocabulary: Vocabulary, left: frozenset[str], right: frozenset[str]) -> bool:
-    """Is a place between these characters, whichever of them stand there, one that tokenizers never look across?"""
+    """Return whether no tokenizer looks across a position between these characters.
+
+    This must hold whichever of the characters are there.
+    """
     if not left:
         return False
     for before in left:

@@ -1,4 +1,7 @@
-"""What a caller may give as a prompt - text, token ids, chat messages - to fixed tokens and a last stretch of text."""
+"""Conversion of a caller's prompt to fixed tokens and a last part of text.
+
+A prompt is text, token ids or chat messages.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,38 @@ from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
 
 ROLE = re.compile(r"\w[\w .-]*")
-"""What a role may be spelled with: templates write it between control tokens, so it must not be able to spell one."""
+"""Pattern of a role.
+
+Templates write a role between control tokens, so it must not be able to spell one.
+"""
 
 Message = Mapping[str, object]
 Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
 def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
-    """Fixed tokens and the plain text after them.
+    """Return the fixed tokens of a prompt and the plain text after them.
 
-    str: BOS where the model adds one, then the text (control tokens are recognised in
-    it with `parse_special`). Token ids: checked; BOS is put before them where the model
-    adds one and they do not begin with it. The end of them that the tokenizer makes of
-    their bytes becomes text, so that the boundary can be healed. `PromptText`: as it
-    is, where it has a token or text. Chat messages (`{"role": ..., "content": ...}`),
-    or a str with `prompting.system`: rendered by the model's template, with
-    `assistant_prefix` after it. Control tokens are recognised in what the template
-    wrote, never in what messages or `template_args` say.
+    Kinds of prompt:
 
-    Raises `PromptError` for a prompt without any token, a chat without a template,
-    malformed messages (with their index) or a template that changes what messages say;
-    `TextError` for a lone surrogate; `TokenRangeError`; `OptionError` for chat options
-    with a prompt that is no chat.
+    - str: BOS if the model adds one, then the text. Control tokens are recognised in it
+      with `parse_special`.
+    - Token ids: they are checked, and BOS is added before them if the model adds one
+      and they do not begin with it. The end of them that the tokenizer makes of its
+      bytes becomes text, so that the boundary can be healed.
+    - `PromptText`: taken as it is if it has a token or text.
+    - Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`:
+      rendered by the model's template, with `assistant_prefix` after it. Control tokens
+      are recognised in what the template wrote, never in what messages or
+      `template_args` say.
+
+    Raises:
+        PromptError: For a prompt without any token, a chat without a template,
+            malformed messages (with their index), or a template that changes what
+            messages say.
+        TextError: For a lone surrogate.
+        TokenRangeError: For a token that does not exist.
+        OptionError: For chat options with a prompt that is not a chat.
     """
     if isinstance(prompt, PromptText):
         _refuse_chat_options(prompting)
@@ -67,10 +80,11 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) ->
 
 
 def truncate_left(vocabulary: Vocabulary, prompt: PromptText, most_tokens: int) -> PromptText:
-    """The prompt without its oldest tokens, so that it has at most `most_tokens` (at least 1) of them.
+    """Return the prompt without its oldest tokens, at most `most_tokens` long.
 
-    BOS is kept and counted: what goes are the tokens after it. The cut is between two tokens and what is left keeps
-    its tokens; a few more go where the text left would otherwise be encoded differently.
+    `most_tokens` is at least 1. BOS is kept and counted; the tokens after it are
+    dropped first. The cut is between two tokens, and the remaining ones stay the same:
+    those that the tokenizer would not make of the remaining text become fixed tokens.
     """
     if most_tokens < 1:
         raise OptionError("most_tokens", most_tokens, "at least 1")
@@ -93,7 +107,7 @@ def _read_text(vocabulary: Vocabulary, text: bytes, *, parse_special: bool) -> P
 
 
 def _with_bos(vocabulary: Vocabulary, tokens: IntArray) -> IntArray:
-    """The tokens after BOS where the model adds one; never twice."""
+    """Return the tokens after BOS if the model adds one; it is never added twice."""
     if vocabulary.bos is None or (len(tokens) and tokens[0] == vocabulary.bos):
         return tokens
     return np.concatenate([np.array([vocabulary.bos], dtype=np.int32), tokens])
@@ -126,12 +140,15 @@ def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
 
 
 def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
-    """The same tokens, the end of `tokens` that the tokenizer makes of their bytes turned into text."""
+    """Return the same tokens with the end of `tokens` turned into text.
+
+    The tokenizer makes exactly these tokens of that text.
+    """
     everything = np.concatenate([prefix, tokens])
     n_fixed = len(prefix)
     while n_fixed < len(everything):
         spelled = vocabulary.decode(everything[n_fixed:])
-        if spelled and spelled[0] & 0xC0 == 0x80:  # inside a character, which no text begins with
+        if spelled and spelled[0] & 0xC0 == 0x80:  # inside a character; no text begins there
             n_fixed += 1
             continue
         fixed = everything[:n_fixed]
@@ -147,7 +164,7 @@ def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> Pro
 
 
 def _common_end(a: IntArray, b: IntArray) -> int:
-    """Last tokens that two sequences share."""
+    """Return the number of last tokens that two sequences share."""
     n = min(len(a), len(b))
     differs = np.flatnonzero(a[len(a) - n :] != b[len(b) - n :])
     return n - int(differs[-1]) - 1 if len(differs) else n
@@ -156,7 +173,8 @@ def _common_end(a: IntArray, b: IntArray) -> int:
 def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Prompting) -> PromptText:
     if vocabulary.chat_template is None:
         raise PromptError(
-            "this model has no chat template, so it cannot read messages; give the prompt as text, formatted as the model expects"
+            "this model has no chat template, so it cannot read messages; give the prompt as text, "
+            "formatted as the model expects"
         )
     checked = [_check_message(i, message) for i, message in enumerate(messages)]
     if prompting.system is not None:
@@ -169,10 +187,10 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
 
 
 def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of a chat template whose texts are told from the template's own.
+    """Return arguments of a chat template with their texts tracked as values.
 
-    Raises `OptionError` for a value of another kind than JSON has, `TextError` for a
-    lone surrogate.
+    Raises `OptionError` for a value of a kind that JSON does not have, and `TextError`
+    for a lone surrogate.
     """
     args = {name: tracked(value, f"template_args[{name!r}]") for name, value in template_args.items()}
     for name, value in args.items():
@@ -182,9 +200,11 @@ def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[bytes, bool]]:
-    """Return the pieces of a rendering, and whether control tokens are recognised in each.
+    """Return the pieces of a rendering.
 
-    Raises `PromptError` where mixed text would spell a control token, or a part of one of which the template wrote the rest.
+    Each has its bytes, and whether control tokens are recognised in it. Raises
+    `PromptError` if mixed text would spell a control token, or a part of one whose rest
+    the template wrote.
     """
     spans = []
     for is_given, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):
@@ -195,16 +215,16 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
             if not np.array_equal(as_read, as_one):
                 mixed = b"".join([data for data, is_template in run if not is_template]).decode()
                 raise PromptError(
-                    f"the model's chat template computes {shortened(mixed)} from its own text and that of messages together, "
-                    "so its control tokens cannot be told from theirs; render the chat yourself and give it as text with "
-                    "parse_special, or as token ids"
+                    f"the model's chat template computes {shortened(mixed)} from its own text and that of messages "
+                    "together, so its control tokens cannot be told from theirs; render the chat yourself and give it as "
+                    "text with parse_special, or as token ids"
                 )
         spans += run
     return spans
 
 
 def shortened(text: str) -> str:
-    """As an error message shows it."""
+    """Return the text as an error message shows it."""
     text = text.strip()
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
@@ -232,9 +252,9 @@ def _rendered_chat(
 ) -> TrackedText:
     """Return the rendered chat, in which each character has its origin.
 
-    The template is rendered on `TrackedText`, which shows whose each character is, and
-    the result must be the rendering of the plain values. Roles count as the template's:
-    they are words.
+    The template is rendered on `TrackedText`, which shows the origin of each character,
+    and the result must equal the rendering of the plain values. Roles count as the
+    template's, because they are words.
     """
     args = tracked_args(template_args)
     values: list[Mapping[str, object]] = [
@@ -242,7 +262,7 @@ def _rendered_chat(
         for message in messages
     ]
     cause = None
-    for _ in range(2):  # the second time only where the template writes the time, which went on in between
+    for _ in range(2):  # twice: a template may write the time, which changes
         plain = template(messages, **template_args)
         try:
             rendered: str | None = template(values, **args)
@@ -261,11 +281,10 @@ def _rendered_chat(
 def _tracked_by_marks(
     messages: list[dict[str, str]], plain: str, render: Callable[[list[dict[str, str]]], str]
 ) -> TrackedText | None:
-    """Return the rendering of a template that does not track text itself; None where it
-    does more than to trim messages.
+    """Return the rendering of a template that does not track text itself.
 
-    What messages say is found by rendering once more with a mark in place of each
-    value.
+    The contents of messages are located by rendering once more with a mark in place of
+    each value. None if the template does more to messages than trimming them.
     """
     key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     values: list[str] = []
@@ -273,7 +292,7 @@ def _tracked_by_marks(
     for message in messages:
         marks = {}
         for name, value in message.items():
-            # Blank values keep their place: templates ask whether there is any content.
+            # Blank values stay, because templates ask whether there is any content.
             if name == "role" or not value.strip():
                 marks[name] = value
             else:

@@ -1,4 +1,4 @@
-"""The records that pass between a prompt, its choices and the trie."""
+"""The records that connect a prompt, its choices and the trie."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from selectrie.core.types import IntArray, OffsetArray
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A prompt before its last stretch of text is encoded.
+    """A prompt before its last part of text is encoded.
 
-    prefix: int32[], tokens that stand fixed (BOS, the template up to its last control token, given ids).
-    text: bytes of plain text after them, encoded jointly with what follows.
+    Attributes:
+        prefix: int32[], the fixed tokens (BOS, the template up to its last control
+            token, given ids).
+        text: Bytes of plain text after them, encoded jointly with what follows.
     """
 
     prefix: IntArray
@@ -23,15 +25,26 @@ class PromptText:
 class EncodedChoices:
     """A prompt and its choices as tokens.
 
-    context: int32[T], T >= 1, the shared context. tokens int32[], offsets int64[C+1]: path of choice c after the context is
-    tokens[offsets[c]:offsets[c+1]] (with `following`, up to the fewest following bytes at which every encoding has a boundary).
-    first_scored: int32[C], tokens of the path before this one are not part of the score (only lm-eval's rule: > 0).
-    prompt_tokens: int32[], the prompt alone ("harness": without its trailing white space). healed: bytes of the prompt
-    after the context that every score is conditional on, as tokens spell them: where they reach back to the beginning of a
-    text they begin with the space that a `space_prefix` vocabulary puts there (b"" = nothing moved, or not "heal").
-    boundary_shift: int32[C], prompt tokens that this choice's encoding changes (0 = the prompt's own tokens are kept).
-    following_bytes: bytes of the following text in the paths. boundary: "heal", "split" or "harness", as used: "heal"
-    becomes "split" where tokens would have to be moved whose bytes are not the text's (unknown tokens, lower-casing).
+    Attributes:
+        context: int32[T], T >= 1, the shared context.
+        tokens: int32[], the paths of all choices: choice c after the context is
+            tokens[offsets[c]:offsets[c+1]]. With `following`, a path ends at the fewest
+            following bytes at which every encoding has a boundary.
+        offsets: int64[C+1].
+        first_scored: int32[C], index of the first token of the path that is part of the
+            score (> 0 only for lm-eval's rule).
+        prompt_tokens: int32[], the prompt alone ("harness": without its trailing white
+            space).
+        healed: Bytes of the prompt after the context on which every score is
+            conditional, as tokens spell them. If they reach back to the beginning of a
+            text, they begin with the space that a `space_prefix` vocabulary adds there.
+            b"" if nothing moved, or if the boundary is not "heal".
+        boundary_shift: int32[C], number of prompt tokens that this choice's encoding
+            changes (0 = the prompt's own tokens are kept).
+        following_bytes: Number of bytes of the following text in the paths.
+        boundary: The boundary used: "heal", "split" or "harness". "heal" becomes
+            "split" if tokens would have to be moved whose bytes are not the text's
+            (unknown tokens, lower-casing).
     """
 
     context: IntArray

@@ -1,9 +1,9 @@
-"""Where a text is settled: the places whose two sides are encoded apart, whatever text
-follows.
+"""Settled positions of a text: both sides are encoded apart, whatever text follows.
 
-At a settled place no token lies on both sides, in this text or in one that goes on
-after it, and the words that a tokenizer cuts before it looks up any token are the same
-on the left however the text goes on, and on the right without what stands before.
+At a settled position no token lies on both sides, in this text or in one that continues
+it. The words into which a tokenizer splits text before it looks up any token are also
+independent: on the left of however the text continues, and on the right of what
+precedes the position.
 """
 
 from __future__ import annotations
@@ -17,29 +17,38 @@ from selectrie.tokenization.encoding import is_spanned, separator_of
 _SPACE = " "
 _LINE_END = "\n"
 MOST_HEALED = 1024
-"""Bytes behind a place, at most: how far back one is looked for."""
+"""Maximum number of bytes after a position: how far back one is searched."""
 _BLANKS = " \t"
 _WORD_SIGNS = "'’_"
-"""Punctuation that may be part of a word: of contractions, and what patterns count
-among the letters."""
+"""Punctuation that may be part of a word.
+
+Contractions have apostrophes, and patterns count the underscore among the letters.
+"""
 _WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
 """Kinds that look for tokens in the whole text."""
 
 
 def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -> Iterator[int]:
-    """Settled places of a text after its beginning, nearest the end first. text: as its
-    tokens spell it, with a space put before.
-    least_behind: bytes that stay behind a place.
+    """Yield settled positions of a text after its beginning, nearest the end first.
 
-    SentencePiece merges anywhere in a text, and the longest match asks for no words:
-    there every place between characters that no token spans is settled. Others cut the
-    text into words first, with patterns that look to both sides. What all of
-    llama.cpp's patterns agree on is how words are cut at these places, whatever comes
-    behind the text: before a space that follows no white space; between a letter or a
-    digit and a punctuation mark that is no apostrophe; after a line end, before blanks
-    and then an ASCII letter or digit of this text. Where words are runs of letters that
-    merges alone encode, the place between two letters of a script without case is
-    settled too.
+    SentencePiece merges anywhere in a text, and the longest match needs no words. For
+    these, every position between characters that no token spans is settled.
+
+    Other tokenizers first split the text into words, with patterns that look to both
+    sides. All of llama.cpp's patterns agree on how words are split at these positions,
+    whatever follows the text:
+
+    - before a space that follows no white space;
+    - between a letter or a digit and a punctuation mark that is no apostrophe;
+    - after a line end, before blanks and then an ASCII letter or digit of this text.
+
+    If words are runs of letters that merges alone encode, the position between two
+    letters of a script without case is settled too.
+
+    Args:
+        vocabulary: The vocabulary.
+        text: The text as its tokens spell it, including an added space.
+        least_behind: Minimum number of bytes after a position.
     """
     size = len(text)
     first = max(0, size - MOST_HEALED)
@@ -57,8 +66,11 @@ def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -
 
 
 def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> bool:
-    """Is it certain how words are cut here? n_certain: bytes from here on that belong
-    to no token which is looked up before any words are."""
+    """Return whether it is certain how words are split at character i.
+
+    `n_certain` is the number of bytes from here on that belong to no token which is
+    looked up before any words are.
+    """
     left, right = characters[i - 1], characters[i]
     if _is_broken(left) or _is_broken(right):
         return False
@@ -77,14 +89,19 @@ def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> 
 
 
 def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
-    """Does no token span the byte that `encode_after` puts before what stands behind the
-    place, and its beginning?"""
+    """Return whether no token spans the separator and the beginning of the rest.
+
+    The separator is the byte that `encode_after` adds before the text after the
+    position.
+    """
     return not vocabulary.space_prefix or not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
 
 
 def _begun(vocabulary: Vocabulary, text: bytes) -> int:
-    """The first place from which the rest of the text may be the beginning of a token
-    that is looked up before any words are."""
+    """Return the first position from which the rest may begin a user-defined token.
+
+    Such a token is looked up before any words are.
+    """
     beginnings = vocabulary.derived(_beginnings)
     longest = max(map(len, beginnings), default=0)
     places = (place for place in range(max(0, len(text) - longest), len(text)) if text[place:] in beginnings)
@@ -92,13 +109,13 @@ def _begun(vocabulary: Vocabulary, text: bytes) -> int:
 
 
 def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
-    """What begins a user-defined token and is none."""
+    """Return the proper prefixes of user-defined tokens."""
     pieces = [vocabulary.pieces[token] for token in vocabulary.user_defined.tolist()]
     return frozenset(piece[:n] for piece in pieces for n in range(1, len(piece)))
 
 
 def _is_broken(character: str) -> bool:
-    """Is this a byte of a character that is not whole?"""
+    """Return whether this is a byte of an incomplete character."""
     return "\udc80" <= character <= "\udcff"
 
 
