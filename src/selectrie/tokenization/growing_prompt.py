@@ -313,9 +313,8 @@ class GrowingPage:
             return
         kept = keep(self._vocabulary, self._settled)
         if len(kept.prefix) == len(page.prefix):
-            self._at = replace(
-                self._at, keep_from=2 * len(page.text)
-            )  # what no place is found in is not searched each time
+            # Text without a settled position is not searched again each time.
+            self._at = replace(self._at, keep_from=2 * len(page.text))
         else:
             self._at = replace(self._at, tokens=kept.prefix, rest=kept.text, control=None, keep_from=_KEEP_FROM_BYTES)
 

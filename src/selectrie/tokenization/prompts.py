@@ -216,8 +216,8 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
                 mixed = b"".join([data for data, is_template in run if not is_template]).decode()
                 raise PromptError(
                     f"the model's chat template computes {shortened(mixed)} from its own text and that of messages "
-                    "together, so its control tokens cannot be told from theirs; render the chat yourself and give it as "
-                    "text with parse_special, or as token ids"
+                    "together, so its control tokens cannot be told from theirs; render the chat yourself and give it "
+                    "as text with parse_special, or as token ids"
                 )
         spans += run
     return spans
