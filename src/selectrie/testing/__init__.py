@@ -1,8 +1,10 @@
-"""Fakes, slow oracles and the check of the model laws, for tests of selectrie and of what is built on it.
+"""Fakes, slow oracles and a check of the model laws, for tests.
 
-Needs neither pytest nor hypothesis. `HashModel` and `TableModel` satisfy the model port with numbers that are known
-beforehand; the oracles are the obvious, slow versions of what the library does fast; `check_model` puts any model
-through random work and compares it with evaluating each path alone.
+These serve tests of selectrie and of code built on it. Neither pytest nor hypothesis is
+needed. `HashModel` and `TableModel` satisfy the model port with numbers that are known
+in advance. The oracles are obvious, slow versions of what the library does fast.
+`check_model` puts any model through random work and compares it with evaluating each
+path alone.
 """
 
 from selectrie.testing.fakes import FakeModel, HashModel, TableModel

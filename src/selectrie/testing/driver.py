@@ -1,4 +1,4 @@
-"""One task worked off on a model that nobody else uses."""
+"""Run one task on a model that nothing else uses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ R = TypeVar("R")
 
 
 def run(task: Task[R], model: Model) -> R:
-    """Work one task off on a model nobody else uses, and drop its nodes: the short version that tests use.
+    """Run one task to its end and drop its nodes; return its result.
 
-    Raises what the model raises, and `ProtocolError` where the task asks for parents it does not hold.
+    Nothing else may use the model. This is the short version of the scheduler, for
+    tests. Raises what the model raises, and `ProtocolError` if the task asks for
+    parents it does not hold.
     """
     limits = model.limits
-    n_states = 1 if limits.kind.forks else 0  # a forking model keeps the prompt's state beside those of the task
+    n_states = 1 if limits.kind.forks else 0  # a forking model keeps the prompt's state too
     room = Room(limits.rows_per_call, limits.nodes - len(task.prompt), limits.branches - n_states)
     held, rows = _prefill(task.prompt, model)
     local = held[-1:]  # node of each local row
@@ -38,7 +40,10 @@ def run(task: Task[R], model: Model) -> R:
 
 
 def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
-    """Release the nodes of some local rows, unless they were given back as spent; those that carry others stay until these go."""
+    """Release the nodes of some local rows, unless they were released already.
+
+    Nodes with children stay until those are dropped.
+    """
     leaving = [local[row] for row in rows.tolist() if local[row] != NO_NODE]
     for row in rows.tolist():
         local[row] = NO_NODE
@@ -46,7 +51,7 @@ def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
 
 
 def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
-    """Local rows -> nodes; `~j` stays."""
+    """Replace local rows by their nodes; `~j` stays."""
     result: IntArray = parents.copy()
     outside = parents >= 0
     if outside.any() and int(parents.max()) >= len(local):
@@ -58,7 +63,10 @@ def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
 
 
 def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
-    """Evaluate the prompt, cut to the model's rows per call: nodes held, the last one its end, and the end's row."""
+    """Evaluate the prompt in calls of at most the model's rows per call.
+
+    Returns the nodes held, of which the last is the end of the prompt, and its row.
+    """
     if len(prompt) == 0:
         raise ProtocolError("a task needs a prompt of at least one token")
     node, depth = model.find(prompt[:-1])

@@ -1,4 +1,7 @@
-"""Models without weights that satisfy the model port: every row is a known function of the token path."""
+"""Models without weights: every row is a known function of the token path.
+
+They satisfy the model port.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,25 @@ from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 Path = tuple[int, ...]
 
 WIDE = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
-"""Limits that small tests never meet."""
+"""Limits that small tests never reach."""
 
 NO_LIMIT = 1 << 30
 
 
 class FakeModel:
-    """A model whose row for a node is `row_of(token path)`; `HashModel` and `TableModel` say what that is.
+    """A model whose row for a node is `row_of(token path)`.
 
-    It keeps to the port strictly: limits and rounds are enforced, and the buffer of an extend is filled with NaN by the
-    next, so that rows read too late are noticed. Forking kinds keep a state for kept nodes alone.
+    `HashModel` and `TableModel` define that function. The model keeps to the port
+    strictly: limits and rounds are enforced, and the next `extend` fills the buffer of
+    the last one with NaN, so that rows read too late are noticed. Forking kinds keep a
+    state only for kept nodes.
 
-    calls, rows: decodes and distinct rows evaluated so far. evaluations: how often each path was evaluated.
-    call_sizes: rows of each decode. on_decode: called in the middle of every decode, before anything changed.
+    Attributes:
+        calls: Number of decodes so far.
+        rows: Number of distinct rows evaluated so far.
+        evaluations: How often each path was evaluated.
+        call_sizes: Number of rows of each decode.
+        on_decode: Called in the middle of every decode, before anything has changed.
     """
 
     def __init__(
@@ -66,15 +75,24 @@ class FakeModel:
 
     @property
     def contexts(self) -> dict[int, Path]:
-        """Token path of every node held, node 0 (the empty context) included; a copy."""
+        """Return the token path of every node held, as a copy.
+
+        Node 0, the empty context, is included.
+        """
         return dict(self._paths)
 
     def row(self, path: Sequence[int]) -> LogitArray:
-        """float32[V]: logits after a token path, straight from the definition; nothing is counted or kept."""
+        """Return the float32[V] logits after a token path, by their definition.
+
+        Nothing is counted or kept.
+        """
         return self._row_of(tuple(int(token) for token in path))
 
     def fail_next(self, error: SelectrieError) -> None:
-        """Make the next call that would evaluate rows raise `error`, after its checks and before any change."""
+        """Make the next call that would evaluate rows raise `error`.
+
+        It raises after its checks and before any change.
+        """
         self._failure = error
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
@@ -106,7 +124,10 @@ class FakeModel:
         return Extension(nodes, rows, len(evaluated), len(evaluated) - plan.n_new, 0, 0.0)
 
     def _check_states(self, plan: CallPlan) -> set[int]:
-        """Entries that exist without the state that the call needs of them; `NodeError` for a parent without one."""
+        """Return the entries that exist without the state that the call needs of them.
+
+        Raises `NodeError` for a parent without a state.
+        """
         if not self._limits.kind.forks:
             return set()
         stateless = {node: e for e, node in enumerate(plan.node) if node != NO_NODE and node not in self._states}
@@ -119,7 +140,10 @@ class FakeModel:
         return again
 
     def _check_room(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
-        """Cached nodes to drop and to strip of their state for the call; `CapacityError` where it does not fit."""
+        """Return the cached nodes that a call drops, and those that lose their state.
+
+        Raises `CapacityError` if the call does not fit.
+        """
         limits = self._limits
         if n_rows > limits.rows_per_call:
             raise CapacityError("rows in one call", needed=n_rows, available=limits.rows_per_call)
@@ -206,10 +230,12 @@ class FakeModel:
 
 
 class HashModel(FakeModel):
-    """Logits hashed from (seed, whole token path): every context has its own row, and equal contexts equal ones.
+    """A model with logits hashed from (seed, whole token path).
 
-    The logit of a token is `sharpness` times a standard Gumbel variate, so 1 gives rows of a few likely tokens, 0 uniform
-    rows, and 3 rows that one token dominates. planted: logits to use instead after certain full token paths.
+    Every context has its own row, and equal contexts have equal rows. The logit of a
+    token is `sharpness` times a standard Gumbel variate: 1 gives rows with a few likely
+    tokens, 0 uniform rows, and 3 rows that one token dominates. `planted` gives the
+    logits to use instead after certain full token paths.
     """
 
     def __init__(
@@ -233,11 +259,15 @@ class HashModel(FakeModel):
 
 
 class TableModel(FakeModel):
-    """Probabilities written down by hand, by piece: `{(): {"a": 0.6, "b": 0.4}, ("a",): {"t": 0.9}}`.
+    """A model with hand-written probabilities.
 
-    Keys are the pieces after `prompt` (a tuple of pieces; default: `<bos>`), values what may follow, control tokens by
-    their spelling. What a row leaves of probability 1 is spread evenly over the tokens it does not name; contexts not
-    named, and contexts not below the prompt, are uniform. Raises `OptionError` for a row that does not fit 1.
+    The table is written by piece: `{(): {"a": 0.6, "b": 0.4}, ("a",): {"t": 0.9}}`.
+    Keys are the pieces after `prompt` (a tuple of pieces; default: `<bos>`). Values are
+    what may follow, with control tokens by their spelling.
+
+    What a row leaves of probability 1 is spread evenly over the tokens it does not
+    name. Contexts not named, and contexts not below the prompt, are uniform. Raises
+    `OptionError` for a row that has a negative probability or does not add up.
     """
 
     def __init__(
@@ -260,7 +290,10 @@ class TableModel(FakeModel):
 
 
 def hashed_logits(seed: int, path: Path, size: int, sharpness: float) -> LogitArray:
-    """float32[size]: `sharpness` times Gumbel variates from blake2b of seed and path."""
+    """Return `sharpness` times Gumbel variates from blake2b of seed and path.
+
+    The result is float32[size].
+    """
     digest = blake2b(np.array([seed, *path], dtype="<i8").tobytes(), digest_size=16).digest()
     bits = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(size)
     uniform = (np.asarray(bits >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53

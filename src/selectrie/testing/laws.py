@@ -1,4 +1,4 @@
-"""`check_model`: the laws of the model port, tried on any model by random work."""
+"""The laws of the model port, checked on any model by random work."""
 
 from __future__ import annotations
 
@@ -15,13 +15,25 @@ from selectrie.errors import CapacityError, DecodeError, NodeError, SelectrieErr
 Path = tuple[int, ...]
 
 _N_TOKENS = 6
-"""Distinct tokens used: few, so that equal nodes are asked for again and again."""
+"""Number of distinct tokens used.
+
+There are few, so that equal nodes are requested again and again.
+"""
 _REMEMBERED_BYTES = 1 << 26
-"""Rows of single-path evaluation are kept up to this much: 152 000 tokens make 1.2 MB a row."""
+"""Maximum size of the kept rows of single-path evaluation.
+
+A row of 152 000 tokens takes 1.2 MB.
+"""
 
 
 class LawBroken(AssertionError):
-    """A model broke a law of the port. law: its number in `selectrie.core.model`; path: tokens; difference_nats or None."""
+    """A model broke a law of the port.
+
+    Attributes:
+        law: Number of the law in `selectrie.core.model`.
+        path: Tokens of the path.
+        difference_nats: The difference, or None.
+    """
 
     def __init__(self, law: int, what: str, *, path: Path = (), difference_nats: float | None = None) -> None:
         self.law, self.path, self.difference_nats = law, path, difference_nats
@@ -31,9 +43,16 @@ class LawBroken(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What `check_model` did. rows_compared: rows compared with single-path evaluation; worst_nats: largest difference.
-    calls: extends made. refusals: calls that rightly raised. repeated: rows evaluated again for nodes that existed (not counted
-    where calls are cut into rounds)."""
+    """What `check_model` did.
+
+    Attributes:
+        rows_compared: Number of rows compared with single-path evaluation.
+        worst_nats: The largest difference.
+        calls: Number of extends made.
+        refusals: Number of calls that rightly raised.
+        repeated: Number of rows evaluated again for nodes that existed (not counted if
+            calls are cut into rounds).
+    """
 
     rows_compared: int
     worst_nats: float
@@ -51,15 +70,27 @@ def check_model(
     longest: int = 24,
     fail_next: Callable[[Model], None] | None = None,
 ) -> ModelReport:
-    """Put a model through `steps` random operations and compare every row with evaluating its path alone.
+    """Put a model through random work and compare every row with its path alone.
 
-    make_model: gives a fresh, empty model; called twice, the second one evaluates paths alone. longest: tokens of the
-    longest path tried; for a sliding window, more than the window. fail_next: makes the next
-    decode of a model fail with a `DecodeError`, if the back end can be made to. Operations: new leaves, inner nodes, the
-    prompt's nodes and its end extended again, nodes wanted again, kept or not, released, forgotten, trimmed, calls that
-    must be refused. Forking models get their calls cut by `model.rounds`. Both models are closed.
+    Operations: new leaves, inner nodes, the prompt's nodes and its end extended again,
+    nodes wanted again, kept or not, released, forgotten or trimmed, and calls that must
+    be refused. Calls of forking models are cut by `model.rounds`. Both models are
+    closed.
 
-    Raises `LawBroken` with law, path and difference; whatever else the model raises is passed on.
+    Args:
+        make_model: Returns a fresh, empty model. It is called twice; the second model
+            evaluates paths alone.
+        seed: Seed of the random operations.
+        steps: Number of random operations.
+        tolerance_nats: Largest difference allowed.
+        longest: Number of tokens of the longest path tried. For a sliding window it
+            should exceed the window.
+        fail_next: Makes the next decode of a model fail with a `DecodeError`, if the
+            back end supports that.
+
+    Raises:
+        LawBroken: With law, path and difference. Any other error of the model is passed
+            on.
     """
     model, alone = make_model(), make_model()
     try:
@@ -82,7 +113,7 @@ def check_model(
 
 
 class _Check:
-    """The state of one check: references held on the model under test, by node and path."""
+    """The state of one check: the references held on the tested model."""
 
     def __init__(
         self,
@@ -102,14 +133,14 @@ class _Check:
         ids = rng.choice(n_vocabulary, size=min(_N_TOKENS, n_vocabulary), replace=False)
         self._tokens: list[int] = [int(t) for t in ids]
         self._start: Path = (int(bos),) if bos is not None else (self._tokens[0],)
-        self._held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry a reference
+        self._held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry per reference
         self._expected: dict[Path, FloatArray] = {}
         self._empty_room = model.room()
         self.rows_compared = self.calls = self.refusals = self.repeated = 0
         self.worst_nats = 0.0
 
     def step(self) -> None:
-        """One random operation."""
+        """Do one random operation."""
         operations = [self._grow, self._grow, self._grow, self._prompt, self._again, self._release, self._forget]
         operations += [self._trim, self._refuse]
         if self._fail_next is not None:
@@ -117,7 +148,10 @@ class _Check:
         operations[int(self._rng.integers(len(operations)))]()
 
     def finish(self, solo_before: FloatArray) -> None:
-        """Give everything back: nothing may be left; and what a solo model computes has not changed by a bit."""
+        """Release everything and check that nothing is left.
+
+        Also check that the bits that a solo model computes have not changed.
+        """
         if not np.array_equal(self.solo_rows(), solo_before):
             raise LawBroken(1, "a solo model computed other bits after other work", path=self._start)
         self._give_back(list(range(len(self._held))), forget=False)
@@ -130,7 +164,7 @@ class _Check:
             raise LawBroken(5, f"node {node} of depth {depth} survived trim(0)", path=self._start)
 
     def solo_rows(self) -> FloatArray:
-        """Rows of a fixed short path on a fresh solo model."""
+        """Return the last row of a fixed short path on a fresh solo model."""
         solo = self._model.solo(8)
         try:
             return _evaluate_alone(solo, (*self._start, *self._tokens[:3]))
@@ -138,7 +172,7 @@ class _Check:
             solo.close()
 
     def _grow(self) -> None:
-        """New nodes below random held nodes and below each other."""
+        """Add new nodes below random held nodes and below each other."""
         parents_held = [(node, path) for node, path, is_parent in self._held if is_parent and len(path) < self._longest]
         parents: list[int] = []
         paths: list[Path] = []
@@ -158,7 +192,10 @@ class _Check:
         self._extend(parents, paths, self._rng.random(n) < 0.6, self._rng.random(n) < 0.5)
 
     def _prompt(self) -> None:
-        """A longer run from wherever `find` says, its end extended by two tokens in the same call."""
+        """Add a longer run from where `find` ends.
+
+        Its end is extended by two tokens in the same call.
+        """
         prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, max(2, self._longest // 2))))))
         node, depth = self._model.find(np.array(prompt, dtype=np.int32))
         if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
@@ -176,7 +213,7 @@ class _Check:
             self._extend(parents, paths, np.ones(len(paths), dtype=np.bool_), keep)
 
     def _again(self) -> None:
-        """A held node asked for again: the same node, the same row."""
+        """Extend to a held node again; it must be the same node with the same row."""
         nodes = {path: node for node, path, is_parent in self._held if is_parent}
         known = [(node, path) for node, path, _ in self._held if path and (path[:-1] in nodes or len(path) == 1)]
         if not known:
@@ -196,7 +233,10 @@ class _Check:
         self._model.trim(int(self._rng.choice([0, 1, 8, 64])))
 
     def _refuse(self) -> None:
-        """Calls that cannot be done: they raise the right error and change nothing."""
+        """Make a call that cannot be done.
+
+        It must raise the right error and change nothing.
+        """
         n = self._model.limits.rows_per_call + 1
         dead = max((node for node, _, _ in self._held), default=0) + 1_000_000
         run = chain(ROOT, n)
@@ -216,7 +256,7 @@ class _Check:
         self._must_raise(expected, parents, tokens)
 
     def _fail(self) -> None:
-        """A decode that fails half-way: the tree stays as it was."""
+        """Let a decode fail half-way; the tree must stay as it was."""
         room = self._model.room()
         if self._fail_next is not None and min(room.rows, room.nodes, room.branches) >= 2:
             leaves = np.array(self._tokens[:2], dtype=np.int32)
@@ -244,7 +284,7 @@ class _Check:
             raise LawBroken(5, "a refused call changed what find returns")
 
     def _depths(self) -> list[tuple[int, int]]:
-        """What `find` says of every held path."""
+        """Return what `find` returns for every held path."""
         found = [
             self._model.find(np.array(path, dtype=np.int32)) for path in sorted({path for _, path, _ in self._held})
         ]
@@ -252,7 +292,11 @@ class _Check:
         return found
 
     def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> IntArray | None:
-        """One call, its rows compared; None where it did not fit, which must have changed nothing and be right."""
+        """Make one call and compare its rows.
+
+        Returns None if the call did not fit. That must be right, and must have changed
+        nothing.
+        """
         room = self._model.room()
         tokens = np.array([path[-1] for path in paths], dtype=np.int32)
         up = np.array(parents, dtype=np.int32)
@@ -314,7 +358,10 @@ class _Check:
 
 
 def _evaluate_alone(model: Model, path: Path) -> FloatArray:
-    """float64[V]: log-probabilities after a path, evaluated from the empty tree as one unbranched run and forgotten."""
+    """Return the float64[V] log-probabilities after a path, evaluated alone.
+
+    The path is evaluated from the empty tree as one unbranched run, and then forgotten.
+    """
     held, step = [ROOT], model.limits.rows_per_call
     logp = np.empty(0)
     for start in range(0, len(path), step):

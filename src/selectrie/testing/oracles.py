@@ -1,4 +1,7 @@
-"""The obvious, slow versions of what the library does fast: pure Python, recursive, float64."""
+"""Obvious, slow versions of what the library does fast.
+
+They are pure Python, recursive and in float64.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,19 @@ Path = tuple[int, ...]
 
 @dataclass(slots=True)
 class NestedTrie:
-    """Twin of `TokenTrie`: dictionaries in dictionaries. ends: sequences given that end here, by their index."""
+    """A counterpart of `TokenTrie` made of nested dictionaries.
+
+    Attributes:
+        children: Children by token id.
+        ends: Indices of the given sequences that end here.
+    """
 
     children: dict[int, NestedTrie] = field(default_factory=dict)
     ends: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, sequences: Iterable[Sequence[int]]) -> NestedTrie:
-        """The trie of some sequences."""
+        """Return the trie of some sequences."""
         root = cls()
         for index, sequence in enumerate(sequences):
             node = root
@@ -34,7 +42,7 @@ class NestedTrie:
         return root
 
     def walk(self, prefix: Path = ()) -> list[tuple[Path, NestedTrie]]:
-        """Every node with its path, depth-first, children by token id."""
+        """Return every node with its path, depth-first, children by token id."""
         found = [(prefix, self)]
         for token in sorted(self.children):
             found += self.children[token].walk((*prefix, token))
@@ -42,9 +50,10 @@ class NestedTrie:
 
 
 def score_paths_alone(model: Model, context: Sequence[int], paths: Iterable[Sequence[int]]) -> list[list[float]]:
-    """Log-probabilities of each path's tokens after the context, each path evaluated alone from the empty tree.
+    """Return the log-probabilities of each path's tokens after the context.
 
-    Uses the port's `extend`, one unbranched run a call, and forgets everything between paths. The model must be empty.
+    Each path is evaluated alone from the empty tree with the port's `extend`, one
+    unbranched run per call, and forgotten afterwards. The model must be empty.
     """
     return [_score_alone(model, [int(t) for t in context], [int(t) for t in path]) for path in paths]
 
@@ -66,7 +75,7 @@ def _score_alone(model: Model, context: list[int], path: list[int]) -> list[floa
 
 
 def probabilities(model: FakeModel, path: Sequence[int]) -> list[float]:
-    """Softmax of the row after a token path, V floats."""
+    """Return the softmax of the row after a token path, V floats."""
     logits = [float(x) for x in model.row(path)]
     peak = max(logits)
     weights = [exp(x - peak) for x in logits]
@@ -76,8 +85,14 @@ def probabilities(model: FakeModel, path: Sequence[int]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class ExactTexts:
-    """What `enumerate_table` counted. joint: probability that the text starts with each path. longest: that it is the
-    longest path the text starts with. none: that the text starts with no path."""
+    """The result of `enumerate_table`.
+
+    Attributes:
+        joint: Probability that the text starts with each path.
+        longest: Probability that each path is the longest one that the text starts
+            with.
+        none: Probability that the text starts with no path.
+    """
 
     joint: tuple[float, ...]
     longest: tuple[float, ...]
@@ -85,9 +100,11 @@ class ExactTexts:
 
 
 def enumerate_table(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> ExactTexts:
-    """Write out every text of as many tokens as the longest path, with its probability, and look what it starts with.
+    """Enumerate all texts of the longest path's length and compare them with the paths.
 
-    Equal paths each get the full probability. V ** length texts, those of probability 0 skipped: for short paths.
+    Each text counts with its probability. Equal paths each get the full probability.
+    There are V ** length texts, of which those of probability 0 are skipped, so this is
+    for short paths.
     """
     wanted = [tuple(int(t) for t in path) for path in paths]
     texts = _all_texts(model, tuple(int(t) for t in context), max(map(len, wanted)))
@@ -116,16 +133,21 @@ def _all_texts(model: FakeModel, context: Path, length: int) -> list[tuple[Path,
 
 
 def naive_joint(model: FakeModel, context: Sequence[int], paths: Iterable[Sequence[int]]) -> list[float]:
-    """Sum of the log-probabilities of each path's tokens, each token's full context written out."""
+    """Return the sum of the log-probabilities of each path's tokens.
+
+    Each token is evaluated with its full context.
+    """
     return [
         fsum(_log(probabilities(model, [*context, *path[:i]])[path[i]]) for i in range(len(path))) for path in paths
     ]
 
 
 def naive_local(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
-    """Log-probability of each path when each step is renormalised over what the set allows there, then multiplied.
+    """Return the log-probability of each path under masked step-by-step choice.
 
-    Where a path ends and others go on, ending weighs what the model gives to all tokens that continue none of them.
+    Each step is renormalised over what the set allows there, and the steps are
+    multiplied. If a path ends and others continue, ending weighs what the model gives
+    to all tokens that continue none of them.
     """
     logp = [-inf] * len(paths)
     _walk_local(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
@@ -145,14 +167,20 @@ def _walk_local(model: FakeModel, context: Path, node: NestedTrie, so_far: float
 
 
 def naive_unless_continued(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
-    """Log-probability that each path is the longest of the set that the text starts with, by recursion over the set."""
+    """Return the log-probability that each path is the longest the text starts with.
+
+    It is computed by recursion over the set.
+    """
     logp = [-inf] * len(paths)
     _walk_continued(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
     return logp
 
 
 def _walk_continued(model: FakeModel, context: Path, node: NestedTrie, so_far: float, logp: list[float]) -> float:
-    """Fill in `logp` at and below the node; probability, given the node, that no path ends below it."""
+    """Fill in `logp` at and below the node.
+
+    Returns the probability, given the node, that no path ends below it.
+    """
     p = probabilities(model, context) if node.children else [1.0]
     leaves = [p[token] for token in range(len(p)) if token not in node.children]
     for token, child in node.children.items():

@@ -3,13 +3,16 @@ r"""A vocabulary small enough to check by hand.
 ```
 id    0      1      2    3    4    5    6    7    8    9    10   11   12
       <bos>  <eos>  " "  "a"  "b"  "c"  "r"  "s"  "t"  "u"  "."  ":"  "\n"
-id    13    14    15    16    17    18     19      20     21      22      23     24    25
-      " a"  " c"  " b"  "ca"  "at"  "cat"  " cat"  "bat"  " bat"  " car"  "\xc3" "\xa9" "é"
+id    13    14    15    16    17    18     19      20     21      22      23
+      " a"  " c"  " b"  "ca"  "at"  "cat"  " cat"  "bat"  " bat"  " car"  "\xc3"
+id    24      25
+      "\xa9"  "é"
 ```
 
-Text becomes tokens by longest match from the left, so what follows changes what stands before:
-`"a c" + "at"` is ` cat` after `a` and no longer ` c`; `"a " + "cat"` loses its lone space (both heal);
-`cat`, `cats` and `cart` share text but not always tokens; `é` is one token of two bytes, each of which is a token too.
+Text becomes tokens by longest match from the left, so text can change the tokens before
+it. `"a c" + "at"` is ` cat` after `a` and no longer ` c`; `"a " + "cat"` loses its lone
+space; both heal. `cat`, `cats` and `cart` share text but not always tokens. `é` is one
+token of two bytes, each of which is a token too.
 """
 
 from __future__ import annotations
@@ -25,16 +28,18 @@ DEFAULT_PIECES: tuple[bytes, ...] = (
     *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
     *(b" a", b" c", b" b", b"ca", b"at", b"cat", b" cat", b"bat", b" bat", b" car", b"\xc3", b"\xa9", "é".encode()),
 )
-"""Pieces of the vocabulary drawn above, control tokens not among them."""
+"""Pieces of the vocabulary above, without the control tokens."""
 
 BOS, EOS = 0, 1
 
 
 def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
-    """A vocabulary of `<bos>`, `<eos>` and then `pieces`; text becomes tokens by longest match from the left.
+    """Return a vocabulary of `<bos>`, `<eos>` and then `pieces`.
 
-    The tokenizer raises `TextError` where no piece matches. The chat template writes each message as the first letter of
-    its role, a colon, its content, `<eos>` and a newline, and ends with `a:` unless `add_generation_prompt=False`.
+    Text becomes tokens by longest match from the left. The tokenizer raises `TextError`
+    if no piece matches. The chat template writes each message as the first letter of
+    its role, a colon, its content, `<eos>` and a newline. It ends with `a:` unless
+    `add_generation_prompt=False`.
     """
     all_pieces = (b"", b"", *pieces)
     texts = ("<bos>", "<eos>", *(piece.decode("utf-8", "backslashreplace") for piece in all_pieces[2:]))
@@ -66,7 +71,7 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
 
 
 def spell(vocabulary: Vocabulary, pieces: Sequence[str]) -> tuple[int, ...]:
-    """Token ids of pieces given by their spelling, `<eos>` and the like included."""
+    """Return the token ids of pieces given by their spelling, `<eos>` included."""
     ids = {text: token for token, text in enumerate(vocabulary.texts)}
     return tuple(ids[piece] for piece in pieces)
 
