@@ -1,1 +1,1 @@
-"""Ask/tell tasks: what to evaluate next, decided without a model, a clock or I/O."""
+"""Ask/tell tasks decide what to evaluate next, without a model, a clock or I/O."""

@@ -1,5 +1,7 @@
-"""Which tokens of a path spell healed bytes of the prompt alone: those are no part of
-its text."""
+"""Tells which tokens of a path spell only healed bytes of the prompt.
+
+Such tokens are not part of the path's text.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,28 @@ from selectrie.core.types import IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Healed:
-    """The healed bytes that every path spells first. n_bytes: how many. lengths:
-    int32[V], bytes of each token."""
+    """The healed bytes, which every path spells first.
+
+    Attributes:
+        n_bytes: The number of healed bytes.
+        lengths: int32[V], the number of bytes of each token.
+    """
 
     n_bytes: int
     lengths: IntArray
 
     def after(self, left: int, token: int) -> tuple[int, bool]:
-        """How many of them are left after a token, and whether it spells more than
-        them."""
+        """Return the healed bytes left after a token, and whether it spells more."""
         if not left:
             return 0, True
         length = int(self.lengths[token])
         return max(0, left - length), not 0 < length <= left
 
     def n_text(self, tokens: Iterable[int]) -> int:
-        """How many of a path's tokens spell more than healed bytes: what `max_tokens`
-        bounds."""
+        """Return how many tokens of a path spell more than healed bytes.
+
+        This is the number that `max_tokens` bounds.
+        """
         left, n = self.n_bytes, 0
         for token in tokens:
             left, counts = self.after(left, token)

@@ -1,4 +1,4 @@
-"""How probable the healed bytes are after a prompt, from as few rows as that needs."""
+"""Computes the probability of the healed bytes after a prompt from few rows."""
 
 from __future__ import annotations
 
@@ -12,23 +12,31 @@ from selectrie.core.types import NO_NODE, ROOT
 from selectrie.core.vocabulary import Vocabulary
 
 MOST_ROWS = 16
-"""Rows read for it, row 0 included."""
+"""Maximum number of rows read for it, row 0 included."""
 ENOUGH = 1e-6
-"""Part of the probability that may stay open: nats of error in every log-probability."""
+"""Share of the probability that may stay open.
+
+It is also the error of every log-probability, in nats.
+"""
 
 
 MOST_GAP = 2 * ENOUGH
-"""Nats that the log-probability of the healed bytes may be too low by where it counts
-as known."""
+"""Largest error, in nats, at which the log-probability counts as known.
+
+The value computed for the healed bytes may be too low by this much.
+"""
 
 
 class HealedMass:
-    """The probability that text begins with the healed bytes, which every score is conditional on.
+    """The probability that text begins with the healed bytes.
 
-    Of each node whose bytes are a proper prefix of the healed ones, the row says how probable the tokens are that begin with
-    what is left of them (covered), and those that are a proper prefix of it (open: they may go on with it or not). The
-    probability lies between the sum N of all that is covered and N + O, with O all that is open (`boundary.healing` has the
-    same for choices). The heaviest open token is read next until O is at most `ENOUGH` N, or `MOST_ROWS` rows are read.
+    Every score is conditional on it. Let a node's bytes be a proper prefix of the
+    healed bytes. Its row gives the probability of the tokens that begin with the
+    remaining bytes (covered), and of the tokens that are a proper prefix of the
+    remaining bytes (open: the text may or may not go on with them). With N the sum of
+    all that is covered and O the sum of all that is open, the probability lies between
+    N and N + O. `tokenization.healing` does the same for choices. The heaviest open
+    token is read next until O is at most `ENOUGH` N or `MOST_ROWS` rows are read.
     """
 
     def __init__(self, vocabulary: Vocabulary, healed: bytes) -> None:
@@ -38,18 +46,20 @@ class HealedMass:
         self._covered = -np.inf
         self._open: list[
             tuple[float, int, int, float]
-        ] = []  # minus log-probability of both, node, token, logp of the token
+        ] = []  # minus the log-probability of both, node, token, logp of the token
         self._n_read = 0
 
     @property
     def waiting(self) -> int:
-        """The node whose row is to be read next, NO_NODE for none."""
+        """Return the node whose row is to be read next, NO_NODE for none."""
         return self._waiting
 
     def read(self, rows: Rows, i: int, prefix: float) -> tuple[int, int, float] | None:
-        """Read the row of the node waited for, which stands `prefix` below the root.
+        """Read the row of the waiting node, whose prefix has log-probability `prefix`.
 
-        Returns (node, token, logp of the token) of the next one, whose number `wait_for` is to be told, or None where it is enough.
+        Returns:
+            The node to read next as (parent, token, logp of the token), or None when no
+            more rows are needed. Pass its number to `wait_for`.
         """
         node, self._waiting = self._waiting, NO_NODE
         left = self._left[node]
@@ -64,15 +74,16 @@ class HealedMass:
         return self._open[0][1:]
 
     def wait_for(self, node: int) -> None:
-        """The number of the node that `read` named."""
+        """Set the number of the node that `read` returned."""
         _, parent, token, _ = heapq.heappop(self._open)
         self._left[node] = self._left[parent][len(self._vocabulary.pieces[token]) :]
         self._waiting = node
 
     def log_heal(self) -> tuple[float, float]:
-        """Log of N, and log((N + O) / N) by which the true value may lie above it.
+        """Return log N, and log((N + O) / N), how far the true value may lie above it.
 
-        (0.0, 0.0) where nothing was healed; (0.0, inf) where nothing covers the bytes, so that no condition can be put.
+        Returns (0.0, 0.0) if nothing was healed, and (0.0, inf) if no token covers the
+        bytes, so that scores cannot be made conditional on them.
         """
         if not self._n_read:
             return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Which trie nodes a task holds evaluated, and asks that fit the room there is."""
+"""Tracks which trie nodes a task holds evaluated, and plans asks that fit the room."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from selectrie.core.types import ROOT, BoolArray, IntArray, Room
 from selectrie.decoding.task import Ask
 
 GRANULE = 8
-"""Rows that a call is filled up to: a call of 8k + 1 rows costs what 8k + 8 do where it is padded."""
+"""Number of rows that a call is filled up to a multiple of.
+
+Where rows are padded, a call of 8k + 1 rows costs as much as one of 8k + 8.
+"""
 
 
 class Tree(Protocol):
-    """Nodes with parents before children; it may grow. parent, token: int32[N], as in `TokenTrie`."""
+    """A tree with parents before their children, which may grow.
+
+    Attributes:
+        parent, token: int32[N], as in `TokenTrie`.
+    """
 
     @property
     def parent(self) -> IntArray: ...
@@ -27,8 +34,14 @@ class Tree(Protocol):
 
 @dataclass(slots=True)
 class _Fit:
-    """An ask in the making. held: alive nodes that stay (and then those asked for), with their number of alive children.
-    asked: nodes to evaluate, parents first. served: targets among them, or alive already. n_leaves: of `held`."""
+    """An ask under construction.
+
+    Attributes:
+        held: The nodes to hold after the ask, each with its number of held children.
+        asked: Nodes to evaluate, parents first.
+        served: The number of targets among `asked`.
+        n_leaves: The number of leaves among `held`.
+    """
 
     held: dict[int, int]
     asked: list[int] = field(default_factory=list)
@@ -37,10 +50,16 @@ class _Fit:
 
 
 class LiveNodes:
-    """Local rows of the trie nodes that are alive. A node whose ancestors were dropped has them asked for again.
+    """The local rows of the trie nodes that are alive.
 
-    carries: bool[N], nodes that may be parents in a later ask; None: all, of a tree that grows. repeated: nodes asked for
-    again so far.
+    A node whose ancestors were dropped has them evaluated again.
+
+    Args:
+        carries: bool[N], the nodes that may be parents in a later ask. None means all
+            nodes, for a tree that grows.
+
+    Attributes:
+        repeated: How many nodes have been asked for again so far.
     """
 
     def __init__(self, tree: Tree, carries: BoolArray | None) -> None:
@@ -56,17 +75,19 @@ class LiveNodes:
         return node in self._local
 
     def drop_all(self) -> IntArray:
-        """Forget every node but the root; their local rows, to be released."""
+        """Forget every node but the root and return the local rows to release."""
         rows = np.array([row for row in self._local.values() if row], dtype=np.int32)
         self._local, self._n_children, self._n_leaves = {ROOT: 0}, {ROOT: 0}, 0
         return rows
 
     def plan(self, targets: list[int], evaluated: BoolArray, room: Room) -> tuple[Ask, IntArray]:
-        """An ask for as many of the targets, in order, as the room takes, and int32[]: the nodes whose rows it wants.
+        """Return an ask for as many targets as fit, and the nodes whose rows it wants.
 
-        Nodes on the way that were never evaluated are wanted too; those that were are asked for again without their rows.
-        Everything alive stays where that leaves room for half of the targets; else all is dropped but the ancestors of
-        what is asked for. Where even the way to the first target is too long for one ask, its beginning is asked for.
+        Targets are taken in order. Ancestors that were never evaluated are wanted too;
+        ancestors that were evaluated are asked for again without their rows. All nodes
+        that are alive stay, if that leaves room for half of the targets. Otherwise all
+        are dropped except the ancestors of what is asked for. If even the path to the
+        first target is too long for one ask, its upper part is asked for.
         """
         fit = self._fit(targets, room, _Fit(dict(self._n_children), n_leaves=self._n_leaves))
         if 2 * fit.served < len(targets):
@@ -104,7 +125,10 @@ class LiveNodes:
         return fit
 
     def _beginning(self, way: list[int], n_rows: int) -> list[int]:
-        """The upper part of a way (its end stands first) with as many missing nodes as there are rows."""
+        """Return the upper part of a path that needs no more rows than there are.
+
+        `way` begins with its lowest node; `n_rows` bounds the missing nodes.
+        """
         for n in range(1, len(way) + 1):
             if sum(step not in self._local for step in way[-n:]) > n_rows:
                 return way[-n + 1 :]

@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed and a step alone."""
+"""Random numbers that depend only on a seed and a step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from selectrie.errors import OptionError
 
 
 def uniform(seed: int, step: int) -> float:
-    """A number in [0, 1), a multiple of 2**-53, that depends on (seed, step) alone.
+    """Return a number in [0, 1), a multiple of 2**-53, for a seed and a step.
 
-    The first word of block `step` + 1 of the counter-based generator Philox4x64-10 under the key `seed` (Salmon, Moraes,
-    Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011), so any step can be drawn without those before.
-    Raises `OptionError` for a seed below 0 or of more than 128 bits.
+    It is made from the first word of block `step` + 1 of the counter-based generator
+    Philox4x64-10 under the key `seed` (Salmon, Moraes, Dror and Shaw, "Parallel random
+    numbers: as easy as 1, 2, 3", SC 2011). Any step can thus be drawn without those
+    before it. Raises `OptionError` for a seed below 0 or of more than 128 bits.
     """
     if isinstance(seed, bool) or not 0 <= seed < 1 << 128:
         raise OptionError("seed", seed, "a whole number from 0 to 2**128 - 1")

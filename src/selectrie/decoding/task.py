@@ -1,7 +1,8 @@
-"""Ask/tell tasks: what to evaluate next, decided without a model, a clock or I/O.
+"""Ask/tell tasks decide what to evaluate next, without a model, a clock or I/O.
 
-A task sees local rows: 0 is the last node of its prompt, then every node it asked for, numbered in the order of asking,
-for its whole life (a released number is not used again). Somebody else turns them into nodes of a context tree:
+A task sees local rows. Row 0 is the last node of its prompt. Every node that the task
+asks for follows, numbered in the order of asking; the number of a released node is not
+used again. The driver turns local rows into nodes of a context tree:
 `testing.driver.run` for one task, `scheduler.Scheduler` for many at once.
 """
 
@@ -24,19 +25,21 @@ NOTHING: IntArray = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Nodes to evaluate, after giving some back.
+    """Nodes to evaluate, and nodes to release before that.
 
-    parents: int32[n], local row of the parent, or `~j` for element j < i of this ask.
-    tokens: int32[n].
-    wanted: bool[n], rows to be told. keep: bool[n], nodes that may be parents in a
-    later ask.
-    release: int32[m], local rows no longer needed, leaves before or together with what
-    they hang from; freed first.
-    again: bool[n], nodes that were evaluated for this task before and given back since;
-    empty: none.
-    spent: int32[m], local rows that no ask after this one will extend, though they
-    carry others: a forking model may drop their state once this ask is evaluated. Row 0
-    is never among them.
+    Attributes:
+        parents: int32[n], the local row of the parent, or `~j` for element j < i of
+            this ask.
+        tokens: int32[n], the token of each node.
+        wanted: bool[n], the nodes whose rows the task wants.
+        keep: bool[n], the nodes that may be parents in a later ask.
+        release: int32[m], local rows no longer needed; leaves come before or together
+            with their ancestors. They are freed first.
+        spent: int32[m], local rows that no later ask extends, although they carry other
+            nodes. A forking model may drop their state once this ask is evaluated. Row
+            0 is never among them.
+        again: bool[n], nodes that were evaluated for this task before and released
+            since; an empty array means none.
     """
 
     parents: IntArray
@@ -49,10 +52,13 @@ class Ask:
 
 
 class Task(Protocol[R_co]):
-    """One piece of work that asks for nodes and is told their rows.
+    """One piece of work that asks for nodes and receives their rows.
 
-    prompt: int32[T], T >= 1, tokens of the shared context; local row 0 is its last node.
-    floor: the least room it can work with, prompt not counted: its longest path, one branch, one row.
+    Attributes:
+        prompt: int32[T], T >= 1, tokens of the shared context; local row 0 is its last
+            node.
+        floor: The least room that the task can work with, the prompt not counted: its
+            longest path, one branch, one row.
     """
 
     @property
@@ -62,23 +68,34 @@ class Task(Protocol[R_co]):
     def floor(self) -> Room: ...
 
     def ask(self, room: Room) -> Ask | None:
-        """What to evaluate next within `room`; None = finished. `room.nodes` and `room.branches` count what the task
-        may **hold** after this ask (row 0 not counted), `room.rows` what this ask may evaluate. Asking again before
-        `tell` is a `ProtocolError`; so is a room below `floor`."""
+        """Return what to evaluate next within `room`, or None when finished.
+
+        `room.nodes` and `room.branches` count what the task may **hold** after this
+        ask, without row 0. `room.rows` counts what this ask may evaluate.
+
+        Raises:
+            ProtocolError: If called again before `tell`, or if `room` is below `floor`.
+        """
         ...
 
     def tell(self, rows: Rows) -> None:
-        """One row for each wanted node of the last ask, in order. The first tell, before any ask, is row 0 alone.
-        A wrong count raises `ProtocolError` before anything changed. `rows` is only valid during the call."""
+        """Receive one row for each wanted node of the last ask, in order.
+
+        The first call comes before any ask and delivers row 0 alone. `rows` is valid
+        only during the call.
+
+        Raises:
+            ProtocolError: If the number of rows is wrong; nothing has changed then.
+        """
         ...
 
     def result(self) -> R_co:
-        """The answer; `ProtocolError` before `ask` returned None."""
+        """Return the answer; `ProtocolError` before `ask` returned None."""
         ...
 
 
 def check_count(rows: Rows, expected: int) -> None:
-    """Raise `ProtocolError` unless exactly the expected rows were told."""
+    """Raise `ProtocolError` unless the number of rows is the expected one."""
     if len(rows) != expected:
         raise ProtocolError(f"told {len(rows)} rows, asked for {expected}")
 
@@ -86,10 +103,13 @@ def check_count(rows: Rows, expected: int) -> None:
 def extend_in_rounds(
     model: Model, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray
 ) -> tuple[IntArray, Rows]:
-    """`Model.extend` for a call that a forking model may have to take in several rounds (`model.rounds`).
+    """Evaluate a call of `Model.extend`, in several rounds where a model forks.
 
-    Nodes that carry later rounds are kept for them. Returns the nodes and copies of the wanted rows, in order of the call.
-    Where a round fails, the nodes of earlier rounds are given back.
+    `model.rounds` splits the call; nodes that carry later rounds are kept for them. If
+    a round fails, the nodes of earlier rounds are released.
+
+    Returns:
+        The nodes and copies of the wanted rows, both in the order of the call.
     """
     in_round = rounds(parents, keep) if model.limits.kind.forks else np.zeros(len(parents), dtype=np.int32)
     if not in_round.any():
@@ -113,7 +133,10 @@ def extend_in_rounds(
 
 
 def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
-    """bool[B]: elements of a call that must be kept: those asked to be, and parents of elements of a later round."""
+    """Return bool[B]: the elements to keep, because of `keep` or of a later round.
+
+    An element is also kept where it is the parent of an element of a later round.
+    """
     inside = np.flatnonzero(parents < 0)
     result: BoolArray = keep.copy()
     result[~parents[inside[in_round[inside] != in_round[~parents[inside]]]]] = True
@@ -121,7 +144,11 @@ def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArr
 
 
 def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
-    """Parents of some elements of a call: nodes where known by now, `~k` for the k-th of these elements otherwise."""
+    """Return the parents of some elements of a call.
+
+    A parent is a node where it is known by now, else `~k` for the k-th of these
+    elements.
+    """
     up: IntArray = parents[elements].copy()
     inside = np.flatnonzero(up < 0)
     targets = ~up[inside]
@@ -131,6 +158,6 @@ def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArra
 
 
 def check_room(room: Room, floor: Room) -> None:
-    """Raise `ProtocolError` for a room in which a task with this floor cannot work."""
+    """Raise `ProtocolError` if `room` is below `floor`."""
     if room.rows < floor.rows or room.nodes < floor.nodes or room.branches < floor.branches:
         raise ProtocolError(f"{room} is below the floor {floor}")

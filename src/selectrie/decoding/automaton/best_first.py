@@ -1,4 +1,7 @@
-"""Best first on an automaton: the exact k best of all texts it accepts, with a certificate, from as few rows as bounds allow."""
+"""Best-first search of an automaton for its exact k best texts, with a certificate.
+
+All accepted texts compete. It evaluates as few rows as the bounds allow.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +36,29 @@ from selectrie.errors import OptionError, ProtocolError
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
 MOST_WANTED = 10
-"""Tokens noted that the model wants most after the prompt."""
+"""How many of the most probable tokens after the prompt are noted."""
 LEAST = float(np.finfo(np.float64).min)
-"""The least bound above -inf."""
+"""The smallest bound above -inf."""
 
 
 class AutomatonSearch:
     """Finds the k best texts of an automaton below a prompt.
 
-    An open path cannot score more than its own sum of log-probabilities (over
-    `max_tokens`, for means), since each further token only takes off. Open paths are
-    evaluated by that bound, `search.width` a call and more as the search goes on, until
-    nothing open can reach the k-th best. The path of masked greedy decoding is followed
-    beside them, and then the tokenizer's own for its text: the end is a text to compare
-    with early. Of a budget, as much as a path of `max_tokens` may still need is kept
-    for it. Rows that only the healed bytes need come before everything, and on top of a
-    budget. So do at most `max_tokens` rows behind a budget that ended without a text,
-    for the tokenizer's own path of a text met in other tokens.
-    on_found: called with each finished text that is the best so far.
+    An open path cannot score more than its sum of log-probabilities (over `max_tokens`,
+    for means), since each further token can only lower it. Open paths are evaluated in
+    the order of that bound, `search.width` a call and more as the search goes on, until
+    no open path can reach the k-th best.
+
+    The path of masked greedy decoding is followed at the same time, and then the
+    tokenizer's own path for its text: its end gives an early text to compare with. Of a
+    budget, as much is reserved as a path of `max_tokens` may still need.
+
+    Rows that only the healed bytes need come before everything else, in addition to a
+    budget. If a budget ends without a text, at most `max_tokens` further rows go to the
+    tokenizer's own path of a text that was met in other tokens.
+
+    Args:
+        on_found: Called with each finished text that is the best so far.
     """
 
     def __init__(
@@ -81,17 +89,21 @@ class AutomatonSearch:
         self._unread: list[
             tuple[int, IntArray, FloatArray]
         ] = []  # nodes and children read before the healed bytes are known
-        self._made: dict[tuple[int, int], int] = {}  # by parent and token
+        self._made: dict[tuple[int, int], int] = {}  # By parent and token.
         self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.own)
         self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
-        self._again: dict[int, tuple[int, range | None]] = {}  # node that stands for another whose rest is to be read
+        # A node that stands in for another node whose remaining children are to be
+        # read.
+        self._again: dict[int, tuple[int, range | None]] = {}
         self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
-        self._refused_mass, self._refused_best = 0.0, -np.inf  # of texts that came too late to matter
+        # Of texts that came too late to matter.
+        self._refused_mass, self._refused_best = 0.0, -np.inf
         self._n_evaluated = self._n_dead_ends = 0
-        self._other: list[tuple[float, int]] = []  # minus score and last node of texts in tokens that do not count
+        # Minus score and last node of texts in tokens that do not count.
+        self._other: list[tuple[float, int]] = []
         self._last = self._last_needed()
         self._is_finished = False
 
@@ -105,7 +117,7 @@ class AutomatonSearch:
 
     @property
     def n_evaluated(self) -> int:
-        """Rows read so far."""
+        """Return how many rows have been read so far."""
         return self._n_evaluated
 
     def ask(self, room: Room) -> Ask | None:
@@ -120,7 +132,8 @@ class AutomatonSearch:
             targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
             if targets:
                 return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
-        self._next_of_first()  # may be a text by what was read last
+        # With what was read last, the path may have become a text.
+        self._next_of_first()
         node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
         if node != NO_NODE:
             return self._plan([node], {}, room)
@@ -160,19 +173,25 @@ class AutomatonSearch:
 
     @property
     def _width(self) -> int:
-        """Nodes a call: more as the search goes on, in whole granules."""
+        """Return how many nodes a call takes.
+
+        The number grows as the search goes on, in whole granules.
+        """
         return -(-max(self._spec.search.width, self._n_evaluated // 4) // GRANULE) * GRANULE
 
     def _at_least(self) -> float:
-        """Bounds below this do not matter any more."""
+        """Return the bound below which open paths no longer matter."""
         if self._spec.search.stop != "best":
             return -np.inf
         return max(self._found.kth(), self._spec.least_score) - ROUNDING - self._spec.tolerance
 
     def _targets(self, most: int, left: int | None) -> tuple[list[int], dict[int, float]]:
-        """Nodes to evaluate, the next one of the first path first, and the bounds of those taken off the queue.
+        """Return the nodes to evaluate, and the bounds of those taken off the queue.
 
-        left: of the budget, None where there is none.
+        The next node of the first path comes first.
+
+        Args:
+            left: The rest of the budget, None if there is no budget.
         """
         targets: dict[int, None] = {}
         bounds: dict[int, float] = {}
@@ -191,12 +210,12 @@ class AutomatonSearch:
         return ordered, bounds
 
     def _first_still_needs(self) -> int:
-        """Rows that the first path may still need."""
+        """Return how many rows the first path may still need."""
         at = self._first.at
         return self._spec.max_tokens - int(self._nodes.n_text[at]) + int(self._nodes.n_healed[at])
 
     def _is_enough(self) -> bool:
-        """The found texts are all that is looked for."""
+        """Return whether the texts found so far are all that is looked for."""
         search = self._spec.search
         if self._open.best() < max(self._at_least(), LEAST):
             return True
@@ -206,7 +225,10 @@ class AutomatonSearch:
         return mass > 0 and mass >= search.mass * (mass + self._open_mass())
 
     def _open_mass(self) -> float:
-        """Bound on the probability of everything that is not given. What was read before its turn stands in the queue still."""
+        """Return a bound on the probability of everything that is not returned.
+
+        Nodes read before their turn are still in the queue, so they are subtracted.
+        """
         read = float(np.exp(list(self._early.values())).sum())
         return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
@@ -222,7 +244,7 @@ class AutomatonSearch:
         return ask
 
     def _read(self, node: int, rows: Rows, i: int) -> None:
-        """Take one row in: the node's end, its children, and what it says of the healed bytes."""
+        """Read one row: the node's end, its children, and the healed bytes."""
         spec, nodes = self._spec, self._nodes
         nodes.evaluated[node] = True
         self._n_evaluated += 1
@@ -247,7 +269,7 @@ class AutomatonSearch:
             self._take_in()
 
     def _heal(self, rows: Rows, i: int) -> bool:
-        """Read the row for the healed bytes; is another one needed?"""
+        """Read the row for the healed bytes; return whether another row is needed."""
         node = self._healing.waiting
         more = self._healing.read(rows, i, float(self._nodes.logp_prefix[node]))
         if more is None:
@@ -257,7 +279,7 @@ class AutomatonSearch:
         return True
 
     def _take_in(self) -> None:
-        """Open the children of what was read, and end the paths whose rows were."""
+        """Open the children of the nodes read, and finish the paths that end there."""
         for node, ids, logp in self._unread:
             if self._ends_by_token and self._nodes.can_end[node]:
                 self._finish(node, float(self._nodes.eog_logp[node]))
@@ -269,13 +291,17 @@ class AutomatonSearch:
         return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
 
     def _bound(self, logp: FloatArray) -> FloatArray:
-        """No text below scores more. A condition that is a lower bound may leave a beginning more than certain."""
+        """Return upper bounds on the scores of texts below.
+
+        The log-probability of the healed bytes is a lower bound, so a prefix's
+        conditional log-probability may come out above 0.
+        """
         if self._spec.rule == "joint":
             return logp
         return np.where(logp > 0, logp, logp / self._spec.max_tokens)
 
     def _entered(self, found: Open) -> int:
-        """The node to be evaluated for what came off the queue, NO_NODE where no row is needed."""
+        """Return the node to evaluate for a queue entry, NO_NODE if none is needed."""
         nodes = self._nodes
         if found.rest is not None:
             source = found.node
@@ -296,7 +322,11 @@ class AutomatonSearch:
         return self._spec.viable is None or left is None or self._spec.viable(left, token)
 
     def _child(self, parent: int, token: int, logp: float) -> int:
-        """The node of a token after its parent; a path that ends there without a token of its own is finished."""
+        """Return the node of a token after its parent.
+
+        If no terminator token is part of the event, a path that may end there is
+        finished.
+        """
         known = self._made.get((parent, token))
         if known is not None:
             return known
@@ -316,7 +346,7 @@ class AutomatonSearch:
         return node
 
     def _cut_bound(self) -> float:
-        """The best that a path could score which goes on beyond `max_tokens`."""
+        """Return the best score of a path that goes on beyond `max_tokens`."""
         bound = self._cut_logp - self._log_heal
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
@@ -326,7 +356,7 @@ class AutomatonSearch:
         return not nodes.evaluated[node] and bool(goes_on or (self._ends_by_token and nodes.can_end[node]))
 
     def _finish(self, node: int, terminator: float) -> None:
-        """Note a text, unless it cannot matter, or is not as the tokenizer would write it."""
+        """Record a text, unless it cannot matter or is not the tokenizer's own."""
         spec, nodes = self._spec, self._nodes
         logp = float(nodes.logp_prefix[node]) - self._log_heal + terminator
         score = logp if spec.rule == "joint" else logp / max(1, int(nodes.n_text[node]))
@@ -350,8 +380,10 @@ class AutomatonSearch:
             self._on_found(found)
 
     def _last_needed(self) -> Iterator[int]:
-        """Behind the budget, until there is a text: the nodes that are needed of its
-        own paths, one after the other."""
+        """Yield the nodes needed after the budget, until a text is found.
+
+        They are the nodes of the tokenizer's own paths, one path after the other.
+        """
         most = self._n_evaluated + self._spec.max_tokens
         for tokens in () if len(self._found) else own_paths(self._spec, self._automaton, self._met_in_other_tokens()):
             path = FirstPath(self._nodes, self._known_logp, self._child, None)
@@ -364,16 +396,22 @@ class AutomatonSearch:
                 return
 
     def _met_in_other_tokens(self) -> Iterator[list[int]]:
-        """Paths of texts that do not count, the most probable ones first."""
+        """Return the paths of texts that do not count, the most probable ones first."""
         return (self._nodes.tokens(node) for _, node in sorted(self._other))
 
     def _known_logp(self, parent: int, token: int) -> float | None:
-        """Log-probability of a token after an evaluated node, where it has a node or waits for one."""
+        """Return a token's log-probability after an evaluated node, None if unknown.
+
+        It is known where the token has a node or waits in the queue.
+        """
         node = self._made.get((parent, token))
         return self._open.logp_of(parent, token) if node is None else float(self._nodes.logp[node])
 
     def _next_of_first(self) -> int:
-        """The node that the first path needs next, `NO_NODE` where it has ended or can matter no more."""
+        """Return the node that the first path needs next.
+
+        `NO_NODE` means that the path has ended or can no longer matter.
+        """
         node = self._first.follow(ends_by_token=self._ends_by_token)
         if node == NO_NODE or not self._needs_row(node):
             return NO_NODE

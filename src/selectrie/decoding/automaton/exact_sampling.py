@@ -2,29 +2,31 @@
 
 Let A be the accepted paths of at most `max_tokens` tokens, p the model's probability of
 a path and its end, and left(n) the part of a node's probability that a stream has not
-removed (`remaining_mass`); only what lies outside A is ever removed. A stream walks
-from the root, where it notes its claim c = left(root). At a node n entered with claim c
-it draws u in [0, 1): where u c >= left(n) it is rejected, and starts again at the root;
-else it goes on to token t with weight p(t | n) left(n t) and claims left(n t) there, or
-ends with weight p(end | n). A node that the stream never stood at claims 1, then its
-row says what of it lies outside A, which is removed.
+removed (`remaining_mass`). Only what lies outside A is ever removed.
 
-Each stream's text has the law p(a) / p(A). For the probability of one attempt to take
-the path of a in A is the product over its nodes of [left(n) / c(n)] * [p(t | n) c(n t)
-/ left(n)], where c(n t) is what left(n t) was when it was chosen: it telescopes to p(a)
-/ c(root), whatever was removed meanwhile. Streams share rows, and what follows from a
-row alone, but nothing that they removed: a stream's text depends on its seed, the rows
-and the automaton and on nothing beside it, and streams of different seeds are
+A stream walks from the root, where it notes its claim c = left(root). At a node n
+entered with claim c it draws u in [0, 1). If u c >= left(n), it is rejected and starts
+again at the root. Otherwise it goes on to token t with weight p(t | n) left(n t) and
+claims left(n t) there, or it ends with weight p(end | n). A node that the stream has
+not visited before claims 1; then its row shows which part lies outside A, and that part
+is removed.
+
+Each stream's text has the law p(a) / p(A). The probability that one attempt takes the
+path of a in A is the product over its nodes of [left(n) / c(n)] * [p(t | n) c(n t) /
+left(n)], where c(n t) is the value of left(n t) when it was chosen. The product
+telescopes to p(a) / c(root), whatever was removed meanwhile. Streams share rows, and
+what follows from a row alone, but nothing that they removed. A stream's text therefore
+depends only on its seed, the rows and the automaton, and streams of different seeds are
 independent.
 
-A draw is close where rows that are moved by no more than the tolerance could have
-decided it otherwise. left(n) is a sum of products of as many probabilities as rows lie
-below one another (`height`), so it moves by at most that many tolerances, and so do the
-edges between which a draw lies.
+A draw is close if rows moved by no more than the tolerance could have decided it
+otherwise. left(n) is a sum of products, each of at most `height` probabilities, one for
+each row on a downward path. It therefore moves by at most that many tolerances, and so
+do the edges between which a draw lies.
 
-(A sampler that masks each row and draws from what is left, without going back, has
+A sampler that masks each row and draws from what is left, without going back, has
 another law. Estimating left(n) and drawing by it without rejection, as Park et al.,
-"Grammar-aligned decoding", arXiv:2405.21047, do, has this law in the limit only.)
+"Grammar-aligned decoding", arXiv:2405.21047, do, has this law only in the limit.
 """
 
 from __future__ import annotations
@@ -48,20 +50,30 @@ from selectrie.errors import ProtocolError
 from selectrie.options import at_least
 
 WALKS_A_NODE = 32
-"""Walks of a stream that each node of the budget allows: those that end where no row is
-needed cost none of it."""
+"""Walks of a stream that each node of the budget allows.
+
+The limit exists because a walk that needs no row costs none of the budget.
+"""
 _SLACK = 1e-9
-"""Share of an edge that the rounding of sums may move it by, with room to spare."""
+"""Generous bound on how far rounding of sums moves an edge, as a share of the edge."""
 
 
 @dataclass(slots=True)
 class _Stream:
-    """One text on its way. mass: what it has not removed. claim: what was left of its
-    node when it was chosen, by rows of `claim_height`; start: of the root when it
-    began. n_kept: tokens that the node's row kept when one beyond them was drawn, None
-    where none was. draws: random numbers used; close: those that the tolerance could
-    have decided otherwise.
-    n_attempts: walks that ended."""
+    """The state of one text while it is drawn.
+
+    Attributes:
+        mass: The probability that the stream has not removed.
+        claim: What was left of its node when it was chosen, from rows of
+            `claim_height`.
+        start: What was left of the root when the walk began.
+        n_kept: How many tokens the node's row kept when a token beyond them was drawn;
+            None if no such token was drawn.
+        draws: How many random numbers were used.
+        close: The draws that the tolerance could have decided otherwise.
+        n_attempts: How many walks have ended.
+        text: The text, once it is drawn.
+    """
 
     seed: int
     mass: RemainingMass = field(default_factory=RemainingMass)
@@ -76,21 +88,23 @@ class _Stream:
     text: FoundPath | None = None
 
     def uniform(self) -> float:
-        """The next random number."""
+        """Return the next random number."""
         self.draws += 1
         return uniform(self.seed, self.draws - 1)
 
     def begin(self) -> None:
-        """Stand at the root."""
+        """Start a walk at the root."""
         self.node = ROOT
         self.claim = self.start = self.mass.left(ROOT)
         self.claim_height = self.mass.height(ROOT)
 
     def note(self, x: float, low: float, high: float, *, moves: float, doubtful: float = 0.0) -> None:
-        """Note the last number as close where x may lie outside [low, high) for edges
-        moved by at most `moves` nats.
+        """Note the last number as close if x may lie outside [low, high).
 
-        high: inf where nothing comes after.
+        The edges may be moved by at most `moves` nats.
+
+        Args:
+            high: The upper edge, inf if nothing comes after it.
         """
         if moves > 0:
             low = (low * (1 + _SLACK) + doubtful) * float(np.exp(moves)) if low > 0 else 0.0
@@ -101,19 +115,23 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactOutcome:
-    """What was drawn. texts: one per stream, in order of their seeds; None where the
-    budget was used up or nothing is left.
+    """What was drawn.
 
-    close_steps: of each stream the random numbers, counted from 0, that the tolerance
-    could have decided otherwise.
-    is_complete: all were drawn; if not, those that were are no sample, for the short
-    come first. is_empty: no text of at most `max_tokens` tokens has any probability.
-    mass_low, mass_high: between these lies the probability of all such texts together,
-    given the healed bytes: what was found, and what was not removed. mass: the mean
-    over attempts of what was left where they were accepted, 0 where not, within these
-    bounds. n_attempts, n_accepted: walks from the root, and those that became texts.
-    log_heal, heal_gap: taken off already.
-    strings: whether each text counts with the tokenizer's own encoding alone.
+    Attributes:
+        texts: One per stream, in order of their seeds; None if the budget was used up
+            or nothing is left.
+        close_steps: For each stream, the random numbers, counted from 0, that the
+            tolerance could have decided otherwise.
+        is_complete: Whether all texts were drawn. If not, those that were drawn are no
+            sample, because short texts come first.
+        is_empty: Whether no text of at most `max_tokens` tokens has any probability.
+        mass_low, mass_high: Bounds on the probability of all such texts together, given
+            the healed bytes: what was found, and what was not removed.
+        mass: Mean over all attempts of what was left of the root if the attempt was
+            accepted, and 0 otherwise; clipped to these bounds.
+        n_attempts, n_accepted: Walks from the root, and those that became texts.
+        strings: Whether each text counts only with the tokenizer's own encoding.
+        log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
     """
 
     texts: tuple[FoundPath | None, ...]
@@ -133,15 +151,17 @@ class ExactOutcome:
 
 
 class ExactSampleTask:
-    """Draws n texts side by side (the module says how, and why that is exact).
+    """Draws n texts side by side; the module's docstring explains why this is exact.
 
-    Stream i has the seed `seed` + i, and its text depends on that and on the rows
-    alone: neither on the other streams nor on the room. All streams go as far as they
-    can without a row, then the rows that they need are asked for together. A text ends
-    with the end of generation, or, with terminator "none", as soon as it may.
-    `spec.search` gives the budget alone.
-    tolerance: nats by which layout may have moved a log-probability; draws that this
-    could change are noted (0 = none is).
+    Stream i has the seed `seed` + i. Its text depends only on that and on the rows,
+    neither on the other streams nor on the room. All streams go as far as they can
+    without a row; then the rows that they need are asked for together. A text ends with
+    the end of generation or, with terminator "none", as soon as it may. `spec.search`
+    only gives the budget.
+
+    Args:
+        tolerance: Nats by which layout may have moved a log-probability. Draws that
+            this could change are noted; with 0 none is.
     """
 
     def __init__(
@@ -167,19 +187,24 @@ class ExactSampleTask:
         )
         self._tolerance, self._most_kept = tolerance, most_kept
         self._known: dict[int, KnownRow] = {}
-        self._made: dict[tuple[int, int], int] = {}  # by parent and token
-        self._dead: set[int] = set()  # nodes at and below which nothing lies in the language
-        self._no_end: set[int] = set()  # nodes where the text that ends there does not
+        self._made: dict[tuple[int, int], int] = {}  # By parent and token.
+        # Nodes at and below which nothing lies in the language.
+        self._dead: set[int] = set()
+        # Nodes where the text that ends there is outside the language.
+        self._no_end: set[int] = set()
         self._is_own: dict[int, bool] = {}
         self._live = LiveNodes(self._nodes, None)
         self._healing = HealedMass(spec.vocabulary, spec.healed)
         self._streams = [_Stream(seed + i) for i in range(n)]
-        self._needed: list[int] = []  # nodes of this round, those that stand for a row to be read again included
-        self._again: dict[int, int] = {}  # node that stands for another, whose rest is drawn from
+        # Nodes of this round, including those that stand in for a row to be read again.
+        self._needed: list[int] = []
+        # A node that stands in for another, from whose rest a token is drawn.
+        self._again: dict[int, int] = {}
         self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
         self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
-        self._leaves: dict[int, float] = {}  # log-probability of each text found, by its last node
+        # Log-probability of each text found, by its last node.
+        self._leaves: dict[int, float] = {}
         self._n_evaluated = 0
         self._estimate = 0.0
         self._is_finished = False
@@ -194,12 +219,12 @@ class ExactSampleTask:
 
     @property
     def n_evaluated(self) -> int:
-        """Rows read so far."""
+        """Return how many rows have been read so far."""
         return self._n_evaluated
 
     @property
     def n_drawn(self) -> int:
-        """Texts drawn so far."""
+        """Return how many texts have been drawn so far."""
         return sum(stream.text is not None for stream in self._streams)
 
     def ask(self, room: Room) -> Ask | None:
@@ -219,8 +244,10 @@ class ExactSampleTask:
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:
-        """Its text is not there, and may come: something is left, and the budget was
-        not walked away without rows."""
+        """Return whether the stream's text is still to come.
+
+        It can come if something is left and the limit of walks is not reached.
+        """
         budget = self._spec.search.budget_nodes
         is_spent = budget is not None and stream.n_attempts >= WALKS_A_NODE * budget
         return stream.text is None and stream.mass.left(ROOT) > 0 and not is_spent
@@ -240,7 +267,7 @@ class ExactSampleTask:
         texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
         low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
         high = min(1.0, float(self._not_removed() * np.exp(-log_heal)))
-        low = min(low, high)  # both are sums that are rounded
+        low = min(low, high)  # both are rounded sums
         n_attempts = sum(stream.n_attempts for stream in self._streams)
         estimate = self._estimate * float(np.exp(-log_heal)) / max(1, n_attempts)
         return ExactOutcome(
@@ -261,10 +288,11 @@ class ExactSampleTask:
         )
 
     def _not_removed(self) -> float:
-        """What is left of the root once everything is removed that any stream did."""
+        """Return what is left of the root after removing what any stream removed."""
         nodes = self._nodes
         left: dict[int, float] = {}
-        below: dict[int, dict[int, float]] = {}  # by node: what is left of its children, by token
+        # By node: what is left of its children, by token.
+        below: dict[int, dict[int, float]] = {}
         children = {child: above for above, child in self._made.items()}
         for node in range(len(nodes) - 1, -1, -1):
             left[node] = 0.0 if node in self._dead else 1.0
@@ -282,7 +310,7 @@ class ExactSampleTask:
         return left[ROOT]
 
     def _conditional(self, text: FoundPath, log_heal: float) -> FoundPath:
-        """The text with the healed bytes taken off its log-probability."""
+        """Return the text with a log-probability conditional on the healed bytes."""
         return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
 
     def _plan(self, targets: list[int], room: Room) -> Ask:
@@ -290,7 +318,7 @@ class ExactSampleTask:
         return ask
 
     def _read(self, node: int, rows: Rows, i: int) -> None:
-        """Take one row in."""
+        """Read one row."""
         spec, nodes = self._spec, self._nodes
         nodes.evaluated[node] = True
         self._n_evaluated += 1
@@ -312,7 +340,8 @@ class ExactSampleTask:
             ids,
             p,
             float(np.exp(nodes.eog_logp[node])) if ends else 0.0,
-            most_kept=None if node == ROOT else self._most_kept,  # row 0 cannot be read again
+            # Row 0 cannot be read again.
+            most_kept=None if node == ROOT else self._most_kept,
             tolerance=self._tolerance,
         )
         if node == ROOT:
@@ -321,18 +350,21 @@ class ExactSampleTask:
                 stream.begin()
 
     def _heal(self, rows: Rows, i: int) -> None:
-        """Read a row for the healed bytes, and make the node of the next one, which stands beside the tree."""
+        """Read a row for the healed bytes, and make the node of the next one.
+
+        That node is not part of the tree that the streams walk.
+        """
         more = self._healing.read(rows, i, float(self._nodes.logp_prefix[self._healing.waiting]))
         if more is not None:
             parent, token, logp = more
             self._healing.wait_for(self._beside(parent, token, logp))
 
     def _beside(self, parent: int, token: int, logp: float) -> int:
-        """A node that no stream walks over: only its row is wanted."""
+        """Return a node that no stream walks over; only its row is needed."""
         return self._nodes.add(parent, token, logp, DEAD)
 
     def _advance(self) -> None:
-        """Let every stream go as far as it can, in turn; what they then need is `_needed`."""
+        """Let every stream go as far as it can, and set what they then need."""
         again: dict[int, int] = {}
         needed: dict[int, None] = {}
         for stream in self._streams:
@@ -352,13 +384,13 @@ class ExactSampleTask:
         self._needed = list(needed)
 
     def _can_step(self, stream: _Stream) -> bool:
-        """No row is missing for its next step."""
+        """Return whether the row for the next step is there."""
         if stream.n_kept is not None:
             return stream.node in self._rests
         return bool(self._nodes.evaluated[stream.node])
 
     def _step(self, stream: _Stream) -> None:
-        """One step down, the end of a text, or a rejection."""
+        """Take one step down, end the text, or reject the walk."""
         node, mass = stream.node, stream.mass
         if stream.n_kept is not None:
             ids, p = self._rests[node]
@@ -407,8 +439,11 @@ class ExactSampleTask:
             self._reject(stream)
 
     def _child(self, parent: int, token: int, p: float) -> int:
-        """A new node; what neither ends nor goes on, and what no tokenizer writes, is
-        dead."""
+        """Return a new node, marked as dead if no text can go through it.
+
+        A node is dead if it can neither end nor go on, or if no tokenizer writes its
+        tokens.
+        """
         spec, nodes, automaton = self._spec, self._nodes, self._automaton
         state = automaton.advance(int(nodes.state[parent]), token)
         node = self._made[parent, token] = nodes.add(parent, token, float(np.log(p)), state)
@@ -422,7 +457,11 @@ class ExactSampleTask:
         return node
 
     def _accept(self, stream: _Stream, node: int, terminator: float) -> bool:
-        """The stream's text ends here, unless it is not as the tokenizer would write it."""
+        """End the stream's text here, unless the tokenizer would not write it so.
+
+        Returns:
+            Whether the text was accepted.
+        """
         path = self._nodes.path(node)
         tokens = self._nodes.token[path]
         if node not in self._is_own:
@@ -434,10 +473,10 @@ class ExactSampleTask:
         self._leaves[node] = logp
         stream.n_attempts += 1
         self._estimate += stream.start
-        stream.mass = RemainingMass()  # no longer of use
+        stream.mass = RemainingMass()  # no longer needed
         return True
 
     def _reject(self, stream: _Stream) -> None:
-        """Back to the root."""
+        """Count the attempt and return to the root."""
         stream.n_attempts += 1
         stream.begin()

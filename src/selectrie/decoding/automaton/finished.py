@@ -1,4 +1,4 @@
-"""The finished texts of a search, and how many of the best are known."""
+"""The finished texts of a search, ranked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from selectrie.core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundPath:
-    """One finished text. data: its bytes, those of the prompt not among them. tokens: int32[n], those that spell healed
-    bytes included; token_logp: float64[n]. logp_terminator: what the end adds.
+    """One finished text.
 
-    logp: log-probability of tokens and end together, conditional on the healed bytes; of all `n_paths` token paths that were
-    found of this text, of which `tokens` is the most probable. score: by the rule.
+    Attributes:
+        data: Its bytes, without those of the prompt.
+        tokens: int32[n], including those that spell healed bytes.
+        token_logp: float64[n].
+        logp_terminator: The log-probability that the end adds.
+        logp: Log-probability of tokens and end together, conditional on the healed
+            bytes. It covers all `n_paths` token paths found for this text, of which
+            `tokens` is the best.
+        score: The score by the rule.
+        n_paths: How many token paths of this text were found.
     """
 
     data: bytes
@@ -31,20 +38,23 @@ class FoundPath:
 class FoundPaths:
     """Finished texts, the k-th best of which is always known.
 
-    merges: paths of one text are one text, which counts with its best path; else each path is one of its own.
+    Args:
+        merges: Whether all paths of one text count as one text, with its best path.
+            Otherwise each path counts separately.
     """
 
     def __init__(self, k: int, *, merges: bool) -> None:
         self._k, self._merges = k, merges
         self._groups: dict[tuple[bytes, ...], list[FoundPath]] = {}
-        self._order: list[tuple[float, tuple[bytes, ...]]] = []  # (minus best score, key), ascending
+        # (minus best score, key), ascending.
+        self._order: list[tuple[float, tuple[bytes, ...]]] = []
 
     def __len__(self) -> int:
-        """Texts so far."""
+        """Return how many texts there are so far."""
         return len(self._order)
 
     def add(self, path: FoundPath) -> bool:
-        """Take a path in; is it the best so far?"""
+        """Add a path and return whether it is the best so far."""
         key = (path.data,) if self._merges else (path.data, path.tokens.tobytes())
         group = self._groups.setdefault(key, [])
         best = max((one.score for one in group), default=-np.inf)
@@ -57,15 +67,21 @@ class FoundPaths:
         return is_first
 
     def kth(self) -> float:
-        """Score of the k-th best text by its best path; -inf where fewer are known."""
+        """Return the score of the k-th best text by its best path.
+
+        -inf if fewer than k texts are known.
+        """
         return -self._order[self._k - 1][0] if len(self._order) >= self._k else -np.inf
 
     def mass(self) -> float:
-        """Summed probability of everything found."""
+        """Return the summed probability of everything found."""
         return float(np.sum([np.exp(path.logp) for group in self._groups.values() for path in group]))
 
     def ranked(self) -> tuple[FoundPath, ...]:
-        """The texts by the score of their best path, ties by bytes; those with several paths have their sum as logp."""
+        """Return the texts by the score of their best path, ties by bytes.
+
+        The logp of a text with several paths is that of their sum.
+        """
         return tuple(_merged(self._groups[key]) for _, key in self._order)
 
 

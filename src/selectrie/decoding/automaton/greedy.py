@@ -1,4 +1,7 @@
-"""The first text of a search on an automaton: masked greedy decoding, and the tokenizer's own tokens of what that writes."""
+"""The first text of a search on an automaton.
+
+It is the text of masked greedy decoding, then the tokenizer's own tokens for it.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,21 @@ from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT
 from selectrie.decoding.automaton.path_tree import PathNodes
 
 Grow = Callable[[int, int, float], int]
-"""(parent, token, logp) -> the node of the token after its parent."""
+"""Maps (parent, token, logp) to the node of the token after its parent."""
 LogpOf = Callable[[int, int], float | None]
-"""(evaluated parent, token) -> log-probability of the token, None where it was forgotten."""
+"""Maps (evaluated parent, token) to the token's log-probability, None if forgotten."""
 
 
 class FirstPath:
-    """Follows masked greedy decoding through the nodes that were evaluated, to a text that others are compared with early.
+    """Follows masked greedy decoding through evaluated nodes to an early text.
 
-    It ends where no allowed token is as probable as the end of generation. Where its tokens are not those that count
-    (`own` has others for its text), these are followed then.
+    Other texts are compared with that text. The path ends where no allowed token is as
+    probable as the end of generation. If its tokens are not those that count (`own`
+    gives others for its text), those are followed next.
 
-    greedy: the last node of it so far. greedy_ended: it is a text.
+    Attributes:
+        greedy: The last node of the greedy path so far.
+        greedy_ended: Whether the greedy path is a text.
     """
 
     def __init__(
@@ -32,11 +38,14 @@ class FirstPath:
 
     @property
     def at(self) -> int:
-        """The node that it was followed to."""
+        """Return the last node that the path was followed to."""
         return self._at
 
     def follow(self, *, ends_by_token: bool) -> int:
-        """The last node of the path; where it is not evaluated, it is the one that is needed. `NO_NODE`: it leads nowhere."""
+        """Return the last node of the path, or `NO_NODE` if it leads nowhere.
+
+        If the node is not evaluated, its row is needed to go on.
+        """
         if not self.greedy_ended and self._others is None:
             self._at = self._follow_greedy(ends_by_token=ends_by_token)
             if not self.greedy_ended:
@@ -48,7 +57,7 @@ class FirstPath:
         return self._follow_others(self._others)
 
     def turn_to(self, tokens: Sequence[int]) -> None:
-        """Follow these tokens from here on, wherever it was."""
+        """Follow these tokens from now on, starting at the root."""
         self._others, self._at = tokens, ROOT
 
     def _follow_greedy(self, *, ends_by_token: bool) -> int:

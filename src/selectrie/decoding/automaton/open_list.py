@@ -1,4 +1,7 @@
-"""What is open below evaluated nodes, best first; a row's children come out one by one, so the heap never holds a vocabulary."""
+"""What is open below evaluated nodes, best first.
+
+A row's children come out one by one, so the heap never holds a vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,24 @@ from selectrie.core import numerics
 from selectrie.core.types import ROOT, FloatArray, IntArray
 
 MOST_KEPT = 4096
-"""Children kept of a row at once. What is beyond is opened by reading the row again, which is next to never needed."""
+"""Children of a row that are kept at once.
+
+Reading the row again opens the others, which is almost never needed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """What stands open. node: the node itself where `token` is None; else the parent of a child that has none yet.
+    """An open entry: a node, a child without a node, or the rest of a row's children.
 
-    bound: none below scores more. logp: of the token after its parent; of the best one for a rest.
-    rest: ranks of the siblings that are meant where it is all of those that were not kept, else None.
+    Attributes:
+        bound: Upper bound on the score of everything below.
+        node: The node itself if `token` is None, else the parent of the child.
+        token: The child's token, or None.
+        logp: Log-probability of the token after its parent; for a rest, that of the
+            best one.
+        rest: Ranks of the siblings if the entry is all children that were not kept,
+            else None.
     """
 
     bound: float
@@ -31,10 +43,16 @@ class Open:
 
 @dataclass(slots=True)
 class _Batch:
-    """Children of one node, best first. ids: int32[n], logp, bounds: float64[n]; those before `at` were taken out.
+    """Children of one node, best first.
 
-    prefix: of the parent. rest: ranks of those after the last one; rest_mass: log of their summed probability, rest_logp: of
-    the best of them, rest_bound: its bound; -inf for none.
+    Attributes:
+        prefix: Log-probability of the parent's prefix.
+        ids: int32[n], tokens; those before `at` were taken out.
+        logp, bounds: float64[n].
+        rest: Ranks of the children after the last one in `ids`.
+        rest_mass: Log of their summed probability, -inf for none.
+        rest_logp, rest_bound: Log-probability and bound of the best of them, -inf for
+            none.
     """
 
     node: int
@@ -51,9 +69,14 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowChildren:
-    """Allowed children of a node as its row has them. ids: int32[n], distinct; logp: float64[n]; prefix: of the node.
+    """Allowed children of a node, as its row gives them.
 
-    bounds: float64[n], of the score of anything below each. ranks: of those that are meant, best first; None: all.
+    Attributes:
+        prefix: Log-probability of the node's prefix.
+        ids: int32[n], distinct.
+        logp: float64[n].
+        bounds: float64[n], of the score of anything below each child.
+        ranks: Ranks of the children to use, best first; None for all.
     """
 
     node: int
@@ -65,25 +88,30 @@ class RowChildren:
 
 
 class BestChildren:
-    """A priority queue of children and nodes by bound. Equal bounds come in the order in which they were added.
+    """A priority queue of children and nodes by bound.
 
-    Children of one node are sorted once, and only the best that is left stands in the heap.
-    dropped_best, dropped_mass: best bound and summed probability of children that were never taken in.
+    Equal bounds come in the order in which they were added. The children of one node
+    are sorted once, and only the best remaining one is in the heap.
+
+    Attributes:
+        dropped_best, dropped_mass: Best bound and summed probability of the children
+            that were dropped.
     """
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self._most_kept = most_kept
-        self._heap: list[tuple[float, int, int]] = []  # minus bound, order, batch or ~place in _nodes
+        # Minus bound, order, batch or ~index in _nodes.
+        self._heap: list[tuple[float, int, int]] = []
         self._batches: list[_Batch] = []
         self._batch_of: dict[int, int] = {}  # node -> the first batch of its children
         self._nodes: list[Open] = []
-        self._waiting: dict[int, float] = {}  # place in _nodes -> prefix
+        self._waiting: dict[int, float] = {}  # index in _nodes -> prefix
         self._order = 0
         self.dropped_best = -np.inf
         self.dropped_mass = 0.0
 
     def add(self, children: RowChildren, at_least: float) -> None:
-        """Take a node's children in; those whose bound is below `at_least` are dropped and counted."""
+        """Add a node's children; drop and count those with a bound below `at_least`."""
         ranks = range(len(children.ids)) if children.ranks is None else children.ranks
         order = np.lexsort((children.ids, -children.logp))[ranks.start : ranks.stop]
         ids, logp, bounds = children.ids[order], children.logp[order], children.bounds[order]
@@ -93,7 +121,8 @@ class BestChildren:
             self._drop(float(bounds[n]), children.prefix + numerics.logsumexp(logp[n:possible]))
         if n == 0:
             return
-        kept = n if children.node == ROOT else min(n, max(self._most_kept, ranks.start))  # row 0 cannot be read again
+        # Row 0 cannot be read again.
+        kept = n if children.node == ROOT else min(n, max(self._most_kept, ranks.start))
         is_cut = kept < n
         self._batches.append(
             _Batch(
@@ -112,7 +141,7 @@ class BestChildren:
         self._push(len(self._batches) - 1)
 
     def logp_of(self, node: int, token: int) -> float | None:
-        """Log-probability of a token after a node, as far as it is remembered."""
+        """Return a token's log-probability after a node, None if not remembered."""
         if node not in self._batch_of:
             return None
         batch = self._batches[self._batch_of[node]]
@@ -120,18 +149,22 @@ class BestChildren:
         return float(batch.logp[place[0]]) if len(place) else None
 
     def put_back(self, node: int, bound: float, prefix: float) -> None:
-        """Open a node that has a number; prefix: log of what it weighs."""
+        """Add a node that has a number.
+
+        Args:
+            prefix: Log of the node's probability.
+        """
         place = len(self._nodes)
         self._nodes.append(Open(bound, node, None, prefix))
         self._waiting[place] = prefix
         self._heap_push(bound, ~place)
 
     def best(self) -> float:
-        """The best bound, -inf where nothing is open."""
+        """Return the best bound, -inf if nothing is open."""
         return -self._heap[0][0] if self._heap else -np.inf
 
     def pop(self) -> Open:
-        """Take out what has the best bound; there must be something."""
+        """Remove and return the entry with the best bound; one must exist."""
         _, _, which = heapq.heappop(self._heap)
         if which < 0:
             self._waiting.pop(~which)
@@ -147,7 +180,7 @@ class BestChildren:
         return found
 
     def drop_below(self, at_least: float) -> None:
-        """Forget children that do not matter any more: memory for the rows of the first steps."""
+        """Forget children that no longer matter, to free memory of the first rows."""
         for batch in self._batches:
             n = max(batch.at, int(np.searchsorted(-batch.bounds, -at_least, side="right")))
             if n < len(batch.ids):
@@ -169,7 +202,7 @@ class BestChildren:
         self.dropped_mass += float(np.exp(log_mass))
 
     def open_mass(self) -> float:
-        """Summed probability of everything open, what was dropped included."""
+        """Return the summed probability of everything open or dropped."""
         masses = [self.dropped_mass, *np.exp(list(self._waiting.values()))]
         for batch in self._batches:
             inside = np.logaddexp(numerics.logsumexp(batch.logp[batch.at :]), batch.rest_mass)
@@ -186,7 +219,7 @@ class BestChildren:
             self._end(batch)
 
     def _end(self, batch: _Batch) -> None:
-        """Nothing of it will be read again."""
+        """Free a batch that will not be read again."""
         batch.ids, batch.logp, batch.bounds, batch.at = batch.ids[:0], batch.logp[:0], batch.bounds[:0], 0
         batch.rest_mass = batch.rest_logp = batch.rest_bound = -np.inf
 

@@ -1,4 +1,7 @@
-"""Token paths of an automaton that a search has looked at, as one tree that grows: a node is a token after its parent."""
+"""The token paths of an automaton that a search has looked at, as one growing tree.
+
+A node is a token after its parent.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _FIRST = 256
 
 @dataclass(slots=True)
 class _Columns:
-    """One entry per node; longer than there are nodes."""
+    """One entry per node, in arrays longer than the number of nodes."""
 
     parent: IntArray
     token: IntArray
@@ -33,7 +36,7 @@ class _Columns:
     eog_logp: FloatArray
 
     def doubled(self) -> _Columns:
-        """The same with as much again at the end."""
+        """Return the same columns with twice the length."""
         return _Columns(*(np.concatenate([old, np.zeros_like(old)]) for old in map(self.__getattribute__, _NAMES)))
 
 
@@ -41,18 +44,24 @@ _NAMES = tuple(field.name for field in fields(_Columns))
 
 
 class PathNodes:
-    """Parallel arrays over nodes, parents before children; node 0 is the empty path, in
-    the automaton's first state.
+    """Parallel arrays over nodes, parents before children.
 
-    parent, token, depth: int32[N]. n_healed: int32[N], bytes of the prompt that are
-    still to be spelt; n_text: tokens of the path that spell more than such bytes.
-    state: int64[N], of the automaton. logp: float64[N], of the token after its parent;
-    logp_prefix: its sum along the path. evaluated: bool[N], the row was read. can_end:
-    bool[N], the automaton may end there.
-    goes_on: bool[N], it allows another token. Of evaluated nodes: best_token,
-    best_logp: the most probable of these tokens (NO_TOKEN for none); eog_logp:
-    log-probability of the end of generation. Views of what there is now: they are not
-    to be kept.
+    Node 0 is the empty path, in the automaton's first state. The arrays are views of
+    the current nodes and must not be kept.
+
+    Attributes:
+        parent, token, depth: int32[N].
+        n_healed: int32[N], bytes of the prompt that are still to be spelt.
+        n_text: int32[N], tokens of the path that spell more than such bytes.
+        state: int64[N], the automaton's state.
+        logp: float64[N], log-probability of the token after its parent.
+        logp_prefix: float64[N], its sum along the path.
+        evaluated: bool[N], whether the row was read.
+        can_end: bool[N], whether the automaton may end there.
+        goes_on: bool[N], whether the automaton allows another token.
+        best_token, best_logp: For evaluated nodes, the most probable allowed token
+            (NO_TOKEN for none).
+        eog_logp: For evaluated nodes, the log-probability of the end of generation.
     """
 
     def __init__(self, state: int, *, can_end: bool, goes_on: bool, healed: Healed | None = None) -> None:
@@ -124,7 +133,7 @@ class PathNodes:
         return self._columns.eog_logp[: self._n]
 
     def add(self, parent: int, token: int, logp: float, state: int) -> int:
-        """A new node; its number."""
+        """Add a node and return its number."""
         above = self._columns
         node = self._put(
             parent,
@@ -140,11 +149,11 @@ class PathNodes:
         return node
 
     def set_ends(self, node: int, *, can_end: bool, goes_on: bool) -> None:
-        """Note what the automaton says in the node's state."""
+        """Record what the automaton allows in the node's state."""
         self._columns.can_end[node], self._columns.goes_on[node] = can_end, goes_on
 
     def path(self, node: int) -> list[int]:
-        """The nodes from below the root down to this one."""
+        """Return the nodes from below the root down to this one."""
         nodes: list[int] = []
         while node != ROOT:
             nodes.append(node)
@@ -152,7 +161,7 @@ class PathNodes:
         return nodes[::-1]
 
     def tokens(self, node: int) -> list[int]:
-        """The tokens on the way to this node."""
+        """Return the tokens on the path to this node."""
         return [int(self._columns.token[step]) for step in self.path(node)]
 
     def _put(self, parent: int, token: int, state: int, *, depth: int, logp: float, logp_prefix: float) -> int:

@@ -1,4 +1,4 @@
-"""Token paths one after the other, one of each of several sets, as an automaton."""
+"""An automaton that accepts one token path of each of several sets, in order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from selectrie.core.types import NO_PATH, ROOT, IntArray
 from selectrie.errors import ProtocolError
 
 Place = tuple[int, int]
-"""(set, node of its trie); (number of sets, root): the end."""
+"""(set, node of its trie); the end is (number of sets, root)."""
 
 
 class ProductAutomaton:
-    """Accepts exactly the concatenations of one path of each set, in order. Nothing of the product is listed.
+    """Accepts exactly the concatenations of one path of each set, in order.
 
-    A state is a set of places in the sets' tries: more than one where a path of a set begins with another one of it. It is
-    numbered when it is first reached.
+    The product is never listed. A state is a set of positions in the sets' tries; it
+    has several positions where a path of a set begins with another path of that set. A
+    state gets its number when it is first reached.
     """
 
     def __init__(self, sets: Iterable[Sequence[Sequence[int]]]) -> None:
@@ -31,7 +32,7 @@ class ProductAutomaton:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest path."""
+        """Return the number of tokens of the longest path."""
         return sum(int(trie.depth.max()) for trie in self._tries)
 
     def start(self) -> int:
@@ -69,7 +70,7 @@ class ProductAutomaton:
         return (len(self._tries), ROOT) in self._places[state]
 
     def _numbered(self, reached: list[Place]) -> int:
-        """The state of these places, and of those that they reach without a token."""
+        """Return the state of these positions and those reachable without a token."""
         places: set[Place] = set()
         while reached:
             number, node = reached.pop()

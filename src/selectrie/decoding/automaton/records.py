@@ -1,4 +1,7 @@
-"""What a search of an automaton is given and what it found, as records; and what all of them ask of an automaton."""
+"""Records of what a search of an automaton gets and finds.
+
+The functions are what all such searches ask of an automaton.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +19,35 @@ from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
 
 DEAD = -1
-"""State of a node that the automaton does not allow: only its row is of interest."""
+"""State of a node that the automaton does not allow; only its row is of interest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AutomatonSpec:
-    """What is searched for. Checked when it is made.
+    """What a search looks for, checked on construction.
 
-    max_tokens: most tokens of a path, those that spell healed bytes alone not counted.
-    terminator: "eog" (the end of generation is part of the event) or "none".
-    rule: "joint", or "token_mean" (joint / tokens of the path that count). search: k,
-    stop, mass, budget_nodes, width; "all" goes on until nothing is open. healed: bytes
-    of the prompt that the automaton spells first, which every score is conditional on;
-    put: bytes that it spells after those without a condition (the space that a
-    tokenizer puts before text, a delimiter).
-    canonical: is this finished path the tokenizer's own encoding? None: every path
-    counts. own: the tokenizer's own path of the text that these tokens spell, empty for
-    none. viable: may these two tokens be neighbours in such an encoding? last: the
-    token before the first, None: not known.
-    merge_equal_text: finished paths of one text are one, and the k best texts are
-    looked for. tolerance: nats below the k-th best score within which all texts are
-    found too. least_score: below which no text is looked for, known from elsewhere.
+    Attributes:
+        max_tokens: Maximum number of tokens of a path, not counting those that spell
+            only healed bytes.
+        terminator: "eog" (the end of generation is part of the event) or "none".
+        rule: "joint", or "token_mean" (the joint divided by the number of tokens that
+            count).
+        search: k, stop, mass, budget_nodes and width; "all" goes on until nothing is
+            open.
+        healed: Bytes of the prompt that the automaton spells first; every score is
+            conditional on them.
+        put: Bytes that it spells after those, unconditionally (the space that a
+            tokenizer adds before text, a delimiter).
+        canonical: Returns whether a finished path is the tokenizer's own encoding. None
+            means that every path counts.
+        own: Returns the tokenizer's own path of the text that these tokens spell, empty
+            for none.
+        viable: Returns whether these two tokens may be neighbours in such an encoding.
+        last: The token before the first one, None if not known.
+        merge_equal_text: Whether finished paths of one text count as one, so that the k
+            best texts are looked for.
+        tolerance: Nats below the k-th best score within which all texts are found too.
+        least_score: A score known from elsewhere; no text below it is looked for.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -65,11 +76,11 @@ class AutomatonSpec:
 
     @property
     def healing(self) -> Healed:
-        """Which tokens spell healed bytes alone."""
+        """Return the record that tells which tokens spell only healed bytes."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def text(self, tokens: IntArray) -> bytes:
-        """The bytes of a path without those that stand before the text."""
+        """Return the bytes of a path, without those that come before the text."""
         return self.vocabulary.decode(tokens)[len(self.healed) + len(self.put) :]
 
 
@@ -77,16 +88,29 @@ class AutomatonSpec:
 class AutomatonOutcome:
     """What a search found, and what that proves.
 
-    found: the first k texts (more where they tie), best first, ties by bytes; all that were found unless `search.stop` is "best".
-    proved: nothing of at most `max_tokens` tokens that is not among them scores more. bound_gap: score of the k-th less the
-    best bound left open (best_open, -inf for none), inf where nothing is open, -inf where fewer than k were found and something is.
-    open_mass: bound on the probability that text begins with a path left open, or is one that was finished and not noted. cut_bound: best bound of what was left out
-    for having more than `max_tokens` tokens, -inf for none: below the k-th score, the proof holds for any length.
-    greedy: tokens of masked greedy decoding as far as they were followed; greedy_ended: up to its end.
-    strings: whether what was looked for is the tokenizer's own encoding of each text (else any token path).
-    log_heal, heal_gap: of the healed bytes, taken off already. wanted: the most probable tokens after the prompt, and their
-    log-probabilities. n_dead_ends: paths that may neither end nor go on. n_other: finished paths that no tokenizer makes.
-    n_repeated: rows asked for again.
+    Attributes:
+        found: The first k texts (more where they tie), best first, ties by bytes; all
+            texts found unless `search.stop` is "best".
+        proved: Whether no text of at most `max_tokens` tokens outside `found` scores
+            more.
+        bound_gap: Score of the k-th minus `best_open`; inf where nothing is open, -inf
+            where fewer than k texts were found and something is open.
+        best_open: The best open bound, -inf for none.
+        open_mass: Bound on the probability that text begins with an open path, or is a
+            finished path that was not recorded.
+        cut_bound: Best bound of what was left out for having more than `max_tokens`
+            tokens, -inf for none. If it is below the k-th score, the proof holds for
+            any length.
+        greedy: Tokens of masked greedy decoding, as far as they were followed.
+        greedy_ended: Whether they were followed to the end.
+        strings: Whether the search looks for the tokenizer's own encoding of each text,
+            rather than for any token path.
+        log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
+        wanted: The most probable tokens after the prompt, and their log-probabilities.
+        n_evaluated: How many rows were read.
+        n_repeated: How many rows were asked for again.
+        n_dead_ends: How many paths can neither end nor go on.
+        n_other: How many finished paths the tokenizer does not make.
     """
 
     found: tuple[FoundPath, ...]
@@ -108,7 +132,7 @@ class AutomatonOutcome:
 
 
 def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
-    """Raise `ProtocolError` for no prompt, `TokenRangeError` for a token that the vocabulary has not."""
+    """Raise `ProtocolError` for no prompt, `TokenRangeError` for an unknown token."""
     if len(prompt) == 0:
         raise ProtocolError("a search needs a prompt of at least one token")
     wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
@@ -117,25 +141,27 @@ def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
 
 
 def is_any(allowed: BoolArray | IntArray) -> bool:
-    """Is anything allowed?"""
+    """Return whether any token is allowed."""
     return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
 
 
 def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
-    """int32[]: what is allowed, ascending."""
+    """Return the allowed tokens, int32[], ascending."""
     if allowed.dtype == np.bool_:
         return np.flatnonzero(allowed).astype(np.int32)
     return allowed.astype(np.int32)
 
 
 def allows(allowed: BoolArray | IntArray, token: int) -> bool:
-    """Is this token allowed?"""
+    """Return whether this token is allowed."""
     return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())
 
 
 def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[int]]) -> Iterator[list[int]]:
-    """The tokenizer's own paths of the texts that these paths spell, each once: those
-    that the automaton accepts."""
+    """Yield the tokenizer's own paths of the texts that these paths spell.
+
+    Each path comes once, and only if the automaton accepts it.
+    """
     if spec.canonical is None or spec.own is None:
         return
     seen: set[tuple[int, ...]] = set()
@@ -149,7 +175,7 @@ def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[in
 
 
 def accepts(automaton: Automaton, path: Iterable[int]) -> bool:
-    """Is this a whole path of the automaton?"""
+    """Return whether this is a complete path of the automaton."""
     state = automaton.start()
     for token in path:
         if not allows(automaton.allowed(state), token):

@@ -1,4 +1,4 @@
-"""How much of the model's probability may still lie in a language, below each path that was looked at."""
+"""How much probability may still lie in a language, below each path looked at."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ import numpy as np
 from selectrie.core.types import NO_NODE, FloatArray, IntArray
 
 MOST_KEPT = 2048
-"""Tokens of a row that are kept. One that is drawn beyond them has the row read again."""
+"""Tokens of a row that are kept; drawing one beyond them reads the row again."""
 END, REST = -1, -2
-"""What `pick` returns beside the place of a token: the text ends; it goes on with a token that was not kept."""
+"""What `pick` returns instead of a token's index.
+
+With `END` the text ends; with `REST` it goes on with a token that was not kept.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRow:
-    """What a row says of the allowed tokens. ids: int32[m], those that are kept,
-    ascending; p: float64[m], above 0.
+    """What a row says of the allowed tokens.
 
-    end: probability of ending here, as far as that is allowed; rest: of all allowed
-    tokens that are not kept; doubtful: of the tokens of which a small change of the row
-    could change whether they are kept.
+    Attributes:
+        ids: int32[m], the kept tokens, ascending.
+        p: float64[m], their probabilities, above 0.
+        end: Probability of ending here, 0 if that is not allowed.
+        rest: Summed probability of all allowed tokens that are not kept.
+        doubtful: Summed probability of the tokens for which a small change of the row
+            could change whether they are kept.
     """
 
     ids: IntArray
@@ -34,10 +40,13 @@ class KnownRow:
     def of(
         cls, ids: IntArray, p: FloatArray, end: float, *, most_kept: int | None = None, tolerance: float = 0.0
     ) -> KnownRow:
-        """Allowed tokens, int32[n] ascending, with probabilities, float64[n].
-        most_kept: None keeps all.
+        """Return the row of allowed tokens with their probabilities.
 
-        tolerance: nats by which each log-probability may be off.
+        Args:
+            ids: int32[n], ascending.
+            p: float64[n].
+            most_kept: How many tokens to keep; None keeps all.
+            tolerance: Nats by which each log-probability may be off.
         """
         n = len(ids) if most_kept is None else most_kept
         order = np.lexsort((ids, -p))
@@ -52,8 +61,11 @@ class KnownRow:
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A known row less what was removed. weights: p times what is left below, where
-    that is not p itself, by place."""
+    """A known row without what was removed.
+
+    Attributes:
+        weights: p times what is left below, by index, where that differs from p.
+    """
 
     ids: IntArray
     p: FloatArray
@@ -63,7 +75,7 @@ class _Row:
     weights: dict[int, float] = field(default_factory=dict)
 
     def weight(self) -> FloatArray:
-        """float64[m]."""
+        """Return the weight of each kept token, float64[m]."""
         if not self.weights:
             return self.p
         weight: FloatArray = self.p.copy()
@@ -71,71 +83,78 @@ class _Row:
         return weight
 
     def left(self) -> float:
-        """Sum of positive terms: 1 - what was removed rounds badly."""
+        """Return what is left, as a sum of positive terms.
+
+        Subtracting what was removed from 1 would lose precision.
+        """
         return self.end + float(self.weight().sum()) + self.rest
 
 
 class RemainingMass:
-    """For each node n of a tree of token paths: left(n), the part of its probability that was not removed. What is removed
-    lies outside the language for certain, so left(n) is never below the part that lies inside.
+    """For each node n of a tree of token paths, the probability that was not removed.
 
-    left(n) = 1 until its row is known; then p(end) + sum over allowed tokens t of p(t) left(n t). Each change goes up to the
-    root. Nodes are numbered by the caller, who says by `hang` where they are.
+    This part is called left(n). What is removed is certain to lie outside the language,
+    so left(n) is never below the part that lies inside. left(n) = 1 until the node's
+    row is known; then it is p(end) + the sum over allowed tokens t of p(t) left(n t).
+    Each change is carried up to the root. The caller numbers the nodes and calls `hang`
+    to say where they are.
     """
 
     def __init__(self) -> None:
         self._left: dict[int, float] = {}
         self._height: dict[int, int] = {}
-        self._above: dict[int, tuple[int, int]] = {}  # parent, place in its row
+        self._above: dict[int, tuple[int, int]] = {}  # Parent, index in its row.
         self._rows: dict[int, _Row] = {}
 
     def left(self, node: int) -> float:
-        """Part of the node's probability that is left, 0 to 1."""
+        """Return the part of the node's probability that is left, 0 to 1."""
         return self._left.get(node, 1.0)
 
     def height(self, node: int) -> int:
-        """Rows, one below the other, that `left` depends on."""
+        """Return how many rows on one path down `left` depends on."""
         return self._height.get(node, 0)
 
     def knows(self, node: int) -> bool:
-        """Is its row known?"""
+        """Return whether the node's row is known."""
         return node in self._rows
 
     def n_kept(self, node: int) -> int:
-        """Tokens kept of its row so far."""
+        """Return how many tokens of the node's row are kept so far."""
         return len(self._rows[node].ids)
 
     def token(self, node: int, place: int) -> tuple[int, float]:
-        """A kept token of its row, and its probability."""
+        """Return a kept token of the node's row, and its probability."""
         row = self._rows[node]
         return int(row.ids[place]), float(row.p[place])
 
     def doubtful(self, node: int) -> float:
-        """As of its `KnownRow`."""
+        """Return `KnownRow.doubtful` of the node's row."""
         return self._rows[node].doubtful
 
     def hang(self, node: int, parent: int, place: int) -> None:
-        """Say which token of which row a node stands for."""
+        """Record which token of which row a node is."""
         self._above[node] = parent, place
 
     def read(self, node: int, row: KnownRow) -> None:
-        """The row of a node is known."""
+        """Record the row of a node."""
         self._rows[node] = _Row(row.ids, row.p, row.end, row.rest, row.doubtful)
         self._height[node] = 1
         self._set(node, self._rows[node].left())
 
     def remove(self, node: int) -> None:
-        """Nothing at or below the node lies in the language."""
+        """Remove a node with all below it; all of it lies outside the language."""
         self._set(node, 0.0)
 
     def remove_end(self, node: int) -> None:
-        """The text that ends here does not lie in the language."""
+        """Remove the text that ends here, which lies outside the language."""
         self._rows[node].end = 0.0
         self._set(node, self._rows[node].left())
 
     def pick(self, node: int, x: float) -> tuple[int, float, float]:
-        """What x in [0, left(node)) falls on, `END`, the place of a kept token, or
-        `REST`; and from where to where it goes."""
+        """Return what x in [0, left(node)) falls on, and the interval that it covers.
+
+        The first element is `END`, the index of a kept token, or `REST`.
+        """
         row = self._rows[node]
         if x < row.end:
             return END, 0.0, row.end
@@ -151,11 +170,13 @@ class RemainingMass:
         return place, float(sums[place - 1]) if place else row.end, float(sums[place])
 
     def pick_rest(self, node: int, ids: IntArray, p: FloatArray, n_kept: int, u: float) -> tuple[int, float, float]:
-        """The place of a token among those that were not kept when `n_kept` were; u in
-        [0, 1). And from where to where it goes in [0, 1].
+        """Return the index of a token that was not kept, and its interval in [0, 1].
 
-        ids, p: the whole row, as for `KnownRow.of`. A token that is drawn is kept from
-        now on.
+        The token is one of those that were not kept when `n_kept` tokens were. u lies
+        in [0, 1). The drawn token is kept from now on.
+
+        Args:
+            ids, p: The whole row, as for `KnownRow.of`.
         """
         row = self._rows[node]
         beyond = ~np.isin(ids, row.ids[:n_kept])

@@ -1,4 +1,4 @@
-"""The tokens that may follow a path, most probable first, as far as they are looked at."""
+"""The tokens that may follow a path, most probable first, read lazily."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from selectrie.core.model import Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 
 _AHEAD = 4
-"""Times as many tokens of the whole vocabulary are looked at before the allowed ones are sought out."""
+"""How many times more tokens of the whole vocabulary are tried first.
+
+Only if too few of them are allowed are the allowed tokens gathered.
+"""
 
 
 Follower = tuple[int, float, float]
-"""A token, its log-probability, and the same less its penalty."""
+"""A token, its log-probability, and its log-probability minus its penalty."""
 
 
 class Candidates:
-    """The tokens that may follow one path, with their log-probabilities under the full softmax, best first, ties by id.
+    """The tokens that may follow one path, best first, ties by id.
 
-    Looked up as they are read, twice as many each time: no step looks at the vocabulary in Python, and what is read of it costs a partition.
-    penalty: nats taken off some tokens' places in the order. Tokens of probability 0 do not appear.
+    Log-probabilities are under the full softmax. Tokens are looked up as they are read,
+    twice as many each time. No step goes through the vocabulary in Python, and what is
+    read of it costs a partition. Tokens of probability 0 do not appear.
+
+    Args:
+        penalty: Nats taken off some tokens for the order.
     """
 
     def __init__(
@@ -46,8 +53,9 @@ class Candidates:
             n_read, n = len(tokens), 2 * n
 
     def _best(self, n: int) -> tuple[IntArray, FloatArray, FloatArray, bool]:
-        """The best n with log-probability and value, and whether these are all."""
-        n_looked = n + len(self._penalty)  # so many are enough: a penalty moves its own token back and no other
+        """Return the best n with logp and value, and whether these are all."""
+        # That many are enough: a penalty moves only its own token back.
+        n_looked = n + len(self._penalty)
         tokens, logp = best_allowed(self._rows, self._i, n_looked, self._allowed)
         is_all = len(tokens) < n_looked
         if not self._penalty:
@@ -59,10 +67,11 @@ class Candidates:
 
 
 def best_allowed(rows: Rows, i: int, n: int, allowed: BoolArray | IntArray) -> tuple[IntArray, FloatArray]:
-    """The n most probable allowed tokens of a row and their log-probabilities, as `Rows.top` gives them.
+    """Return the n most probable allowed tokens of a row and their log-probabilities.
 
-    A few times as many of the whole vocabulary are looked at first: where enough of them are allowed, these are the ones,
-    and the allowed need not be gathered.
+    They are as `Rows.top` gives them. A few times as many of the whole vocabulary are
+    tried first. If enough of those are allowed, they are the result, and the allowed
+    tokens need not be gathered.
     """
     if allowed.dtype == np.bool_:
         tokens, logp = rows.top(i, _AHEAD * n)
@@ -73,10 +82,19 @@ def best_allowed(rows: Rows, i: int, n: int, allowed: BoolArray | IntArray) -> t
 
 
 class Merged:
-    """What may follow several paths, as one list: best first by sum of log-probabilities less penalty, ties by the order of tokens."""
+    """The tokens that may follow several paths, merged into one list, best first.
+
+    The order is by the sum of log-probabilities minus penalty, ties by the order of
+    tokens.
+    """
 
     def __init__(self, paths: Iterable[tuple[float, int, int, Iterator[Follower]]]) -> None:
-        """paths: (sum of log-probabilities, rank in the order of tokens, node, what may follow)."""
+        """Merge the followers of paths.
+
+        Args:
+            paths: (sum of log-probabilities, rank in the order of tokens, node, what
+                may follow).
+        """
         self._heap: list[tuple[float, int, int, int, float, float, Iterator[Follower]]] = []
         for logp, rank, node, followers in paths:
             self._push(logp, rank, node, followers)
@@ -88,21 +106,24 @@ class Merged:
 
     @property
     def value(self) -> float:
-        """By which the next one stands where it does; -inf where there is none."""
+        """Return the value that orders the next entry; -inf if there is none."""
         return -self._heap[0][0] if self._heap else -np.inf
 
     @property
     def logp(self) -> float:
-        """The largest sum of log-probabilities of what is next after each path; -inf where nothing is."""
+        """Return the largest sum of log-probabilities over the next token of each path.
+
+        -inf if no token may follow any path.
+        """
         return max((logp + edge for *_, edge, logp, _ in self._heap), default=-np.inf)
 
     @property
     def nodes(self) -> set[int]:
-        """The paths that something may still follow."""
+        """Return the paths that a token may still follow."""
         return {node for _, _, _, node, *_ in self._heap}
 
     def pop(self) -> tuple[int, int, float]:
-        """The next one: node, token, log-probability of the token."""
+        """Remove and return the next entry: node, token, the token's logp."""
         _, rank, token, node, edge, logp, followers = heapq.heappop(self._heap)
         self._push(logp, rank, node, followers)
         return node, token, edge

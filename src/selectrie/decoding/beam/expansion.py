@@ -1,4 +1,4 @@
-"""How paths grow: the tree of those that were taken up, what may follow each, and what becomes of it."""
+"""How paths grow: their tree, what may follow each path, and how a path ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from selectrie.options import natural
 from selectrie.results import TokenScore
 
 _SHOWN = 4
-"""Tokens that `expand` is shown for each path kept."""
+"""How many tokens `expand` is shown for each path that is kept."""
 
 
 class Growth:
     """The paths of a search below a prompt, by their nodes in `tree`.
 
-    ends: nodes that are texts as they stand. carries: nodes that may go on. n_dead_ends: paths that could do neither.
-    refused_logp: the best sum of log-probabilities of a path that `begins` refused.
+    Attributes:
+        tree: The paths that were taken up.
+        ends: Nodes whose paths are complete texts.
+        carries: Nodes whose paths may go on.
+        n_dead_ends: How many paths could do neither.
+        refused_logp: The best sum of log-probabilities of a path that `begins` refused.
     """
 
     def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
@@ -47,11 +51,14 @@ class Growth:
 
     @property
     def n_refused(self) -> int:
-        """Finished paths that the tokenizer would not make."""
+        """Return how many finished paths the tokenizer would not make."""
         return sum(not is_canonical for is_canonical in self._is_canonical.values())
 
     def stuck(self, node: int) -> None:
-        """Nothing that may follow this path leads anywhere, and it is no text: a dead end after all."""
+        """Record that no token after this path leads anywhere.
+
+        Unless the path is a text, it is a dead end.
+        """
         if node not in self.ends:
             self._dead.add((self.tree.up[node], self.tree.token[node]))
 
@@ -60,7 +67,10 @@ class Growth:
         return bool(allowed.any() if allowed.dtype == np.bool_ else len(allowed))
 
     def reach(self, parent: int, token: int, logp: float) -> int:
-        """The path one token longer; NO_NODE where it is a dead end, or the two tokens are no neighbours."""
+        """Return the path one token longer, or NO_NODE.
+
+        NO_NODE means that it is a dead end, or that the tokens may not be neighbours.
+        """
         tree = self.tree
         node = tree.find(parent, token)
         if node != NO_NODE or (parent, token) in self._dead:
@@ -85,7 +95,10 @@ class Growth:
         return node
 
     def beside(self, parent: int, token: int, logp: float) -> int:
-        """The path one token longer, whose row is of interest whether or not the search may go there."""
+        """Return the path one token longer, whether or not the search may go there.
+
+        Only its row is of interest.
+        """
         if parent in self.carries and _contains(self._automaton.allowed(self.tree.state[parent]), token):
             node = self.reach(parent, token, logp)
             if node != NO_NODE:
@@ -93,7 +106,10 @@ class Growth:
         return self.tree.add_outside(parent, token, logp)
 
     def joins(self, parent: int, token: int) -> bool:
-        """May the tokenizer write this token after the path's last one? True where nobody asks."""
+        """Return whether the tokenizer may write this token after the path's last one.
+
+        True if the search does not check this.
+        """
         if (parent, token) not in self._joins:
             self._joins[parent, token] = self._may_join(parent, token)
         return self._joins[parent, token]
@@ -108,13 +124,16 @@ class Growth:
         return False
 
     def needs_row(self, node: int) -> bool:
-        """Is there anything to read after it?"""
+        """Return whether anything after the path has to be read."""
         return node in self.carries or (self._spec.terminator == "eog" and node in self.ends)
 
     def followers(
         self, node: int, rows: Rows, i: int, at_first: int, penalty: Mapping[int, float]
     ) -> Iterator[Follower]:
-        """What may follow a path, by its row i: the tokens that the automaton, and `expand`, allow, best first."""
+        """Return what may follow a path by its row i, best first.
+
+        Those are the tokens that the automaton and `expand` allow.
+        """
         if node not in self.carries:
             return iter(())
         allowed = self._automaton.allowed(self.tree.state[node])
@@ -132,7 +151,10 @@ class Growth:
         i: int,
         allowed: BoolArray | IntArray,
     ) -> IntArray:
-        """The tokens that the caller goes on with; `OptionError` for one that the automaton does not allow."""
+        """Return the tokens that the caller goes on with.
+
+        Raises `OptionError` for a token that the automaton does not allow.
+        """
         spec = self._spec
         tokens, logp = rows.top(i, _SHOWN * spec.beam.width, allowed)
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
@@ -149,7 +171,10 @@ class Growth:
         return np.unique(np.array(chosen, dtype=np.int32))
 
     def is_canonical(self, node: int) -> bool:
-        """Would the tokenizer make this path of its text? True where nobody asks."""
+        """Return whether the tokenizer would make this path of its text.
+
+        True if the search does not check this.
+        """
         if self._spec.canonical is None:
             return True
         if node not in self._is_canonical:
@@ -157,7 +182,7 @@ class Growth:
         return self._is_canonical[node]
 
     def key(self, node: int) -> Key:
-        """The bytes of a path, cut at control tokens, which stand in between."""
+        """Return the bytes of a path, split at its control tokens, which are kept."""
         parts: list[bytes | int] = []
         text: list[bytes] = []
         for token in self.tree.path(node):
@@ -170,7 +195,7 @@ class Growth:
         return (*parts, b"".join(text))
 
     def data(self, node: int) -> bytes:
-        """The bytes of a path, without healed ones."""
+        """Return the bytes of a path, without healed ones."""
         return self._spec.vocabulary.decode(self.tree.path(node))[len(self._spec.healed) :]
 
 

@@ -1,4 +1,4 @@
-"""Which paths of a search that grows its own tree are evaluated and held, and asks that fit the room there is."""
+"""Tracks which paths of a growing tree are held, and plans asks that fit the room."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from selectrie.decoding.beam.hypotheses import PathTree
 from selectrie.decoding.task import Ask
 
 _ANY = 1 << 62
-"""Room that takes everything."""
+"""A room large enough for everything."""
 
 
 class HeldPaths:
-    """Local rows of the nodes of a `PathTree` that are held.
+    """The local rows of the nodes of a `PathTree` that are held.
 
-    Everything that is waited for is asked for at once where the room takes it. Where it
-    does not, paths that were evaluated and may go on later are given up, those first
-    that take the fewest rows to evaluate again, and of these the least probable ones.
-    n_repeated: nodes asked for again so far.
+    Everything that is waited for is asked for at once if the room allows it. Otherwise
+    paths that were evaluated and may go on later are given up. Those that need the
+    fewest rows to be evaluated again go first, and of these the least probable ones.
+
+    Attributes:
+        n_repeated: How many nodes have been asked for again so far.
     """
 
     def __init__(self, tree: PathTree) -> None:
@@ -35,18 +37,20 @@ class HeldPaths:
         self.n_repeated = 0
 
     def plan(self, waiting: list[int], resting: list[int], carries: set[int], room: Room) -> tuple[Ask, list[int]]:
-        """An ask for as many of the waiting nodes as the room takes, and those of them
-        whose rows it wants, in its order.
+        """Return an ask for the waiting nodes that fit, and those whose rows it wants.
 
-        resting: nodes evaluated before that may be parents later. carries: waiting
-        nodes that may be. Nodes on the way to those waited for are asked for without
-        their rows; where the way to the first is longer than the rows there are, its
-        beginning is asked for and nothing is wanted.
+        The latter are in the order of the ask. Ancestors of waiting nodes are asked for
+        without their rows. If the path to the first waiting node needs more rows than
+        there are, its upper part is asked for and no row is wanted.
+
+        Args:
+            resting: Nodes evaluated before that may be parents later.
+            carries: Waiting nodes that may be parents later.
         """
         needed = self._with_all_above(self._tree.up[node] for node in waiting)
         gone = self._drop_all_but(needed | self._with_all_above(resting))
         asked, served = self._fit(waiting, room)
-        if not asked:  # what is held for the others is in the way
+        if not asked:  # what is held for the others takes up the room
             self._is_narrow = True
             gone += self._make_room(needed, waiting, room)
             asked, served = self._fit(waiting, room)
@@ -56,7 +60,7 @@ class HeldPaths:
         if not asked:
             gone += self._drop_all_but(self._with_all_above([self._tree.up[waiting[0]]]))
             asked, served = self._fit(waiting[:1], room)
-        if not asked:  # it stands on what was given up for good
+        if not asked:  # it is below a node that was given up for good
             gone += self._drop_all_but({ROOT})
             asked, served = self._fit(waiting[:1], room)
         wanted = set(served)
@@ -66,16 +70,19 @@ class HeldPaths:
         return self._ask(asked, wanted, carries, spent, gone), served
 
     def _once_all_are_held(self, waiting: list[int]) -> tuple[int, int]:
-        """Nodes and leaves held if all of the waiting were."""
+        """Return how many nodes and leaves would be held with all of the waiting."""
         asked, _ = self._fit(waiting, Room(rows=_ANY, nodes=_ANY, branches=_ANY))
         parents = {self._tree.up[node] for node in asked}
         kept = sum(1 for node, n in self._n_children.items() if not n and node != ROOT and node not in parents)
         return len(self._local) - 1 + len(asked), kept + sum(node not in parents for node in asked)
 
     def _make_room(self, needed: set[int], waiting: list[int], room: Room) -> list[int]:
-        """Give up leaves until all of the waiting fit; the local rows to be released.
+        """Give up leaves until all of the waiting fit; return the rows to release.
 
-        needed: nodes that stay. A leaf goes together with what carries it alone.
+        A leaf goes together with the ancestors that carry only that leaf.
+
+        Args:
+            needed: Nodes that stay.
         """
         n_nodes, n_leaves = self._once_all_are_held(waiting)
         n_nodes, n_leaves = n_nodes - room.nodes, n_leaves - room.branches
@@ -86,7 +93,7 @@ class HeldPaths:
             price = heappop(queue)
             leaf = price[-1]
             now = self._price(leaf, needed)
-            if now != price:  # a branch beside it went
+            if now != price:  # a branch beside it was given up
                 heappush(queue, now)
                 continue
             if price[0] == np.inf:
@@ -100,21 +107,23 @@ class HeldPaths:
         return gone
 
     def _alone(self, leaf: int, needed: set[int]) -> list[int]:
-        """A leaf and the nodes above it that carry nothing else and are not needed,
-        from below."""
+        """Return a leaf and the ancestors that only carry it and are not needed.
+
+        The order is from the leaf upwards.
+        """
         way = [leaf]
         while (up := self._tree.up[way[-1]]) != ROOT and self._n_children[up] == 1 and up not in needed:
             way.append(up)
         return way
 
     def _price(self, leaf: int, needed: set[int]) -> tuple[float, float, int]:
-        """Ascending: which leaf to give up first."""
+        """Return the sort key by which leaves are given up, the smallest first."""
         way = self._alone(leaf, needed)
         n_rows = np.inf if self._tree.up[way[-1]] in self._spent else float(len(way))
         return n_rows, self._tree.logp[leaf], leaf
 
     def _missing(self, node: int) -> tuple[int, list[int]]:
-        """The nearest held node above, and the nodes from below it to this one."""
+        """Return the nearest held ancestor, and the nodes from below it to this one."""
         way: list[int] = []
         while node not in self._local:
             way.append(node)
@@ -122,7 +131,10 @@ class HeldPaths:
         return node, way[::-1]
 
     def _fit(self, waiting: list[int], room: Room) -> tuple[list[int], list[int]]:
-        """Nodes to ask for, parents first, and which of the waiting are among them. Changes nothing."""
+        """Return the nodes to ask for, parents first, and the waiting nodes among them.
+
+        Nothing changes.
+        """
         asked: dict[int, None] = {}
         served: list[int] = []
         children: dict[int, int] = {}
@@ -150,7 +162,7 @@ class HeldPaths:
         return list(asked), served
 
     def _with_all_above(self, nodes: Iterable[int]) -> set[int]:
-        """These nodes and the ways to them."""
+        """Return these nodes and all their ancestors."""
         found = {ROOT}
         for node in nodes:
             above = node
@@ -160,8 +172,11 @@ class HeldPaths:
         return found
 
     def _drop_all_but(self, stays: set[int]) -> list[int]:
-        """Forget all other nodes; the local rows to be released. stays: closed under
-        what is above."""
+        """Forget all other nodes and return the local rows to release.
+
+        Args:
+            stays: Closed under ancestors.
+        """
         leaving = [node for node in self._local if node not in stays]
         rows = [self._local.pop(node) for node in leaving]
         for node in leaving:
@@ -177,7 +192,7 @@ class HeldPaths:
         place = {node: i for i, node in enumerate(asked)}
         ups = [self._tree.up[node] for node in asked]
         parents = [~place[up] if up in place else self._local[up] for up in ups]
-        # Ways of repeated nodes are kept where more than what was asked for may stand on them.
+        # Repeated ancestors are kept where further nodes may be evaluated below them.
         keep = [node in carries or (node not in wanted and (self._is_narrow or node == asked[-1])) for node in asked]
         ask = Ask(
             parents=_ids(parents),
@@ -199,7 +214,10 @@ class HeldPaths:
         return ask
 
     def _now_spent(self, needed: list[int]) -> list[int]:
-        """Held nodes that nothing needed hangs from: all that comes after this ask hangs from that or from what it asks for."""
+        """Return the held nodes that no needed node directly extends.
+
+        Everything after this ask extends the needed nodes or what this ask evaluates.
+        """
         bases = {self._missing(node)[0] for node in needed}
         return [node for node in self._local if node != ROOT and node not in self._spent and node not in bases]
 

@@ -1,4 +1,4 @@
-"""What a beam search is given and what it found, as records."""
+"""Records of what a beam search gets and finds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from selectrie.options import DEFAULT_BEAM, Beam, one_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamSpec:
-    """What a beam search goes by. Checked when it is made.
+    """The specification of a beam search, checked on construction.
 
-    beam: the options; `exact` is not of this task, and `terminator` is read from here: "none" or "eog". healed: bytes of the
-    prompt that the automaton spells first, which every score is conditional on. canonical: of the tokens of a finished path:
-    are they what the tokenizer makes of their text? None: nobody asks. viable: may two tokens be neighbours in what it makes
-    of any text? begins: may what it makes of some text begin with these tokens, as far as one can tell? What it refuses is
-    not followed, and counts as lost. tolerance: nats a row by which layout may have moved a log-probability.
+    Attributes:
+        beam: The options. `exact` does not concern this task, and `terminator` is
+            ignored in favour of the field below.
+        terminator: "none" or "eog".
+        healed: Bytes of the prompt that the automaton spells first; every score is
+            conditional on them.
+        canonical: Returns whether the tokens of a finished path are what the tokenizer
+            makes of their text. None means no check.
+        viable: Returns whether two tokens may be neighbours in what the tokenizer makes
+            of any text.
+        begins: Returns whether, as far as one can tell, what the tokenizer makes of
+            some text may begin with these tokens. What it refuses is not followed, and
+            counts as lost.
+        tolerance: Nats a row by which layout may have moved a log-probability.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -43,7 +52,7 @@ class BeamSpec:
 
     @property
     def healing(self) -> Healed:
-        """Which tokens spell healed bytes alone."""
+        """Return the record that tells which tokens spell only healed bytes."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
 
@@ -51,8 +60,11 @@ class BeamSpec:
 class PathView:
     """A kept path, as `Beam.expand` sees it.
 
-    tokens: of the path, those that spell healed bytes included. data: its bytes, those taken off. logp: sum over the tokens.
-    can_end: it is a text of the grammar as it stands.
+    Attributes:
+        tokens: The path's tokens, including those that spell healed bytes.
+        data: The path's bytes, without healed ones.
+        logp: Sum over the tokens.
+        can_end: Whether the path is already a text of the grammar.
     """
 
     tokens: tuple[int, ...]
@@ -63,12 +75,21 @@ class PathView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamPath:
-    """One text as a beam search found it.
+    """One text that a beam search found.
 
-    tokens: int32[n], its most probable path, the tokens that spell healed bytes included. token_logp: float64[n]. data: its
-    bytes, healed ones taken off. logp_end: the terminator's part, 0 where incomplete. logp: of the text, healed bytes taken
-    off; all its paths together where they are added up. logp_path: of this path alone. score: by which it stands where it
-    does. n_paths: found of it. complete: it is a text of the grammar. group: that found it (0 for greedy decoding's).
+    Attributes:
+        tokens: int32[n], its most probable path, including tokens that spell healed
+            bytes.
+        token_logp: float64[n].
+        data: Its bytes, without healed ones.
+        logp_end: The terminator's part, 0 if incomplete.
+        logp: Log-probability of the text, conditional on the healed bytes; of all its
+            paths together where their joints are added up.
+        logp_path: Log-probability of this path alone.
+        score: What texts are ordered by.
+        n_paths: How many of its paths were found.
+        complete: Whether it is a text of the grammar.
+        group: The group that found it (0 for that of greedy decoding).
     """
 
     tokens: IntArray
@@ -87,14 +108,25 @@ class BeamPath:
 class BeamOutcome:
     """What a beam search found, and how it went.
 
-    finished: the n best texts, best first. broken: paths that were broken off, the n best of them, best first.
-    greedy: what masked greedy decoding writes; None where it does not end, or was given up because it could no more be
-    the winner. agrees_with_greedy: it writes the winner; None where nothing was finished. stopped: "done" (nothing left could
-    be among the n best), "length" (as far as `max_tokens` goes), "budget" or "deadline". lost: the best score that anything
-    dropped or left could have reached, -inf for nothing. n_merged: paths that were a second or further one of their text.
-    n_dead_ends: paths that could neither end nor go on. n_refused: that the tokenizer would not make. n_evaluated: rows
-    read. n_repeated: nodes evaluated again. n_steps: of the longest path. close_steps: steps in which the tolerance could have changed
-    what was kept. log_heal, heal_gap: of the healed bytes (`HealedMass.log_heal`), taken off already.
+    Attributes:
+        finished: The n best texts, best first.
+        broken: Paths that were broken off, the n best of them, best first.
+        greedy: The text of masked greedy decoding. None if it does not end, or was
+            given up because it could no longer win.
+        agrees_with_greedy: Whether greedy decoding writes the winner; None if no text
+            was finished.
+        stopped: "done" (no remaining path could be among the n best), "length" (as far
+            as `max_tokens` goes), "budget" or "deadline".
+        lost: The best score that a dropped or remaining path could have reached, -inf
+            for none.
+        n_merged: Paths that were the second or a further one of their text.
+        n_dead_ends: Paths that could neither end nor go on.
+        n_refused: Paths that the tokenizer would not make.
+        n_evaluated: Rows read.
+        n_repeated: Nodes evaluated again.
+        n_steps: Steps of the longest path.
+        close_steps: Steps in which the tolerance could have changed what was kept.
+        log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
     """
 
     finished: tuple[BeamPath, ...]

@@ -1,4 +1,4 @@
-"""From what a beam search knows at its end to the paths that it gives."""
+"""Turns what a beam search knows at its end into the paths it returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from selectrie.decoding.beam.records import BeamPath, BeamSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """Paths of a search as records. _found: all texts that were finished; _log_heal: taken off every sum."""
+    """Paths of a search as records.
+
+    Attributes:
+        _found: All finished texts.
+        _log_heal: What is taken off every sum.
+    """
 
     _spec: BeamSpec
     _grown: Growth
@@ -24,7 +29,11 @@ class Found:
         return self._grown.tree.logp[node] - self._log_heal
 
     def best_texts(self, pools: list[Pool]) -> list[tuple[Finished, int]]:
-        """The n best texts with the group that found each: of several groups the best of each, then the second of each …"""
+        """Return the n best texts with the group that found each.
+
+        With several groups, each group's best comes first, then each group's second,
+        and so on.
+        """
         n = self._spec.beam.n
         if len(pools) == 1:
             return [(text, 0) for text in self._found.ranked()[:n]]
@@ -42,7 +51,7 @@ class Found:
         return replace(alone, logp=text.logp, logp_path=joint, score=text.score, n_paths=len(text.paths), group=group)
 
     def path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
-        """One path by itself."""
+        """Return one path by itself."""
         way = self._grown.tree.way(node)
         joint = self._joint(node) + end
         return BeamPath(
@@ -59,7 +68,7 @@ class Found:
         )
 
     def broken(self, broken: set[int]) -> tuple[BeamPath, ...]:
-        """The n best of the paths that were broken off, each text once."""
+        """Return the n best of the paths that were broken off, each text once."""
         nodes = [node for node in broken if self._grown.tree.logp[node] > -np.inf]
         paths = [(self._grown.key(node), self.path_alone(node, 0.0, complete=False)) for node in nodes]
         paths.sort(key=lambda entry: (-entry[1].score, entry[1].tokens.tolist()))

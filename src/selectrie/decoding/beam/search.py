@@ -1,26 +1,27 @@
-"""Beam search on any automaton: the most probable texts, as far as a few paths at a
-time can tell.
+"""Beam search on any automaton.
+
+It finds the most probable texts, as far as following a few paths at a time can tell.
 
 Definitions. A path's joint is the sum of its tokens' log-probabilities under the full
-softmax, never renormalised over what is allowed, and the terminator's term: "eog" adds
-the log of the summed probability of the end-of-generation tokens, "none" adds 0. Where
+softmax, never renormalised over what is allowed, plus the terminator's term: "eog" adds
+the log of the summed probability of the end-of-generation tokens, "none" adds 0. If
 bytes of the prompt were healed, the log-probability that text goes on with them is
-taken off. score = joint / n_tokens ** length_penalty, n_tokens those of the path, the
-terminator and tokens that spell healed bytes alone not counted.
+subtracted. score = joint / n_tokens ** length_penalty, where n_tokens counts the path's
+tokens without the terminator and without tokens that spell only healed bytes.
 
 A step extends every kept path by one token. Of all extensions the `width` best by joint
-are kept (by group, with diversity taken off for this order alone); ties go by the order
-of tokens. A path that may end there is finished beside that, and takes no place. Dead
-ends, which can neither end nor go on, are dropped and counted.
+are kept (by group, with diversity subtracted for this order only); ties go by the order
+of tokens. A path that may end there is finished in addition, and takes no place in the
+beam. Dead ends, which can neither end nor go on, are dropped and counted.
 
-An unfinished path can still reach at most its joint so far, at the longest allowed
-length: its bound. Finished and unfinished are compared by it: a path whose bound is not
-above the n-th best finished text is dropped, and the search ends where none is left.
-Where the paths of one text are added up, it ends when not even all that is unfinished
-together could change which texts are the first n.
+The bound of an unfinished path is the score of its joint so far at the longest allowed
+length; it cannot score more. Finished and unfinished paths are compared by it: a path
+is dropped if its bound is not above the n-th best finished text, and the search ends
+when no path is left. If the paths of one text are added up, the search ends when all
+unfinished paths together could not change which texts are the first n.
 
-The path of masked greedy decoding is followed beside the beam and competes with what
-that found.
+The path of masked greedy decoding is followed beside the beam and competes with its
+results.
 """
 
 from __future__ import annotations
@@ -47,12 +48,19 @@ from selectrie.errors import ProtocolError
 __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
 
 _LOOKED_AT = 64
-"""Extensions looked at in a step for each one that may be kept: beyond, what is refused again and again is given up."""
+"""Maximum number of extensions looked at in a step for each one that may be kept.
+
+Beyond it, a step gives up on extensions that keep being refused.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Paths that are extended together. beam: those whose rows are waited for or told."""
+    """Paths that are extended together.
+
+    Attributes:
+        beam: Nodes whose rows are waited for or have arrived.
+    """
 
     number: int
     width: int
@@ -61,10 +69,12 @@ class _Group:
 
 
 class BeamTask:
-    """One beam search. In a small room paths are evaluated one after the other, and again where they had to be given up: the
-    answer does not depend on it. What the automaton or a callback raises comes out of `tell`; the task is then of no further use.
+    """One beam search.
 
-    Rows: at most `width` + 1 a step.
+    In a small room, paths are evaluated one after the other, and again if they had to
+    be given up; the answer does not depend on the room. What the automaton or a
+    callback raises comes out of `tell`, and the task cannot be used afterwards. A step
+    reads at most `width` + 1 rows.
     """
 
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: BeamSpec) -> None:
@@ -91,7 +101,8 @@ class BeamTask:
         self._stopped: str | None = None
 
     def _pool(self, n: int) -> Pool:
-        merges = self._beam.merge_equal_text and self._spec.canonical is None  # else a text has one path
+        # Otherwise a text has one path.
+        merges = self._beam.merge_equal_text and self._spec.canonical is None
         return Pool(self._tree, n, self._beam.length_penalty, merges=merges)
 
     def _make_groups(self) -> list[_Group]:
@@ -111,16 +122,22 @@ class BeamTask:
 
     @property
     def states(self) -> int:
-        """States that a forking model holds for it at once: of the kept paths, and of what they are extended to."""
+        """Return how many states a forking model holds for this task at once.
+
+        They belong to the kept paths and to what these are extended to.
+        """
         return 2 * (self._beam.width + 1)
 
     @property
     def n_evaluated(self) -> int:
-        """Rows read so far."""
+        """Return how many rows have been read so far."""
         return self._n_evaluated
 
     def expire(self) -> None:
-        """End it now with what there is; what is told later is ignored. No effect where it has ended."""
+        """End the search now with what there is.
+
+        Rows that arrive later are ignored. No effect if the search has ended.
+        """
         if self._stopped is None:
             self._break_off("deadline")
 
@@ -132,7 +149,8 @@ class BeamTask:
         check_room(room, self._floor)
         carries = self._grown.carries
         resting = [node for node in self._rows if node in carries]
-        if self._healing.waiting != NO_NODE:  # the next one may stand below any of those before it
+        # The next node may be below any of those before it.
+        if self._healing.waiting != NO_NODE:
             carries, resting = {*carries, self._healing.waiting}, list(self._early)
         ask, self._asked = self._held.plan(self._waiting, resting, carries, room)
         return ask
@@ -156,7 +174,10 @@ class BeamTask:
             self._step()
 
     def _heal(self, rows: Rows, node: int) -> None:
-        """Read one of the rows that tell how probable the healed bytes are; they come before everything else."""
+        """Read a row for the probability of the healed bytes.
+
+        Such rows come before everything else.
+        """
         tree = self._tree
         self._early[node] = rows.copy(), 0
         more = self._healing.read(rows, 0, tree.logp[node])
@@ -172,7 +193,7 @@ class BeamTask:
             self._step()
 
     def _step(self) -> None:
-        """All rows of a step are there: finish what ends, and find what comes next."""
+        """Finish what ends and find what comes next, with all rows of a step."""
         if self._spec.terminator == "eog":
             self._finish_evaluated()
         elif ROOT in self._rows:
@@ -190,7 +211,7 @@ class BeamTask:
         self._wait()
 
     def _finish_evaluated(self) -> None:
-        """Finish the told paths that may end, by what their rows give to the end of generation."""
+        """Finish the evaluated paths that may end, with the end of generation."""
         for node, (rows, i) in sorted(self._rows.items()):
             if node in self._grown.ends:
                 end = rows.log_mass(i, self._spec.vocabulary.eog)
@@ -198,7 +219,7 @@ class BeamTask:
                     self._finish(node, end, group)
 
     def _finish(self, node: int, end: float, group: _Group) -> None:
-        """Take a path into the texts that were found, if it is one and the tokenizer would make it."""
+        """Record a path as found, if it is a text and the tokenizer would make it."""
         joint = self._joint(node) + end
         if node not in self._grown.ends or joint == -np.inf or not self._grown.is_canonical(node):
             return
@@ -211,11 +232,14 @@ class BeamTask:
         return self._tree.logp[node] - self._log_heal
 
     def _bound(self, logp: float, n_text: int) -> float:
-        """The best score that a path with this sum of log-probabilities can reach."""
+        """Return the best score that a path with this sum of logp can reach."""
         return self._found.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
 
     def _extend(self, group: _Group, penalty: Mapping[int, float]) -> list[int]:
-        """Take the best extensions of a group's paths; its beam becomes those that have rows to come. All that were taken."""
+        """Take the best extensions of a group's paths, and return all that were taken.
+
+        The group's beam becomes those that still need rows.
+        """
         if not group.beam:
             return []
         tree, grown, width = self._tree, self._grown, group.width
@@ -254,8 +278,11 @@ class BeamTask:
         return self._grown.followers(node, rows, i, at_first, penalty)
 
     def _follow_greedy(self) -> None:
-        """Go on with masked greedy decoding by one token, or end there: where the end of generation is more probable than
-        every token that may follow."""
+        """Extend masked greedy decoding by one token, or end it.
+
+        It ends where the end of generation is more probable than every token that may
+        follow.
+        """
         node, self._greedy = self._greedy, NO_NODE
         if node == NO_NODE:
             return
@@ -278,7 +305,7 @@ class BeamTask:
             self._broken.add(child)
 
     def _settle(self, group: _Group) -> None:
-        """End a group whose unfinished paths can change nothing any more."""
+        """End a group whose unfinished paths can no longer change the result."""
         logp = sorted(self._tree.logp[node] for node in group.beam)
         if logp:
             bound = self._bound(logp[-1], min(self._tree.n_text[node] for node in group.beam))
@@ -287,7 +314,7 @@ class BeamTask:
                 group.beam = []
 
     def _wait(self) -> None:
-        """Wait for the rows of what is kept, as far as the budget goes; or stop."""
+        """Wait for the rows of what is kept, as far as the budget goes, or stop."""
         nodes = {node for group in self._groups for node in group.beam}
         if self._greedy != NO_NODE and (nodes or self._greedy_matters()):
             nodes.add(self._greedy)
@@ -304,7 +331,7 @@ class BeamTask:
             self._break_off("budget")
 
     def _greedy_matters(self) -> bool:
-        """Could the greedy path still be the winner, or write it?"""
+        """Return whether the greedy path could still win, or write the winner."""
         node, best = self._greedy, self._found.ranked()[:1]
         if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._found.kth:
             return True
@@ -313,7 +340,7 @@ class BeamTask:
         return own[:-1] == key[:-1] and len(own) == len(key) and _begins(own[-1], key[-1])
 
     def _break_off(self, why: str) -> None:
-        """Stop before the end; what was waited for stays unfinished."""
+        """Stop early; the paths whose rows were waited for stay unfinished."""
         left = {self._greedy, *(node for group in self._groups for node in group.beam)}
         self._broken |= left - {ROOT, NO_NODE}
         self._waiting = []
@@ -352,5 +379,5 @@ class BeamTask:
 
 
 def _begins(text: bytes | int, start: bytes | int) -> bool:
-    """Do these bytes begin with those?"""
+    """Return whether `text` is bytes that begin with `start`."""
     return isinstance(text, bytes) and isinstance(start, bytes) and text.startswith(start)

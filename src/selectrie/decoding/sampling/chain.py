@@ -1,9 +1,10 @@
-"""The sampler chain: logits -> the distribution a token is drawn from.
+"""The sampler chain, from logits to the distribution a token is drawn from.
 
-Each step is a pure function and follows llama.cpp's sampler of that name (`src/llama-sampler.cpp`, `min_keep` 1), in the
-order of llama.cpp's default chain (`common/sampling.cpp`). Adjusted logits are rounded to float32 as there; probabilities
-are float64. Where llama.cpp leaves the order of ties open, the smaller id comes first. What an automaton forbids is
-taken out before the chain.
+Each step is a pure function and follows llama.cpp's sampler of that name
+(`src/llama-sampler.cpp`, `min_keep` 1), in the order of llama.cpp's default chain
+(`common/sampling.cpp`). Adjusted logits are rounded to float32 as there; probabilities
+are float64. Where llama.cpp leaves the order of ties open, the smaller id comes first.
+What an automaton forbids is removed before the chain.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from selectrie.options import Sampling
 Positions = NDArray[np.int64]
 
 MARGINS = (8.0, 16.0, 32.0)
-"""Nats below the most probable token within which the tokens of top-p are looked for first: sorting a few beats sorting all."""
+"""Nats below the most probable token within which top-p looks for its tokens first.
+
+Sorting a few tokens is cheaper than sorting all.
+"""
 
 _NONE: Positions = np.empty(0, dtype=np.int64)
 _LARGEST = float(np.finfo(np.float32).max)
@@ -32,9 +36,13 @@ _TIE_DECIMALS = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjustments:
-    """What bias and penalties do to some tokens' logits; all others are left alone.
+    """What bias and penalties do to some tokens' logits; other logits stay unchanged.
 
-    ids: int64[t], ascending. bias: float64[t]. counts: int64[t], occurrences among the tokens looked back.
+    Attributes:
+        ids: int64[t], ascending.
+        bias: float64[t].
+        counts: int64[t], occurrences among the recent tokens.
+        sampling: The options.
     """
 
     ids: Positions
@@ -44,7 +52,10 @@ class Adjustments:
 
     @classmethod
     def of(cls, sampling: Sampling, counts: Mapping[int, int] | None = None) -> Adjustments:
-        """Those of a chain after tokens that occurred so often; positive counts."""
+        """Return the adjustments of a chain after recent tokens with these counts.
+
+        Counts are positive.
+        """
         known = counts if counts is not None and sampling.penalises else {}
         if not known and not sampling.logit_bias:
             return cls(_NONE, np.empty(0), _NONE, sampling)
@@ -53,40 +64,54 @@ class Adjustments:
         return cls(np.array(ids), bias, np.array([known.get(token, 0) for token in ids]), sampling)
 
     def of_logits(self, logits: FloatArray) -> FloatArray:
-        """float64[t]: the adjusted logits of the tokens `ids`, rounded to float32; rises with each of them."""
+        """Return the adjusted logits of `ids`, float64[t], rounded to float32.
+
+        Each adjusted logit rises with its logit.
+        """
         biased = add_bias(logits, self.bias)
         return penalise(biased, self.counts, self.sampling)
 
 
 def add_bias(logits: FloatArray, bias: FloatArray) -> FloatArray:
-    """float64[t]: logits + bias in float32 (llama.cpp `llama_sampler_logit_bias_apply`)."""
+    """Return logits + bias in float32, float64[t].
+
+    See `llama_sampler_logit_bias_apply` in llama.cpp.
+    """
     return _float32(logits + bias)
 
 
 def penalise(logits: FloatArray, counts: NDArray[np.int64], sampling: Sampling) -> FloatArray:
-    """float64[t]: logits after repetition, frequency and presence penalties for tokens that occurred `counts` times.
+    """Return logits with repetition, frequency and presence penalties, float64[t].
 
-    llama.cpp `llama_sampler_penalties_apply`: division by the repetition penalty (Keskar et al., CTRL, arXiv:1909.05858)
-    for positive logits, multiplication for others; then count * frequency + presence is taken off. Count 0: unchanged.
+    See `llama_sampler_penalties_apply` in llama.cpp. Positive logits are divided by the
+    repetition penalty (Keskar et al., CTRL, arXiv:1909.05858), others are multiplied by
+    it. Then count * frequency + presence is subtracted. A count of 0 changes nothing.
     """
     with np.errstate(over="ignore"):
         scaled = np.where(logits <= 0, logits * sampling.repeat_penalty, logits / sampling.repeat_penalty)
         taken = counts * sampling.frequency_penalty + sampling.presence_penalty
-    taken = np.clip(taken, -_LARGEST, _LARGEST)  # -inf - -inf is no number
+    taken = np.clip(taken, -_LARGEST, _LARGEST)  # -inf - -inf would be NaN.
     return np.where(counts > 0, _float32(_float32(scaled) - taken), logits)
 
 
 def top_k(logits: LogitArray, k: int) -> Positions:
-    """int64[], ascending: places of the k largest finite logits, ties by place (llama.cpp `llama_sampler_top_k_impl`)."""
+    """Return the positions of the k largest finite logits, int64[], ascending.
+
+    Ties go by position. See `llama_sampler_top_k_impl` in llama.cpp.
+    """
     return np.sort(numerics.top_k(logits, k)).astype(np.int64)
 
 
 def typical(logits: FloatArray, p: float) -> BoolArray:
-    """bool[m]: the tokens nearest the entropy up to the first that takes their mass above p (llama.cpp
-    `llama_sampler_typical_apply`; Meister et al., arXiv:2202.00666).
+    """Return bool[m]: the tokens nearest the entropy that hold a mass above p.
 
-    The distance |-log p - H| is |E[logit] - logit|: the normaliser cancels. Distances equal to 1e-9 nats are ties.
-    logits: finite; llama.cpp keeps impossible tokens in, where p log p is NaN.
+    The last one kept is the first that takes the mass above p. See
+    `llama_sampler_typical_apply` in llama.cpp, and Meister et al., arXiv:2202.00666.
+    The distance |-log p - H| is |E[logit] - logit|, since the normaliser cancels.
+    Distances that are equal to 1e-9 nats are ties.
+
+    Args:
+        logits: Finite. llama.cpp keeps impossible tokens in, for which p log p is NaN.
     """
     p_each = numerics.softmax(logits)
     distance = np.round(np.abs(logits - float(p_each @ logits)), _TIE_DECIMALS)
@@ -96,10 +121,14 @@ def typical(logits: FloatArray, p: float) -> BoolArray:
 
 
 def top_p(logits: FloatArray, p: float, log_total: float) -> BoolArray:
-    """bool[m]: the most probable tokens up to the first that takes their mass to p (llama.cpp `llama_sampler_top_p_apply`;
-    Holtzman et al., arXiv:1904.09751).
+    """Return bool[m]: the most probable tokens that hold a mass of p.
 
-    log_total: log of the summed exponentials of all tokens the mass is a share of; those left out of `logits` are smaller.
+    The last one kept is the first that takes the mass to p. See
+    `llama_sampler_top_p_apply` in llama.cpp, and Holtzman et al., arXiv:1904.09751.
+
+    Args:
+        log_total: Log of the summed exponentials of all tokens that the mass is a share
+            of. Those left out of `logits` are smaller.
     """
     order = np.argsort(-logits, kind="stable")
     mass = np.cumsum(numerics.exp(logits[order] - log_total))
@@ -108,15 +137,20 @@ def top_p(logits: FloatArray, p: float, log_total: float) -> BoolArray:
 
 
 def min_p(logits: FloatArray, p: float) -> BoolArray:
-    """bool[m]: tokens of at least p times the probability of the most probable one (llama.cpp
-    `llama_sampler_min_p_apply`; Nguyen et al., arXiv:2407.01082)."""
+    """Return bool[m]: tokens of at least p times the largest probability.
+
+    See `llama_sampler_min_p_apply` in llama.cpp, and Nguyen et al., arXiv:2407.01082.
+    """
     kept: BoolArray = logits >= logits.max() + np.log(p)
     return kept
 
 
 def tempered(logits: FloatArray, temperature: float) -> FloatArray:
-    """float64[m]: probabilities of logits / temperature; 0 gives all to the first of the largest (llama.cpp
-    `llama_sampler_temp_impl`)."""
+    """Return the probabilities of logits / temperature, float64[m].
+
+    A temperature of 0 gives all to the first of the largest. See
+    `llama_sampler_temp_impl` in llama.cpp.
+    """
     if temperature == 0:
         result = np.zeros(len(logits))
         result[int(np.argmax(logits))] = 1.0
@@ -127,10 +161,14 @@ def tempered(logits: FloatArray, temperature: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Adjusted logits of what may be drawn, before any filter.
+    """Adjusted logits of the tokens that may be drawn, before any filter.
 
-    raw: float32[V], as the model gave them. ids: int64[n], ascending; None = all. values: float32[n], adjusted.
-    peak: the largest of them, finite.
+    Attributes:
+        raw: float32[V], as the model gave them.
+        adjustments: Bias and penalties.
+        ids: int64[n], ascending; None means all.
+        values: float32[n], adjusted logits.
+        peak: The largest adjusted logit, finite.
     """
 
     raw: LogitArray
@@ -163,14 +201,15 @@ class Pool:
         return cls(logits, adjustments, ids, values, peak)
 
     def id_of(self, positions: Positions) -> IntArray:
-        """int32[]: token ids of some positions."""
+        """Return the token ids of some positions, int32[]."""
         ids = positions if self.ids is None else self.ids[positions]
         return ids.astype(np.int32)
 
 
 def distribution(pool: Pool, sampling: Sampling) -> tuple[IntArray, FloatArray]:
-    """Ids and probabilities after all filters."""
-    if sampling.temperature == 0 and sampling.typical_p == 1:  # no other filter drops the most probable token
+    """Return the ids and probabilities after all filters."""
+    # No other filter drops the most probable token.
+    if sampling.temperature == 0 and sampling.typical_p == 1:
         return pool.id_of(np.array([int(np.argmax(pool.values))])), np.ones(1)
     positions, log_total = _first_filter(pool, sampling)
     logits = pool.values[positions].astype(np.float64)
@@ -187,15 +226,20 @@ def distribution(pool: Pool, sampling: Sampling) -> tuple[IntArray, FloatArray]:
 
 
 def _first_filter(pool: Pool, sampling: Sampling) -> tuple[Positions, float | None]:
-    """Positions that top-k leaves, or all that are possible; cut to those that top-p and min-p can leave where that is
-    cheap, and then the log-sum-exp of what they were cut from."""
+    """Return the positions that the first filter leaves, and a log-sum-exp.
+
+    The first filter is top-k, or else it drops impossible tokens. Where it is cheap,
+    the positions are also cut to those that top-p and min-p can leave; the second
+    element is then the log-sum-exp of what they were cut from, else None.
+    """
     values = pool.values
     if 0 < sampling.top_k < len(values):
         return top_k(values, sampling.top_k), None
     if sampling.typical_p < 1 or (sampling.top_p == 1 and sampling.min_p == 0):
         return np.flatnonzero(values > -np.inf), None
     log_total = 0.0 if sampling.top_p == 1 else log_total_of(values)
-    if sampling.min_p > 0:  # both leave the most probable ones, so their order does not matter
+    # Both leave the most probable tokens, so their order does not matter.
+    if sampling.min_p > 0:
         return np.flatnonzero(values >= not_above(pool.peak + math.log(sampling.min_p))), log_total
     log_p = math.log(sampling.top_p) if sampling.top_p > 0 else -math.inf
     for margin in MARGINS:
@@ -206,25 +250,31 @@ def _first_filter(pool: Pool, sampling: Sampling) -> tuple[Positions, float | No
 
 
 def log_total_of(values: LogitArray) -> float:
-    """Log-sum-exp of float32[n], not all -inf."""
+    """Return the log-sum-exp of float32[n], which must not all be -inf."""
     return float(numerics.logsumexp_rows(values[None], np.zeros(1, dtype=np.int64))[0])
 
 
 def _marked(positions: Positions, n: int) -> BoolArray:
-    """bool[n]: true at these positions."""
+    """Return bool[n], true at these positions."""
     result = np.zeros(n, dtype=np.bool_)
     result[positions] = True
     return result
 
 
 def _float32(x: FloatArray) -> FloatArray:
-    """Rounded to float32; too large becomes the largest, too small -inf."""
+    """Return the values rounded to float32.
+
+    Values that are too large become the largest one, values that are too small -inf.
+    """
     with np.errstate(over="ignore"):
         return np.minimum(x, _LARGEST).astype(np.float32).astype(np.float64)
 
 
 def not_above(x: float) -> np.float32:
-    """The float32 next to x that is not above it: compared in float32, an array is not copied to float64."""
+    """Return the largest float32 that is not above x.
+
+    A float32 array can be compared with it without a copy to float64.
+    """
     near: np.float32 = np.float32(x)
     if near > x:
         near = np.nextafter(near, np.float32(-np.inf))

@@ -1,4 +1,7 @@
-"""Bytes of drawn tokens -> text that may be shown now: stop strings, hold-back, whole UTF-8 characters."""
+"""Turns bytes of drawn tokens into text that may be shown now.
+
+It handles stop strings, holds text back, and keeps UTF-8 characters whole.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,32 @@ from collections.abc import Sequence
 from selectrie.errors import OptionError, ProtocolError
 
 _LENGTHS = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
-"""Bytes of a character by the upper half of its first."""
+"""Bytes of a character by the upper half of its first byte."""
 _SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
-"""Where the second byte of a character has a narrower range than 80..BF (Unicode 15, table 3-7)."""
+"""Second bytes that have a narrower range than 80..BF (Unicode 15, table 3-7)."""
 
 
 class TextEmitter:
     """Turns a byte stream into text, and ends it before the first stop string.
 
-    What has been emitted depends on the bytes fed so far alone, never on how they were cut into pieces:
+    What has been emitted depends only on the bytes fed so far, never on how they were
+    cut into pieces:
 
-    * The stream ends where a stop string is first **complete**; of several complete at that byte, the longest is the one
-      (so of "abcd" and "bc" in `abcd`, it is "bc"). Neither it nor what follows it is text.
-    * Held back: the longest end of the stream that begins a stop string, and before it an incomplete UTF-8 character.
-    * Bytes that are no UTF-8 become U+FFFD as `bytes.decode("utf-8", "replace")` has it: one for each maximal part of a
-      character (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
-    * An incomplete character before the stop string, or at the end, is no text.
+    * The stream ends where a stop string is first **complete** (of "abcd" and "bc" in
+      `abcd`, that is "bc"). If several are complete at that byte, the longest one
+      counts. Neither it nor what follows it is text.
+    * Held back are the longest end of the stream that begins a stop string and, before
+      it, an incomplete UTF-8 character.
+    * Bytes that are not UTF-8 become U+FFFD as in `bytes.decode("utf-8", "replace")`:
+      one for each maximal part of a character (Unicode 15, section 3.9, "U+FFFD
+      substitution of maximal subparts").
+    * An incomplete character before the stop string, or at the end, is not text.
 
-    stop: byte strings; an empty one raises `OptionError`. Cost of a piece: its length + the longest stop string's, for each
-    stop string.
+    A piece costs, for each stop string, its length plus that of the longest stop
+    string.
+
+    Args:
+        stop: Byte strings; an empty one raises `OptionError`.
     """
 
     def __init__(self, stop: Sequence[bytes]) -> None:
@@ -41,16 +51,19 @@ class TextEmitter:
 
     @property
     def stopped(self) -> bytes | None:
-        """The stop string that ended the stream, or None."""
+        """Return the stop string that ended the stream, or None."""
         return self._stopped
 
     @property
     def data(self) -> bytes:
-        """All bytes before the stop string, what is held back included."""
+        """Return all bytes before the stop string, including those held back."""
         return bytes(self._data)
 
     def feed(self, piece: bytes) -> str:
-        """Take bytes in; returns the text that may be emitted now, often "". `ProtocolError` after the end."""
+        """Add bytes and return the text that may be emitted now, often "".
+
+        Raises `ProtocolError` after the end.
+        """
         if self._finished:
             raise ProtocolError("fed bytes after the end of the text")
         self._data += piece
@@ -63,12 +76,18 @@ class TextEmitter:
         return self._pass_on(len(self._data))
 
     def finish(self) -> str:
-        """End the stream; returns what was held back for a stop string that did not come. "" when it has ended."""
+        """End the stream and return what was held back for a possible stop string.
+
+        Returns "" if the stream has already ended.
+        """
         self._finished = True
         return self._pass_on(len(self._data))
 
     def _first_stop(self) -> tuple[int, bytes] | None:
-        """End and stop string of the first one complete; every occurrence begins in what is held back or after it."""
+        """Return the end of the first complete stop string, and the string.
+
+        Every occurrence begins in what is held back or after it.
+        """
         found = []
         for stop in self._stops:
             start = self._data.find(stop, self._n_passed)
@@ -80,14 +99,17 @@ class TextEmitter:
         return end, stop
 
     def _n_held(self) -> int:
-        """Bytes at the end that begin a stop string."""
+        """Return how many bytes at the end begin a stop string."""
         for n in range(min(self._longest, len(self._data) - self._n_passed), 0, -1):
             if bytes(self._data[-n:]) in self._beginnings:
                 return n
         return 0
 
     def _pass_on(self, end: int) -> str:
-        """Text of the bytes up to `end` that were not passed on before, less an incomplete character."""
+        """Return the text of the bytes up to `end` that were not passed on before.
+
+        An incomplete character is left out.
+        """
         new = bytes(self._data[self._n_passed : end])
         new = new[: len(new) - n_incomplete(new)]
         self._n_passed += len(new)
@@ -95,9 +117,10 @@ class TextEmitter:
 
 
 def n_incomplete(data: bytes) -> int:
-    """Bytes at the end that begin a character and lack at least one byte of it.
+    """Return how many bytes at the end begin a character and lack the rest of it.
 
-    Python's incremental decoder would also keep the beginning of a surrogate, which can become no character.
+    Python's incremental decoder would also keep the beginning of a surrogate, which
+    cannot become a character.
     """
     for n in range(1, min(3, len(data)) + 1):
         lead = data[-n]

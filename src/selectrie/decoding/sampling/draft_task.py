@@ -1,4 +1,7 @@
-"""What a model thinks most probable next, as a small tree: a draft for another model to verify."""
+"""Drafts a small tree of what a model thinks most probable next.
+
+Another model verifies the draft.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from selectrie.errors import ProtocolError
 
 
 class GuessTask:
-    """Grows a tree level by level: each level holds the `branching` most probable continuations of the level before.
+    """Grows a tree of guesses level by level.
 
-    The result is int32[n] parents (place of an earlier guess, -1 for the prompt's end) and int32[n] tokens, n <= most, no
-    deeper than `depth`. Proposal j is local row j + 1. The last level is not evaluated, so it takes depth - 1 asks. `barred` tokens are not guessed.
+    Each level holds the `branching` most probable continuations of the level before.
+    The result is int32[n] parents (index of an earlier guess, -1 for the prompt's end)
+    and int32[n] tokens, with n <= most and no guess deeper than `depth`. Proposal j is
+    local row j + 1. The last level is not evaluated, so the task takes depth - 1 asks.
+    `barred` tokens are not guessed.
     """
 
     def __init__(self, prompt: IntArray, *, most: int, depth: int, branching: int, barred: IntArray) -> None:
@@ -51,7 +57,8 @@ class GuessTask:
         self._is_waiting = True
         everyone = np.ones(len(self._frontier), dtype=np.bool_)
         carries = {self._parents[place] for place in self._frontier}
-        for place in range(len(self._parents) - 1, -1, -1):  # parents stand before their children
+        # Parents come before their children.
+        for place in range(len(self._parents) - 1, -1, -1):
             if place in carries:
                 carries.add(self._parents[place])
         gone = self._live - carries

@@ -1,4 +1,7 @@
-"""Proposals of a draft: a small tree of tokens that may follow, evaluated in one call with the token they hang from."""
+"""A draft's proposals: a small tree of tokens that may follow.
+
+The tree is evaluated in one call with the token below which it begins.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,39 @@ from selectrie.errors import OptionError, TokenRangeError
 
 
 class Drafter(Protocol):
-    """Guesses what follows. A guess moves no number and no draw: right ones save calls, wrong ones cost rows."""
+    """Guesses what follows.
+
+    A guess changes no number and no draw: right ones save calls, wrong ones cost rows.
+    """
 
     def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
-        """A tree of at most `most` >= 1 tokens below the last of `tokens`: int32[n] parents and int32[n] tokens.
+        """Return a tree of tokens below the last of `tokens`.
 
-        tokens: int32[T], prompt and text so far; read-only, valid during the call. A parent is the place of an earlier
-        proposal, or -1 for the last of `tokens` itself. More than `most` are cut; n = 0 is fine. Called on the thread that
-        works the model, before each of its calls; whatever it raises ends the one sequence.
+        Called on the thread that runs the model, before each of its calls. An exception
+        ends only this sequence.
+
+        Args:
+            tokens: int32[T], prompt and text so far; read-only, valid during the call.
+            most: Maximum number of proposals, at least 1. Proposals beyond it are
+                dropped.
+
+        Returns:
+            int32[n] parents and int32[n] tokens; n may be 0. A parent is the index of
+            an earlier proposal, or -1 for the last of `tokens`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DraftRoom:
-    """What a draft may use: proposals, their depth below the tip, leaves alive; n_vocabulary: ids that exist."""
+    """What a draft may use.
+
+    Attributes:
+        most: Maximum number of proposals.
+        depth: Their maximum depth below the tip.
+        branches: Maximum number of leaves alive.
+        n_vocabulary: How many token ids exist.
+    """
 
     most: int
     depth: int
@@ -40,9 +61,14 @@ class DraftRoom:
 
 
 class DraftTree:
-    """The proposals worth evaluating. Places run over the tip, which is 0, and the proposals, from 1 on.
+    """The proposals worth evaluating.
 
-    parents: int32[n], place of the parent, smaller than the own one. tokens: int32[n].
+    Positions count the tip as 0 and the proposals from 1 on.
+
+    Attributes:
+        parents: int32[n], the position of each parent, which is smaller than the
+            child's.
+        tokens: int32[n].
     """
 
     def __init__(self) -> None:
@@ -62,15 +88,16 @@ class DraftTree:
         return np.array(self._tokens, dtype=np.int32)
 
     def child(self, place: int, token: int) -> int | None:
-        """The place where `token` follows a place; None where it was not proposed."""
+        """Return the position of `token` below `place`, None if not proposed."""
         return self._child.get((place, token))
 
     @staticmethod
     def of(proposed: tuple[IntArray, IntArray], room: DraftRoom, barred: Container[int]) -> DraftTree:
-        """What of a proposal fits the room: equal paths once, none through a `barred` token (one that ends the sequence).
+        """Return the part of a proposal that fits the room.
 
-        Raises `OptionError` for what is no tree and `TokenRangeError` for a token that does not exist, before anything is
-        asked for.
+        Equal paths are kept once, and no path goes through a `barred` token (one that
+        ends the sequence). Raises `OptionError` if the proposal is no tree and
+        `TokenRangeError` for a token that does not exist, before anything is asked for.
         """
         parents, tokens = _checked(proposed, room.n_vocabulary)
         tree = DraftTree()
@@ -101,7 +128,7 @@ class DraftTree:
 
 
 def _checked(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[list[int], list[int]]:
-    """The parents and tokens of a proposal as plain numbers."""
+    """Return the parents and tokens of a proposal as plain numbers."""
     expected = (
         "a pair of integer arrays of one length from `propose`: parents (earlier places, -1 for the tip) and tokens"
     )

@@ -1,4 +1,7 @@
-"""One token drawn from a row of logits: seeds, recent tokens, and whether the draw is close."""
+"""Draws one token from a row of logits.
+
+The module handles recent tokens, and tells whether the draw is close.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,13 @@ from selectrie.options import Sampling
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One token drawn. close: a change of every logit by at most the tolerance could change which one (never said where
-    it could not: `closeness`)."""
+    """One token drawn.
+
+    Attributes:
+        token: The token.
+        close: Whether a change of every logit by at most the tolerance could change the
+            token. It is never False where it could (see `stability`).
+    """
 
     token: int
     close: bool
@@ -31,19 +39,29 @@ def candidates(
     counts: Mapping[int, int] | None = None,
     allowed: BoolArray | IntArray | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """The distribution a token is drawn from: ids, int32[m] ascending, and their probabilities, float64[m].
+    """Return the distribution that a token is drawn from.
 
-    logits: float32[V]; -inf is probability 0. counts: occurrences of tokens looked back, for penalties.
-    allowed: bool[V] or ids; None = all. Raises `DeadEndError` where nothing allowed is possible, `NonFiniteLogitsError`,
-    `TokenRangeError` for a bias or count of a token that does not exist.
+    Args:
+        logits: float32[V]; -inf is probability 0.
+        counts: Occurrences of recent tokens, for penalties.
+        allowed: bool[V] or ids; None means all.
+
+    Returns:
+        ids, int32[m] ascending, and their probabilities, float64[m].
+
+    Raises:
+        DeadEndError: If no allowed token is possible.
+        NonFiniteLogitsError: If the largest logit is not finite.
+        TokenRangeError: For a bias or count of a token that does not exist.
     """
     return distribution(Pool.of(logits, Adjustments.of(sampling, counts), allowed), sampling)
 
 
 class Sampler:
-    """A chain ready for one sequence: the options and the recent tokens that penalties count.
+    """A chain ready for one sequence: the options and the recent tokens for penalties.
 
-    history: int[T], the prompt's tokens.
+    Args:
+        history: int[T], the prompt's tokens.
     """
 
     def __init__(self, sampling: Sampling, history: Iterable[int] | IntArray) -> None:
@@ -79,10 +97,15 @@ class Sampler:
         allowed: BoolArray | IntArray | None = None,
         tolerance: float = 0.0,
     ) -> Draw:
-        """The first token, by id, whose cumulative probability exceeds `uniform`, in [0, 1).
+        """Draw the first token, by id, whose cumulative probability exceeds `uniform`.
 
-        allowed: bool[V] or ids; None = all. tolerance: nats by which each logit may be off; 0 = `close` is not looked at.
         Raises as `candidates`.
+
+        Args:
+            uniform: A number in [0, 1).
+            allowed: bool[V] or ids; None means all.
+            tolerance: Nats by which each logit may be off; with 0, `close` is not
+                computed.
         """
         if self._adjustments is None:
             self._adjustments = Adjustments.of(self._sampling, self._counts)

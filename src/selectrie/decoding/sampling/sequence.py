@@ -1,4 +1,7 @@
-"""What a sequence is while it is drawn: its tokens, its text, and which tokens may come next."""
+"""The state of a sequence while it is drawn.
+
+It comprises its tokens, its text, and which tokens may come next.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from selectrie.tokenization.healing_automaton import HealedBytes
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LONGEST_BEGINNING = 3
-"""Bytes of the longest UTF-8 character, less one."""
+"""Bytes of the longest UTF-8 character, minus one."""
 
 
 class DrawnTokens:
-    """What was drawn: token by token its log-probability, alternatives, and whether the draw was close."""
+    """The drawn tokens, with log-probabilities, alternatives and close draws."""
 
     def __init__(self, prompt: IntArray, pieces: Sequence[bytes], texts: Sequence[str], n_alternatives: int) -> None:
         self._pieces, self._texts, self._n_alternatives = pieces, texts, n_alternatives
@@ -36,14 +39,14 @@ class DrawnTokens:
 
     @property
     def context(self) -> IntArray:
-        """int32[T]: prompt and tokens drawn so far; a read-only view."""
+        """Return the prompt and the tokens drawn so far, int32[T], read-only."""
         view = self._context[: self._n]
         view.flags.writeable = False
         return view
 
     @property
     def drawn(self) -> IntArray:
-        """int32[n]: without the prompt; a view."""
+        """Return the drawn tokens without the prompt, int32[n], as a view."""
         return self._context[self._n_prompt : self._n]
 
     @property
@@ -51,7 +54,7 @@ class DrawnTokens:
         return int(self._context[self._n - 1])
 
     def add(self, rows: Rows, i: int, token: int, *, close: bool) -> None:
-        """Note the token drawn from row i."""
+        """Record the token drawn from row i."""
         if close:
             self.close_steps.append(len(self))
         self.logp.append(float(rows.logp(i, token)))
@@ -64,7 +67,7 @@ class DrawnTokens:
         self._n += 1
 
     def scored(self, start: int) -> tuple[TokenScore, ...]:
-        """The tokens from step `start` on with their log-probabilities."""
+        """Return the tokens from step `start` on with their log-probabilities."""
         return tuple(map(self._scored, self.drawn[start:].tolist(), self.logp[start:]))
 
     def _scored(self, token: int, logp: float) -> TokenScore:
@@ -73,9 +76,13 @@ class DrawnTokens:
 
 
 class DrawnText:
-    """The text of a sequence. A character that the prompt began is read to its end with the bytes of the prompt.
+    """The text of a sequence.
 
-    healed: bytes of the prompt that the first tokens spell again; they are no part of the text.
+    A character that the prompt began is read to its end with the bytes of the prompt.
+
+    Args:
+        healed: Bytes of the prompt that the first tokens spell again; they are not part
+            of the text.
     """
 
     def __init__(self, prompt: IntArray, pieces: Sequence[bytes], stop: Sequence[str], healed: bytes = b"") -> None:
@@ -90,20 +97,20 @@ class DrawnText:
 
     @property
     def data(self) -> bytes:
-        """Bytes drawn, up to a stop string."""
+        """Return the bytes drawn, up to a stop string."""
         return self._emitter.data[len(self._begun) :]
 
     @property
     def stop(self) -> str | None:
-        """The stop string that was found."""
+        """Return the stop string that was found, or None."""
         return None if self._emitter.stopped is None else self._emitter.stopped.decode()
 
     def only_heals(self, token: int) -> bool:
-        """Does this token, the next one, spell healed bytes alone?"""
+        """Return whether this token, the next one, spells only healed bytes."""
         return 0 < len(self._pieces[token]) <= self._n_healed
 
     def feed(self, token: int) -> bool:
-        """Take a token's bytes in; True = a stop string has come."""
+        """Add a token's bytes, and return whether a stop string has come."""
         piece = self._pieces[token]
         new, self._n_healed = piece[self._n_healed :], max(0, self._n_healed - len(piece))
         self._add(self._emitter.feed(new))
@@ -114,12 +121,12 @@ class DrawnText:
         self._add(self._emitter.finish())
 
     def new(self) -> str:
-        """The text since the last call."""
+        """Return the text since the last call."""
         new, self._n_read = self.text[self._n_read :], len(self.text)
         return new
 
     def _add(self, text: str) -> None:
-        """A character of the prompt that was broken off is not this text's."""
+        """Add text, without a broken-off character that belongs to the prompt."""
         if self._is_inside and text:
             self._is_inside = False
             if text.startswith(_REPLACEMENT) and not self._emitter.data.startswith(_REPLACEMENT.encode()):
@@ -128,7 +135,10 @@ class DrawnText:
 
 
 def _begun_character(prompt: IntArray, pieces: Sequence[bytes], healed: bytes) -> bytes:
-    """The bytes of an incomplete UTF-8 character at the end of a prompt, its healed bytes included; b"" for a control token's end."""
+    """Return the bytes of an incomplete UTF-8 character at the end of a prompt.
+
+    Healed bytes are included. b"" if the prompt ends with a control token.
+    """
     tail = healed
     for token in reversed(prompt.tolist()):
         if len(tail) >= _LONGEST_BEGINNING:
@@ -143,9 +153,12 @@ def _begun_character(prompt: IntArray, pieces: Sequence[bytes], healed: bytes) -
 
 
 class AllowedTokens:
-    """Which tokens may be drawn next: what the automaton says, the end of generation where it can end, or all but that.
+    """Tells which tokens may be drawn next.
 
-    `HealedBytes` restrict until they are spelt; from there on it is as without an automaton.
+    An automaton decides this, and adds the end of generation where it can end. Without
+    an automaton, everything is allowed. `ignore_eog` excludes the end of generation.
+    `HealedBytes` restrict until they are spelt; from then on it is as without an
+    automaton.
     """
 
     def __init__(
@@ -169,7 +182,11 @@ class AllowedTokens:
             self._look()
 
     def _look(self) -> None:
-        """allowed: bool[V], int32[] ids, or None for all. is_over: the sequence ends here."""
+        """Set what may come next.
+
+        `allowed` becomes bool[V], int32[] ids, or None for all; `is_over` tells whether
+        the sequence ends here.
+        """
         self.is_over = False
         self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
         if self._automaton is None:

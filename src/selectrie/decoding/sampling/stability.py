@@ -1,10 +1,12 @@
-"""Whether a small change of the logits could change a draw.
+"""Tells whether a small change of the logits could change a draw.
 
-Every logit lies somewhere between two bounds. From these follow, for each filter of the chain, the tokens it keeps
-wherever in their bounds the logits lie (**sure**) and those it keeps for some (the rest: **maybe**), and from them bounds
-on both edges of the drawn token's interval. A draw is close unless the token is sure and the drawn number lies within the
-interval for all of them. So a draw that is not close is certain; one that is close may be safe: bounds of one step are not
-tied to those of the next.
+Every logit lies between two bounds. For each filter of the chain, these give the tokens
+that it keeps wherever in their bounds the logits lie (**sure**), and those that it
+keeps for some logits (the rest: **maybe**). From them follow bounds on both edges of
+the drawn token's interval. A draw is close unless the token is sure and the drawn
+number lies within the interval for all such logits. A draw that is not close is
+therefore certain. A draw that is close may still be safe, because the bounds of one
+step are not tied to those of the next.
 """
 
 from __future__ import annotations
@@ -20,19 +22,23 @@ from selectrie.decoding.sampling.chain import MARGINS, Pool, Positions, log_tota
 from selectrie.options import Sampling
 
 _HOPELESS = 100.0
-"""Nats; a tolerance as large as this says nothing about the draw."""
+"""A tolerance, in nats, so large that it says nothing about the draw."""
 _EXP32 = 1e-6
-"""Relative error of sums of exponentials in float32, with room to spare."""
+"""Generous relative error of sums of exponentials in float32."""
 _SLACK = 1e-9
-"""Room for rounding in sums of float64, far above it and far below any tolerance."""
+"""Allowance for rounding in float64 sums, far above it and far below any tolerance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """Tokens that may be drawn, by ascending id, and where their adjusted logits lie.
+    """Tokens that may be drawn, by ascending id, and bounds on their adjusted logits.
 
-    low, high: float64[m], finite. sure: bool[m], kept by all filters so far. tail_low, tail_high: bounds on the summed
-    exponentials of further tokens that no filter can keep and none can stand before, in units of exp(peak).
+    Attributes:
+        low, high: float64[m], finite.
+        sure: bool[m], tokens kept by all filters so far.
+        tail_low, tail_high: Bounds on the summed exponentials of further tokens, in
+            units of exp(peak). No filter can keep these tokens, and none of them can
+            precede the others.
     """
 
     low: FloatArray
@@ -46,7 +52,10 @@ class Band:
         return float(self.high.max())
 
     def weights(self, temperature: float = 1.0) -> tuple[FloatArray, FloatArray]:
-        """float64[m] twice: the least (0 unless sure) and the most that exp((logit - peak) / temperature) can be."""
+        """Return bounds on exp((logit - peak) / temperature), float64[m] twice.
+
+        The lower bound is 0 unless the token is sure.
+        """
         peak = self.peak
         with np.errstate(over="ignore", under="ignore"):
             least = numerics.exp((self.low - peak) / temperature)
@@ -54,17 +63,21 @@ class Band:
         return np.where(self.sure, least, 0.0), most
 
     def only(self, sure: BoolArray, maybe: BoolArray) -> Band:
-        """What a filter leaves: the tokens it may keep, of which those stay sure that it surely keeps."""
+        """Return what a filter leaves: the tokens that it may keep.
+
+        A token stays sure if the filter surely keeps it.
+        """
         sure = sure & self.sure
         kept = maybe | sure
         return replace(self, low=self.low[kept], high=self.high[kept], sure=sure[kept])
 
 
 def could_change(pool: Pool, token: int, uniform: float, sampling: Sampling, tolerance: float) -> bool:
-    """Could another token than the one drawn be, with every raw logit moved by at most `tolerance` nats?
+    """Return whether moving raw logits by `tolerance` nats could change the token.
 
-    Never false where it could. A move of all by one amount is none, but for the repetition penalty; so logits may be read
-    as log-probabilities.
+    It is never False where that could happen. Moving all logits by the same amount
+    changes nothing except through the repetition penalty, so the logits may be
+    log-probabilities.
     """
     touched, raw = pool.adjustments.ids, pool.raw[pool.adjustments.ids].astype(np.float64)
     moved = np.stack([pool.adjustments.of_logits(raw + shift) for shift in (-tolerance, 0.0, tolerance)])
@@ -83,11 +96,12 @@ def could_change(pool: Pool, token: int, uniform: float, sampling: Sampling, tol
 
 
 def _all_that_may_stay(pool: Pool, sampling: Sampling, widest: float) -> tuple[Positions, tuple[float, float]]:
-    """Positions of all tokens that the filters could keep with each logit moved by at most `widest`, and bounds on the
-    mass of the others where top-p counts it, in units of the exponential of the largest moved logit.
+    """Return the positions of all tokens that the filters could keep.
 
-    Two logits can change places where they are within 2 widest; where others are counted, no token that may stay is
-    within that of them.
+    Each logit may be moved by at most `widest`. The second element bounds the mass of
+    the other tokens where top-p counts it, in units of the exponential of the largest
+    moved logit. Two logits can change places if they are within 2 widest; where other
+    tokens are counted, none of them is that close to a token that may stay.
     """
     values, peak = pool.values, pool.peak
     if sampling.temperature == 0 and sampling.typical_p == 1:
@@ -109,7 +123,10 @@ def _all_that_may_stay(pool: Pool, sampling: Sampling, widest: float) -> tuple[P
 
 
 def _margin_of_top_p(pool: Pool, p: float, widest: float, total: float) -> float:
-    """Nats below the peak within which top-p is full, however the logits are moved by at most `widest`; inf: not known."""
+    """Return how far below the peak top-p is full, in nats; inf if not known.
+
+    That holds however the logits are moved by at most `widest`.
+    """
     for margin in MARGINS:
         _, mass = _near(pool, margin)
         least, most = mass * math.exp(-widest), (max(total - mass, 0.0) + _EXP32 * total) * math.exp(widest)
@@ -119,17 +136,24 @@ def _margin_of_top_p(pool: Pool, p: float, widest: float, total: float) -> float
 
 
 def _near(pool: Pool, margin: float) -> tuple[Positions, float]:
-    """Positions of logits at most `margin` below the peak, and their summed exponentials in units of exp(peak)."""
+    """Return the positions of logits at most `margin` below the peak, and their mass.
+
+    The mass is the sum of their exponentials in units of exp(peak).
+    """
     near = np.flatnonzero(pool.values >= not_above(pool.peak - margin))
     return near, float(numerics.exp(pool.values[near].astype(np.float64) - pool.peak).sum())
 
 
 def is_close(band: Band, place: int, uniform: float, sampling: Sampling) -> bool:
-    """Could logits within the band have made the draw another than token `place` of it?
+    """Return whether logits within the band could have drawn another token.
 
-    band: before any filter, and all that top-k, top-p or min-p can keep for logits within it.
+    Args:
+        band: Before any filter, with all that top-k, top-p or min-p can keep for logits
+            within it.
+        place: The position of the drawn token in the band.
     """
-    if sampling.temperature == 0 and sampling.typical_p == 1:  # no filter drops the most probable
+    # No filter drops the most probable token.
+    if sampling.temperature == 0 and sampling.typical_p == 1:
         return _other_may_be_largest(band, place)
     marked = np.zeros(len(band.low), dtype=np.bool_)
     marked[place] = True
@@ -149,9 +173,10 @@ def _other_may_be_largest(band: Band, place: int) -> bool:
 
 
 def _edges_may_cross(band: Band, place: int, uniform: float, temperature: float) -> bool:
-    """Could the drawn number lie outside the token's interval?
+    """Return whether the drawn number could lie outside the token's interval.
 
-    An edge lies at before / (before + after); it is highest with the most before and the least after.
+    An edge lies at before / (before + after). It is highest with the most before and
+    the least after.
     """
     least, most = band.weights(temperature)
     before, after = float(most[:place].sum()), float(least[place:].sum())
@@ -162,7 +187,11 @@ def _edges_may_cross(band: Band, place: int, uniform: float, temperature: float)
 
 
 def _top_k(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
-    """Sure: above the (k+1)-th largest upper bound. Maybe: not below the k-th largest lower bound."""
+    """Return the tokens that top-k surely keeps, and those that it may keep.
+
+    Sure are those above the (k+1)-th largest upper bound, maybe those not below the
+    k-th largest lower bound.
+    """
     k = sampling.top_k
     if not 0 < k < len(band.low):
         return _all(band)
@@ -172,20 +201,22 @@ def _top_k(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
 
 
 def _typical(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
-    """By distance from the mean logit, which lies within bounds of its own."""
+    """Filter by distance from the mean logit, which has bounds too."""
     if sampling.typical_p == 1:
         return _all(band)
     mean_low, mean_high = _mean_bounds(band)
-    below, above = mean_low - band.high, band.low - mean_high  # of these distances at most one is positive
+    # At most one of these distances is positive.
+    below, above = mean_low - band.high, band.low - mean_high
     nearest = np.maximum(np.maximum(below, above), 0.0)
     farthest = np.maximum(mean_high - band.low, band.high - mean_low)
     return _by_mass(band, -farthest - _SLACK, -nearest + _SLACK, sampling.typical_p)
 
 
 def _mean_bounds(band: Band) -> tuple[float, float]:
-    """Bounds of the mean logit under the distribution, wherever logits and weights lie.
+    """Return bounds on the mean logit, wherever logits and weights lie.
 
-    A weighted mean is largest with the most weight on the largest values and the least on all others, cut somewhere.
+    A weighted mean is largest with the most weight on the largest values and the least
+    weight on all others, for some split between them.
     """
     least, most = band.weights()
     results = []
@@ -205,10 +236,12 @@ def _top_p(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
 
 
 def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) -> tuple[BoolArray, BoolArray]:
-    """What stays when the tokens of largest key stay until they hold p: those before which stands less than p.
+    """Return what stays if tokens stay, largest key first, until they hold p.
 
-    Sure: even with all before it that may be there, at their most, and the others at their least. Maybe: even with those
-    alone that must be, at their least, and the others at their most.
+    These are the tokens with less than p before them. A token is sure if this holds
+    even with every token that may precede it, at its most, and the others at their
+    least. It is maybe if this holds with only the tokens that must precede it, at their
+    least, and the others at their most.
     """
     n = len(key_low)
     least, most = band.weights()
@@ -226,7 +259,11 @@ def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) ->
 
 
 def _min_p(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
-    """Sure: at its least above the share of every other's most. Maybe: at its most above the share of the sure ones' least."""
+    """Return the tokens that min-p surely keeps, and those that it may keep.
+
+    Sure is a token that at its least is above the share of every other token's most.
+    Maybe is a token that at its most is above the share of the sure tokens' least.
+    """
     if sampling.min_p == 0:
         return _all(band)
     share = float(np.log(sampling.min_p))
@@ -243,10 +280,13 @@ def _all(band: Band) -> tuple[BoolArray, BoolArray]:
 
 
 def _head_sums(x: FloatArray) -> FloatArray:
-    """float64[n+1]: sums of the first 0..n."""
+    """Return the sums of the first 0..n values, float64[n+1]."""
     return np.concatenate([[0.0], np.cumsum(x)])
 
 
 def _tail_sums(x: FloatArray) -> FloatArray:
-    """float64[n+1]: sums of all but the first 0..n, each summed from its own end: no cancellation."""
+    """Return the sums of all but the first 0..n values, float64[n+1].
+
+    Each is summed from its end, so nothing cancels.
+    """
     return np.concatenate([np.cumsum(x[::-1])[::-1], [0.0]])

@@ -1,8 +1,10 @@
-"""One sequence, drawn token by token from the model, with or without a draft: the text is the same.
+"""Draws one sequence token by token; a draft does not change the text.
 
-Every draw depends on the row, the tokens so far, the seed and the step alone, never on what runs beside it. With a draft the
-tip and a small tree of guesses are evaluated in one call; then the walk draws from the tip's row, goes on where the drawn
-token was guessed, and leaves the tree at the first one that was not. So a guess saves calls and changes nothing.
+Every draw depends only on the row, the tokens so far, the seed and the step, never on
+what runs beside it. With a draft, the tip and a small tree of guesses are evaluated in
+one call. The walk then draws from the tip's row, goes on where the drawn token was
+guessed, and leaves the tree at the first token that was not. So a guess saves calls and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -28,19 +30,31 @@ from selectrie.tokenization.healing_automaton import HealedBytes
 __all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]
 
 _SEED_BITS = 128
-"""Of the key of the random numbers."""
+"""Bits of the key of the random numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleSpec:
-    """What one sequence is drawn from. Checked when it is made; nothing is evaluated for a wrong one.
+    """What one sequence is drawn from, checked on construction.
 
-    prompt: int32[T], T >= 1. pieces, texts: bytes and spelling of every token (`Vocabulary`); texts may be left out.
-    eog: int32[], ids that end a generation. seed: of the uniform numbers, one a step. n_alternatives: most probable tokens
-    noted at every step. automaton: what may follow; the sequence also ends where it can end. tolerance: nats by which layout
-    may have moved a log-probability; steps that this could change are noted. drafter: guesses what follows.
-    healed: bytes of the prompt that are no longer part of `prompt`: the first tokens spell them, and an automaton beside
-    them accepts them first itself.
+    Nothing is evaluated if a field is invalid.
+
+    Attributes:
+        prompt: int32[T], T >= 1.
+        pieces, texts: Bytes and spelling of every token (`Vocabulary`); texts may be
+            left out.
+        eog: int32[], ids that end a generation.
+        seed: Seed of the uniform numbers, one for each step.
+        sampling, stopping: The options.
+        n_alternatives: How many of the most probable tokens are recorded at every step.
+        automaton: What may follow; the sequence also ends where the automaton allows
+            nothing more.
+        tolerance: Nats by which layout may have moved a log-probability. Steps that
+            this could change are recorded.
+        drafter: Guesses what follows.
+        healed: Bytes of the prompt that are no longer part of `prompt`. The first
+            tokens spell them, and an automaton given with them must itself accept them
+            first.
     """
 
     prompt: IntArray
@@ -76,14 +90,25 @@ class SampleSpec:
 class Sampled:
     """One sequence as it was drawn.
 
-    text: up to a stop string, which is not part of it; where the prompt ended inside a character, that character whole.
-    data: its bytes without those of the prompt, an incomplete character at the end included.
-    tokens: int32[n], all that were drawn, those that spell healed bytes, one that ended it and those of a stop string
-    included. logp: float64[n], of the full softmax, before any step of the chain. log_heal: log-probability of the healed
-    bytes, by the rows of the steps that spelt them: of the tokens that agree with what was left of them (0.0 = none). alternatives: per token the most probable ones; empty where not asked for.
-    finish: "eog", "stop" (a string or a token), "length", "callback", "automaton" or "deadline". stop: the string found.
-    ended_by: the last token where that is no text: end of generation, or a stop token. close_steps: steps whose draw the
-    tolerance could change. n_drafted, n_accepted: guesses evaluated, and those that were drawn.
+    Attributes:
+        text: The text up to a stop string, which is not part of it. If the prompt ended
+            inside a character, the text has that character whole.
+        data: The text's bytes without those of the prompt, including an incomplete
+            character at the end.
+        tokens: int32[n], all drawn tokens, including those that spell healed bytes, one
+            that ended the sequence, and those of a stop string.
+        logp: float64[n], under the full softmax, before any step of the chain.
+        log_heal: Log-probability of the healed bytes, from the rows of the steps that
+            spelt them: at each, of the tokens that agree with the bytes then left (0.0
+            for none).
+        alternatives: The most probable tokens at each step; empty if not asked for.
+        finish: "eog", "stop" (a string or a token), "length", "callback", "automaton"
+            or "deadline".
+        stop: The stop string found, or None.
+        ended_by: The last token if it is not text: end of generation, or a stop token.
+        seed: The seed.
+        close_steps: Steps whose draw the tolerance could change.
+        n_drafted, n_accepted: Guesses evaluated, and those that were drawn.
     """
 
     text: str
@@ -102,13 +127,16 @@ class Sampled:
 
     @property
     def joint(self) -> float:
-        """Log-probability of all tokens together, one that ended it included, given that they spell the healed bytes."""
+        """Return the log-probability of all tokens together, given the healed bytes.
+
+        A token that ended the sequence is included.
+        """
         return float(self.logp.sum()) - self.log_heal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """What was asked for last: local row of its first element, and the guesses below that one."""
+    """The last ask: the local row of its first element, and the guesses below it."""
 
     first: int
     tree: DraftTree
@@ -118,16 +146,19 @@ class _Asked:
 
 
 class SampleTask:
-    """Draws one sequence. It asks for a node below the last, never for the last token's; guesses only as the room allows.
+    """Draws one sequence.
 
-    One draw a step: an automaton that allows nothing where it cannot end is a `ProtocolError`, and what the stop callback,
-    the automaton or the drafter raises comes out of `tell` or `ask`; the task is then of no further use.
+    It asks for a node below the last one only to draw a further token, and for guesses
+    only as the room allows. One token is drawn in each step. An automaton that allows
+    nothing where it cannot end is a `ProtocolError`. What the stop callback, the
+    automaton or the drafter raises comes out of `tell` or `ask`, and the task cannot be
+    used afterwards.
     """
 
     def __init__(self, spec: SampleSpec) -> None:
         self._spec = spec
         self._most = spec.stopping.max_tokens
-        self._n_healing = 0  # tokens that spelt healed bytes alone
+        self._n_healing = 0  # tokens that spelt only healed bytes
         n_healed = 0 if spec.healed is None else len(spec.healed.data)
         self._floor = Room(rows=1, nodes=self._most - 1 + n_healed, branches=1)
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
@@ -153,7 +184,7 @@ class SampleTask:
 
     @property
     def healed(self) -> bytes:
-        """Bytes of the prompt that are spelt first."""
+        """Return the bytes of the prompt that are spelt first."""
         return b"" if self._spec.healed is None else self._spec.healed.data
 
     @property
@@ -162,29 +193,42 @@ class SampleTask:
 
     @property
     def states(self) -> int:
-        """States that a forking model holds for it at once, guesses not counted: of the tip and of the token below."""
+        """Return how many states a forking model holds for this task at once.
+
+        Those are the state of the tip and that of the token below; guesses do not
+        count.
+        """
         return 2
 
     @property
     def finish(self) -> str | None:
-        """How it ended; None while it goes on."""
+        """Return how the sequence ended; None while it goes on."""
         return self._finish
 
     @property
     def n_tokens(self) -> int:
-        """Tokens drawn so far."""
+        """Return how many tokens have been drawn so far."""
         return len(self._tokens)
 
     def new_text(self) -> str:
-        """The text emitted since the last call: whole characters that no stop string can take back."""
+        """Return the text emitted since the last call.
+
+        It consists of whole characters that no stop string can take back.
+        """
         return self._text.new()
 
     def drawn(self, start: int = 0) -> tuple[TokenScore, ...]:
-        """The tokens drawn from step `start` on, each with its log-probability under the full softmax."""
+        """Return the tokens drawn from step `start` on.
+
+        Each has its log-probability under the full softmax.
+        """
         return self._tokens.scored(start)
 
     def expire(self) -> None:
-        """End it now with what is there; what is told later is ignored. No effect where it has ended."""
+        """End the sequence now with what is there.
+
+        Rows that arrive later are ignored. No effect if the sequence has ended.
+        """
         if self._finish is None:
             self._end("deadline")
 
@@ -238,8 +282,11 @@ class SampleTask:
         )
 
     def _draft(self, room: Room) -> DraftTree:
-        """Guesses below the tip. The row of a guess at depth d draws the token d + 1 after the tip, so none is deeper than
-        the tokens to come, and none ends the sequence."""
+        """Return guesses below the tip.
+
+        The row of a guess at depth d draws the token d + 1 after the tip. No guess is
+        therefore deeper than the tokens to come, and none ends the sequence.
+        """
         fits = DraftRoom(
             most=min(room.rows, room.nodes - self._n_held) - 1,
             depth=self._most + self._n_healing - len(self._tokens) - 1,
@@ -251,7 +298,7 @@ class SampleTask:
         return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.most), fits, self._ends)
 
     def _walk(self, rows: Rows, asked: _Asked) -> None:
-        """Draw from the first row told, and on from there as long as what is drawn was guessed."""
+        """Draw from the first row, and go on as long as what is drawn was guessed."""
         walked = [0]
         while True:
             token = self._draw(rows, walked[-1])
@@ -267,7 +314,7 @@ class SampleTask:
         self._tip = asked.first + walked[-1]
 
     def _draw(self, rows: Rows, i: int) -> int:
-        """Draw one token from row i, note it, and see whether it ends the sequence."""
+        """Draw one token from row i, record it, and end the sequence if it does."""
         spec = self._spec
         drawn = self._sampler.draw(
             rows, i, uniform(spec.seed, len(self._tokens)), allowed=self._choice.allowed, tolerance=spec.tolerance
@@ -281,7 +328,7 @@ class SampleTask:
         return drawn.token
 
     def _heal(self, rows: Rows, i: int, token: int) -> None:
-        """Note what the healed bytes cost at row i, the one this token was drawn from."""
+        """Add the healed bytes' probability at row i, which drew this token."""
         healed = self._healed
         if healed is None:
             return
@@ -291,7 +338,11 @@ class SampleTask:
             self._healed = None
 
     def _ending(self, token: int) -> str | None:
-        """Take the token in; how it ends the sequence, None where it does not. One that only heals can but be the last."""
+        """Add the token and return how it ends the sequence, None if it does not.
+
+        A token that spells only healed bytes does not count towards the length limit,
+        and its id does not end the sequence.
+        """
         stopping = self._spec.stopping
         only_heals = self._text.only_heals(token)
         self._n_healing += only_heals

@@ -1,4 +1,8 @@
-"""From rows to scores: what to read off a trie, terminators, rules, priors, probabilities, tolerances, bounds."""
+"""Turns rows into scores.
+
+The modules say what to read off a trie and compute terminators, rules, priors,
+probabilities, tolerances and bounds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model has to be asked about a trie, and what it answered, as flat arrays over the trie's nodes."""
+"""What to read off the rows of a trie, and what was read, as flat arrays over nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from selectrie.decoding.scoring.terminators import owners
 from selectrie.errors import OptionError
 
 TOP_TOKENS = 10
-"""Tokens of row 0 that are kept: what the model wanted to say instead."""
+"""Tokens of row 0 that are kept, to show what the model preferred to say."""
 
 NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
@@ -24,10 +24,15 @@ NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 class RowNeeds:
     """What exhaustive scoring reads off a trie of N nodes.
 
-    row: bool[N], nodes whose row is needed, closed under ancestors; the root always (its row comes with the prompt).
-    eog: bool[N], nodes where the mass of `eog_ids` is read. rest: bool[N], nodes where the mass of all tokens that are
-    no children is read. observe: (node, distinct ids) whose summed probability is read too, in the caller's order (for
-    healing).
+    Attributes:
+        row: bool[N], nodes whose row is needed, closed under ancestors. The root is
+            always among them; its row comes with the prompt.
+        eog: bool[N], nodes where the mass of `eog_ids` is read.
+        rest: bool[N], nodes where the mass of all tokens that are no children is read.
+        observe: (node, distinct ids), whose summed probability is read too, in the
+            caller's order (for healing).
+        eog_ids: int32[], all end-of-generation ids.
+        best: bool[N], nodes where the most probable token is read; None for no node.
     """
 
     row: BoolArray
@@ -39,20 +44,28 @@ class RowNeeds:
 
     @property
     def n_rows(self) -> int:
-        """Rows that exhaustive scoring evaluates, the root's included."""
+        """Return how many rows exhaustive scoring evaluates, the root's included."""
         return int(np.count_nonzero(self.row))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrieEvaluation:
-    """What was read off a trie of N nodes. Never above 0: float32 rounding beyond probability 1 is cut off.
+    """What was read off a trie of N nodes.
 
-    edge_logp: float64[N], log p(token | parent), 0 at the root, NaN where the parent's row was not evaluated.
-    eog_logp, rest_logp: float64[N], NaN where not read. observed: float64[M], log of the summed
-    probability of the ids of each of `RowNeeds.observe`, -inf for none; NaN where not read.
-    evaluated: bool[N], nodes whose row was read. n_evaluated: how many. top_ids, top_logp: the ten tokens most probable
-    after the root, and their log-probabilities. best_token: int32[N], the most probable token after each node (ties:
-    smaller id), NO_TOKEN where not read.
+    No log-probability is above 0: float32 rounding beyond probability 1 is cut off.
+
+    Attributes:
+        edge_logp: float64[N], log p(token | parent); 0 at the root, NaN where the
+            parent's row was not evaluated.
+        eog_logp, rest_logp: float64[N], NaN where not read.
+        observed: float64[M], log of the summed probability of the ids of each of
+            `RowNeeds.observe`; -inf for none, NaN where not read.
+        evaluated: bool[N], nodes whose row was read.
+        n_evaluated: The number of such nodes.
+        top_ids, top_logp: The ten most probable tokens after the root, and their
+            log-probabilities.
+        best_token: int32[N], the most probable token after each node (the smaller id on
+            ties), NO_TOKEN where not read.
     """
 
     edge_logp: FloatArray
@@ -72,15 +85,21 @@ def row_needs(
     observe: Iterable[tuple[int, IntArray]] = (),
     eog_ids: IntArray = NO_IDS,
 ) -> RowNeeds:
-    """Which rows of a trie score its paths.
+    """Return which rows of a trie are needed to score its paths.
 
-    Inner nodes always: their rows hold the edges below. With terminator "eog" also the ends of paths; with
-    "unless-continued" none beyond the inner nodes, for what ends at a leaf cannot be continued. Observed nodes and their
-    ancestors. The EOG mass is read at every end for "eog", else where a path ends above another: step-by-step choice
-    weighs stopping there by it. The rest is read at inner nodes at or below an end, for "unless-continued" alone.
+    Rows of inner nodes are always needed, since they hold the edges below. With
+    terminator "eog", the ends of paths are needed too. With "unless-continued" the
+    inner nodes are enough, because a path that ends at a leaf cannot be continued.
+    Observed nodes and their ancestors are needed.
 
-    terminator: "none", "eog", "text" or "unless-continued". eog_ids: int32[], all end-of-generation ids; `OptionError`
-    for "eog" without any.
+    The EOG mass is read at every end for "eog". Otherwise it is read where a path ends
+    above another, as the weight of stopping there in step-by-step choice. The rest is
+    read only for "unless-continued", at inner nodes at or below an end.
+
+    Args:
+        terminator: "none", "eog", "text" or "unless-continued".
+        eog_ids: int32[], all end-of-generation ids. "eog" without any raises
+            `OptionError`.
     """
     if terminator == "eog" and len(eog_ids) == 0:
         raise OptionError("terminator", terminator, "another one: this model has no end-of-generation token")
@@ -106,9 +125,9 @@ def row_needs(
 
 
 class TrieReader:
-    """Collects what rows say about a trie, a few numpy calls for many nodes.
+    """Collects what rows say about a trie, with a few numpy calls for many nodes.
 
-    The arrays are those of `TrieEvaluation`, growing; `evaluation` hands them over.
+    The arrays are those of `TrieEvaluation` and fill up; `evaluation` returns them.
     """
 
     def __init__(self, trie: TokenTrie, needs: RowNeeds) -> None:
@@ -128,7 +147,7 @@ class TrieReader:
         self._reads_rest = bool(needs.rest.any())
 
     def children(self, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
-        """Children of all nodes one after the other, and for each the place of its parent in `nodes`."""
+        """Return the children of all nodes, and their parents as indices of `nodes`."""
         starts = self.trie.child_start[nodes].astype(np.int64)
         counts = self.trie.child_start[nodes + 1] - starts
         owner = np.repeat(np.arange(len(nodes)), counts)
@@ -136,10 +155,14 @@ class TrieReader:
         return self.trie.child[np.arange(len(owner)) + shift[owner]], owner
 
     def read(self, nodes: IntArray, rows: Rows) -> None:
-        """Read the rows of `nodes`, in order; each node once. Raises `NonFiniteLogitsError` for a broken row."""
+        """Read the rows of `nodes`, in order, each node once.
+
+        Raises `NonFiniteLogitsError` for a row that is not finite.
+        """
         if len(nodes) == 0:
             return
-        rows.logp(np.arange(len(nodes)), 0)  # every row is checked before anything changes
+        # Every row is checked before anything changes.
+        rows.logp(np.arange(len(nodes)), 0)
         children, owner = self.children(nodes)
         self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
         if self._reads_eog:
@@ -169,7 +192,7 @@ class TrieReader:
                 self.observed[k] = min(rows.log_mass(place, ids), 0.0)
 
     def evaluation(self) -> TrieEvaluation:
-        """Everything read so far."""
+        """Return everything read so far."""
         return TrieEvaluation(
             edge_logp=self.edge_logp,
             eog_logp=self.eog_logp,

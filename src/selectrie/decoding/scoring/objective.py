@@ -1,4 +1,8 @@
-"""A rule as a search sees it: from a path's log-probability to its score, and from a prefix to a bound on scores below."""
+"""A scoring rule as a search sees it.
+
+It maps a path's log-probability to a score, and a prefix to a bound on the scores below
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,15 @@ from selectrie.options import Rule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Objective:
-    """score(path) = logp(path) / length + offset, for P paths.
+    """Scores P paths by logp(path) / length + offset.
 
-    length: float64[P], at least 1; all 1 but for means. offset: float64[P], log prior less baseline; -inf excludes.
-    tolerance: float64[P], nats by which layout can move the score (0 = not asked for). first_scored: tokens of every
-    path that do not count. divides: some length is not 1.
+    Attributes:
+        length: float64[P], at least 1; all 1 except for means.
+        offset: float64[P], log prior minus baseline; -inf excludes the path.
+        tolerance: float64[P], nats by which layout can move the score (0 if not
+            requested).
+        first_scored: How many tokens of every path do not count.
+        divides: Whether some length is not 1.
     """
 
     length: FloatArray
@@ -33,7 +41,7 @@ class Objective:
         return bool((self.length != 1).any())
 
     def score(self, paths: IntArray, logp: FloatArray) -> FloatArray:
-        """float64[n]: scores of paths with these log-probabilities."""
+        """Return the scores of paths with these log-probabilities, float64[n]."""
         scores = logp / self.length[paths] + np.where(np.isneginf(logp), 0.0, self.offset[paths])
         return np.asarray(scores, dtype=np.float64)
 
@@ -48,11 +56,17 @@ def objective_of(
     tolerances: FloatArray | None = None,
     first_scored: IntArray | None = None,
 ) -> Objective | None:
-    """The objective of a request, or None where no prefix bounds what is below it: then all paths must be scored.
+    """Return the objective of a request, or None if a prefix bounds no scores below it.
 
-    None for rule "batch" (its baseline needs every prompt's scores), for equal paths of choices with different lengths,
-    and for tokens that count in some choices but not in others. log_prior, baseline, tolerances: float64[C] as for
-    `score_choices` and of `tolerance_of`; first_scored: int32[C]. A baseline of -inf raises `ChoiceError`.
+    With None, all paths must be scored. That is the case for rule "batch" (its baseline
+    needs the scores of every prompt), for equal paths of choices with different
+    lengths, and for tokens that count in some choices but not in others.
+
+    Args:
+        log_prior, baseline: float64[C], as for `score_choices`. A baseline of -inf
+            raises `ChoiceError`.
+        tolerances: float64[C], from `tolerance_of`.
+        first_scored: int32[C].
     """
     divisor = lengths.for_rule(rule.name)
     first = np.zeros(len(divisor), dtype=np.int32) if first_scored is None else first_scored
@@ -72,16 +86,20 @@ def objective_of(
 
 
 def plain_objective(trie: TokenTrie) -> Objective:
-    """The joint log-probability itself."""
+    """Return the objective that is the joint log-probability itself."""
     n = len(trie.path_node)
     return Objective(np.ones(n), np.zeros(n), np.zeros(n))
 
 
 class Bounds:
-    """Bounds on the scores of all paths below a node, from the log-probability of its prefix.
+    """Bounds, from a prefix's log-probability, on the scores of all paths below a node.
 
-    inclusive: a path that ends at the node is below it too (its terminator is not known before the node's own row).
-    Offsets and lengths below every node are taken once, vectorised, and only where they differ between paths.
+    Offsets and lengths below every node are computed once, vectorised, and only where
+    they differ between paths.
+
+    Args:
+        inclusive: Whether a path that ends at the node counts as below it, because its
+            terminator is unknown before the node's own row.
     """
 
     def __init__(self, trie: TokenTrie, objective: Objective, *, inclusive: bool) -> None:
@@ -99,10 +117,14 @@ class Bounds:
             self._shortest = -_range_max(-objective.length, start, stop)
 
     def upper(self, nodes: IntArray, logp: FloatArray, *, cautious: bool = False) -> FloatArray:
-        """float64[n]: no path below scores more; -inf where there is none, or none with any probability.
+        """Return upper bounds on the score of every path below each node, float64[n].
 
-        Logarithms are negative, so the longest path below bounds a mean; a prefix above 0 (healed bytes taken off)
-        is bounded by the shortest. cautious: each score may move up by its tolerance.
+        A bound is -inf where there is no such path, or none with any probability.
+        Logarithms are negative, so the longest path below bounds a mean. A prefix above
+        0 (after healed bytes were taken off) is bounded by the shortest.
+
+        Args:
+            cautious: Whether each score may move up by its tolerance.
         """
         if self.divides:
             logp = logp / np.where(logp < 0, self._longest[nodes], self._shortest[nodes])
@@ -113,7 +135,7 @@ class Bounds:
 
 
 def _range_max(values: FloatArray, start: NDArray[np.int64], stop: NDArray[np.int64]) -> FloatArray:
-    """float64[N]: maximum of values[start:stop] of each range, -inf for an empty one."""
+    """Return the maximum of values[start:stop] of each range, -inf for an empty one."""
     if len(values) and (values == values[0]).all():
         return np.where(stop > start, values[0], -np.inf)
     padded = np.append(values, -np.inf)
@@ -126,7 +148,7 @@ def _range_max(values: FloatArray, start: NDArray[np.int64], stop: NDArray[np.in
 
 
 def _max_by_path(values: FloatArray, trie: TokenTrie) -> FloatArray:
-    """float64[P]: the largest value among the choices of each path."""
+    """Return the largest value among the choices of each path, float64[P]."""
     result = np.full(len(trie.path_node), -np.inf)
     np.maximum.at(result, trie.path_of, values)
     return result

@@ -1,4 +1,7 @@
-"""From what was read off a trie to the log-probability of each path: joint, bounds, terminator, step-by-step choice."""
+"""Computes the log-probability of each path from what was read off a trie.
+
+That comprises the joint, its bounds, the terminator and step-by-step choice.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,28 @@ from selectrie.decoding.scoring.evaluation import TrieEvaluation
 from selectrie.decoding.scoring.terminators import levels, owners
 
 RESOLVED = 1e-4
-"""Nats between the bounds of an end within which its middle stands for its value (only partial evaluation leaves any)."""
+"""Largest distance of an end's bounds, in nats, at which their middle is its value.
+
+Only partial evaluation leaves such a distance.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathScores:
-    """Log-probabilities of P distinct paths, healed bytes taken off.
+    """Log-probabilities of P distinct paths, conditional on the healed bytes.
 
-    logp: float64[P], joint with the terminator's part; NaN where not resolved. -inf is probability 0, a result.
-    logp_lower, logp_upper: float64[P], bounds; equal to logp where everything it needs was evaluated, else within
-    `RESOLVED` of each other. logp_terminator: float64[P], part of logp; NaN where not resolved.
-    logp_local: float64[P], under masked step-by-step choice; NaN where a row on the way was not evaluated.
-    greedy_path: the path that masked greedy decoding picks, NO_PATH where a row on its way was not evaluated.
+    Attributes:
+        logp: float64[P], the joint, including the terminator; NaN where not resolved.
+            -inf means probability 0 and is a result.
+        logp_lower, logp_upper: float64[P], bounds. They equal `logp` where everything
+            it needs was evaluated; otherwise they are within `RESOLVED` of each other
+            where it is resolved.
+        logp_terminator: float64[P], the terminator's part of `logp`; NaN where not
+            resolved.
+        logp_local: float64[P], under masked step-by-step choice; NaN where a row on the
+            path was not evaluated.
+        greedy_path: The path that masked greedy decoding picks, NO_PATH where a row on
+            its way was not evaluated.
     """
 
     logp: FloatArray
@@ -36,10 +49,15 @@ class PathScores:
     def first_scored(
         self, trie: TokenTrie, evaluation: TrieEvaluation, first_scored: IntArray
     ) -> tuple[FloatArray, FloatArray]:
-        """float64[C] twice, logp and logp_upper of each **choice** when tokens before first_scored[c] do not count.
+        """Return logp and logp_upper of each **choice**, float64[C] each.
 
-        Choices with equal paths may count from different tokens. Nothing is subtracted, so a token of probability 0
-        that does not count does no harm. For lm-eval's boundary, which heals nothing. first_scored: int32[C].
+        Tokens before first_scored[c] do not count. Choices with equal paths may count
+        from different tokens. Nothing is subtracted, so a token of probability 0 that
+        does not count does no harm. This serves lm-eval's boundary, which heals
+        nothing.
+
+        Args:
+            first_scored: int32[C].
         """
         path = trie.path_of
         joint, upper = self.logp[path].copy(), self.logp_upper[path].copy()
@@ -59,15 +77,20 @@ class PathScores:
 
 
 def prefix_logp(trie: TokenTrie, evaluation: TrieEvaluation) -> FloatArray:
-    """float64[N]: sum of edges from the root; an edge not evaluated counts 0, so it is a bound from above."""
+    """Return an upper bound on the log-probability of each prefix, float64[N].
+
+    It is the sum of the edges from the root, where an edge not evaluated counts 0.
+    """
     return trie.accumulate(np.where(np.isnan(evaluation.edge_logp), 0.0, evaluation.edge_logp))
 
 
 def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, log_heal: float = 0.0) -> PathScores:
     """Score every path of a trie from what was evaluated of it.
 
-    log_heal: log-probability of the healed bytes, taken off every logp (0 = nothing was healed); where it is -inf no path
-    has any probability, and stays at -inf.
+    Args:
+        log_heal: Log-probability of the healed bytes, subtracted from every logp (0 if
+            nothing was healed). If it is -inf, no path has any probability and all stay
+            at -inf.
     """
     log_heal = 0.0 if log_heal == -np.inf else log_heal
     ends = trie.path_node
@@ -92,12 +115,12 @@ def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, lo
 
 
 def _unknown_above(trie: TokenTrie, evaluation: TrieEvaluation) -> BoolArray:
-    """bool[N]: some edge from the root to the node was not evaluated."""
+    """Return bool[N]: whether some edge from the root to the node is not evaluated."""
     return np.asarray(trie.accumulate(np.isnan(evaluation.edge_logp).astype(np.float64)) > 0)
 
 
 def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, FloatArray]:
-    """float64[P] twice: bounds on the terminator's log-probability after each path."""
+    """Return bounds on each path's terminator's log-probability, float64[P] twice."""
     ends = trie.path_node
     if terminator == "eog":
         eog = evaluation.eog_logp[ends]
@@ -109,11 +132,13 @@ def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: 
 
 
 def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArray, FloatArray]:
-    """float64[N] twice: bounds on log q(n), the probability that the text after n reaches no end below n.
+    """Return bounds on log q(n), float64[N] twice.
 
-    q(n) = sum of p(t) over tokens that are no children + sum of p(m) q(m) over children m that end no path: positive
-    terms only, where 1 - sum would cancel. A leaf has q = 1; a row that is missing leaves q in [0, 1].
-    NaN above all ends, where nobody asks. From the deepest level up, vectorised.
+    q(n) is the probability that the text after n reaches no end below n. It is the sum
+    of p(t) over tokens t that are no children, plus the sum of p(m) q(m) over children
+    m that end no path. All terms are positive, whereas 1 - sum would cancel. A leaf has
+    q = 1; a missing row leaves q in [0, 1]. Nodes above all ends are NaN, since they
+    are never needed. Levels are computed from the deepest upwards, vectorised.
     """
     inside = owners(trie) != NO_NODE
     inner = trie.inner
@@ -135,15 +160,19 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArr
 
 
 def stop_logp(evaluation: TrieEvaluation, terminator: str) -> FloatArray:
-    """float64[N]: weight of stopping where a path ends, for step-by-step choice; NaN where it was not read."""
+    """Return the weight of stopping where a path ends, float64[N].
+
+    Step-by-step choice uses it. It is NaN where it was not read.
+    """
     return evaluation.rest_logp if terminator == "unless-continued" else evaluation.eog_logp
 
 
 def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, int]:
-    """float64[P]: log-probability of each path under mask, renormalise, multiply; and the path greedy decoding picks.
+    """Return each path's log-probability by steps, float64[P], and the greedy path.
 
-    At each node the options are its children and, where a path ends, stopping; the sum over them is taken to be one.
-    Where nothing allowed has any probability, every option has none.
+    Each step masks, renormalises and multiplies. The options at a node are its children
+    and, where a path ends, stopping; their probabilities are scaled to sum to one. If
+    no option has any probability, every option gets none.
     """
     inner = np.flatnonzero(trie.inner & evaluation.evaluated)
     total = np.full(len(trie.token), np.nan)
@@ -152,7 +181,8 @@ def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) 
     if len(inner):
         edges = np.append(evaluation.edge_logp[trie.child], -np.inf)
         bounds = np.stack([trie.child_start[inner], trie.child_start[inner + 1]], axis=1).ravel()
-        with np.errstate(invalid="ignore"):  # between two segments stand edges that were not evaluated
+        # Between two segments lie edges that were not evaluated.
+        with np.errstate(invalid="ignore"):
             total[inner] = np.logaddexp(np.logaddexp.reduceat(edges, bounds)[::2], stop)
     share = np.zeros(len(trie.token))
     with np.errstate(invalid="ignore"):
@@ -168,7 +198,10 @@ def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) 
 
 
 def greedy_path(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> int:
-    """The path that masked greedy decoding picks; ties go to the smaller token, and on rather than to stopping."""
+    """Return the path that masked greedy decoding picks.
+
+    Ties go to the smaller token, and to going on rather than stopping.
+    """
     stop = stop_logp(evaluation, terminator)
     node = ROOT
     while trie.n_nodes_below[node]:
@@ -182,7 +215,10 @@ def greedy_path(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) ->
 
 
 def greedy_child(trie: TokenTrie, edge_logp: FloatArray, stop: FloatArray, node: int) -> int:
-    """The child that masked greedy decoding goes to from an evaluated inner node; NO_NODE = it stops here."""
+    """Return the child that masked greedy decoding goes to, or NO_NODE if it stops.
+
+    `node` is an evaluated inner node.
+    """
     children = trie.children(node)
     best = int(children[np.argmax(edge_logp[children])])
     return NO_NODE if trie.end_path[node] != NO_PATH and stop[node] > edge_logp[best] else best

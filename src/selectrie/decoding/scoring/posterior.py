@@ -1,4 +1,4 @@
-"""From scores to a decision: probabilities over the set, winner, ties, margin, coverage."""
+"""Turns scores into a decision: probabilities, winner, ties, margin and coverage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from selectrie.core.types import FloatArray, IntArray
 class Posterior:
     """A decision over C choices.
 
-    probability: float64[C], softmax of scores over distinct paths; a path's choices all carry its probability. NaN where
-    not finished, else between probability_low and probability_high, which differ only where a search left mass open.
-    winner: the first choice by score, lowest index on exact ties. is_tie: another path has exactly its score.
-    margin: score of the winner minus the best on another path, finished or bounded; inf where there is one path.
+    Attributes:
+        probability: float64[C], softmax of scores over distinct paths. All choices of a
+            path carry its probability. NaN where not finished.
+        probability_low, probability_high: float64[C], bounds on the probability. They
+            differ only where a search left mass open.
+        winner: The first choice by score; the lowest index on exact ties.
+        is_tie: Whether another path has exactly the winner's score.
+        margin: The winner's score minus the best on another path, finished or bounded;
+            inf if there is only one path.
     """
 
     probability: FloatArray
@@ -29,19 +34,25 @@ class Posterior:
 
 
 def duplicates(path_of: IntArray) -> IntArray:
-    """int32[C]: the first choice with the same path, -1 for the first itself."""
+    """Return the first choice with the same path, int32[C]; -1 for the first itself."""
     _, first, inverse = np.unique(path_of, return_index=True, return_inverse=True)
     earliest = first[inverse.reshape(-1)]
     return np.where(earliest == np.arange(len(path_of)), -1, earliest).astype(np.int32)
 
 
 def coverage_of(logp: FloatArray) -> float:
-    """Probability mass that the model gives the set: sum of exp(logp) over distinct paths, float64[P]; NaN counts 0."""
+    """Return the probability mass that the model gives the set.
+
+    It is the sum of exp(logp) over distinct paths, float64[P]; NaN counts 0.
+    """
     return float(numerics.exp(np.array(numerics.logsumexp(logp[~np.isnan(logp)]))))
 
 
 def best_of_paths(scores: FloatArray, path_of: IntArray) -> FloatArray:
-    """float64[P]: the best score among the choices of each path; NaN where none is finished."""
+    """Return the best score among the choices of each path, float64[P].
+
+    It is NaN where no choice is finished.
+    """
     best = np.full(int(path_of.max(initial=-1)) + 1, np.nan)
     np.fmax.at(best, path_of, scores)
     return best
@@ -52,10 +63,15 @@ def posterior(
 ) -> Posterior:
     """Decide among C choices.
 
-    scores: float64[C], NaN where not finished. path_of: int32[C]; equal paths count once, by their best score.
-    upper: float64[C], bounds from above on the scores not finished (a search gives them). log_open: log of a bound on the
-    summed exp(score) of all paths not finished.
-    Where every score is -inf nothing has any probability, and the lowest index wins a tie.
+    If every score is -inf, no choice has any probability and the lowest index wins a
+    tie.
+
+    Args:
+        scores: float64[C], NaN where not finished.
+        path_of: int32[C]; equal paths count once, by their best score.
+        upper: float64[C], upper bounds on the scores that are not finished, as a search
+            gives them.
+        log_open: Log of a bound on the summed exp(score) of all paths not finished.
     """
     best = best_of_paths(scores, path_of)
     done = ~np.isnan(best)
@@ -81,5 +97,5 @@ def posterior(
 
 
 def _difference(x: FloatArray, y: FloatArray | float) -> FloatArray:
-    """Difference of logarithms of weights, with 0/0 = 0."""
+    """Return the difference of logarithms of weights, with 0/0 = 0."""
     return np.where(np.isneginf(x), -np.inf, np.where(np.isneginf(x), 0.0, x) - np.where(np.isneginf(y), 0.0, y))

@@ -1,4 +1,7 @@
-"""Named rules from joint log-probabilities to scores, and priors. Only scores of one rule can be compared."""
+"""Named rules that turn joint log-probabilities into scores, and priors.
+
+Only scores of the same rule can be compared.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,13 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lengths:
-    """Lengths of C choices. n_tokens: int32[C], scored tokens of the path, healed ones included (following text too).
-    n_chars, n_bytes: int32[C], of the choice as given."""
+    """Lengths of C choices.
+
+    Attributes:
+        n_tokens: int32[C], scored tokens of the path, including healed ones and
+            following text.
+        n_chars, n_bytes: int32[C], characters and bytes of the choice as given.
+    """
 
     n_tokens: IntArray
     n_chars: IntArray
@@ -32,7 +40,10 @@ class Lengths:
 
     @classmethod
     def of(cls, texts: Sequence[str], trie: TokenTrie, first_scored: IntArray | None = None) -> Lengths:
-        """Lengths of the choices of a trie. Tokens before first_scored[c] do not count."""
+        """Return the lengths of the choices of a trie.
+
+        Tokens before first_scored[c] do not count.
+        """
         n_tokens = trie.depth[trie.path_node[trie.path_of]]
         if first_scored is not None:
             n_tokens = np.maximum(n_tokens - first_scored, 0)
@@ -41,7 +52,10 @@ class Lengths:
         return cls(n_tokens.astype(np.int32), n_chars, n_bytes)
 
     def for_rule(self, rule: str) -> FloatArray:
-        """float64[C]: what the rule divides by, 1 for rules that do not divide. `ChoiceError` for a length of 0."""
+        """Return what the rule divides by, float64[C]; 1 for rules that do not divide.
+
+        Raises `ChoiceError` for a length of 0.
+        """
         units = {"token_mean": ("tokens", self.n_tokens), "char_mean": ("characters", self.n_chars)}
         units["byte_mean"] = ("bytes", self.n_bytes)
         if rule not in units:
@@ -53,12 +67,20 @@ class Lengths:
 
 
 def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Sequence[str]) -> FloatArray | None:
-    """float64[C]: log of the prior of each choice, -inf where 0 (the choice is excluded); None where none is given.
+    """Return the log of each choice's prior, float64[C], or None if none is given.
 
-    prior: weights by choice, or C weights in order; finite, not negative, not all 0; they need not sum to one, for a
-    common factor moves no decision. Raises `OptionError` for what holds no weights in order (a text, a set, a number),
-    `ChoiceError` for a weight that is no such number (true and false are none, nor is a text of digits), an unknown or
-    missing choice, a wrong count, or equal choices with different weights.
+    A prior of 0 gives -inf and excludes the choice.
+
+    Args:
+        prior: Weights by choice, or C weights in order. They must be finite, not
+            negative and not all 0. They need not sum to one, since a common factor
+            changes no decision.
+
+    Raises:
+        OptionError: If `prior` holds no weights in order (a text, a set, a number).
+        ChoiceError: If a weight is not such a number (booleans and texts of digits are
+            not), a choice is unknown or missing, the count is wrong, or equal choices
+            have different weights.
     """
     if prior is None:
         return None
@@ -91,12 +113,12 @@ def _prior_in_order(prior: object) -> list[object]:
 
 
 def _weight(value: object) -> float:
-    """The number, or NaN where it is none: true and false, texts, None, arrays."""
+    """Return the number, or NaN for booleans, texts, None and arrays."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return np.nan
     try:
         return float(value)
-    except OverflowError:  # a whole number beyond 1e308
+    except OverflowError:  # an integer beyond 1e308
         return np.inf
 
 
@@ -119,14 +141,16 @@ def score_choices(
     baseline: FloatArray | None = None,
     log_prior: FloatArray | None = None,
 ) -> FloatArray:
-    """float64[C]: the score of each choice by a named rule, prior included.
+    """Return the score of each choice by a named rule, prior included, float64[C].
 
-    logp: float64[C], raw joint, NaN where not finished: NaN stays, whatever the prior.
-    -inf stays -inf, whatever the baseline.
-    baseline: float64[C], for pmi the joint after the premise, for calibrated and batch
-    the mean joint (`mean_joint`); terminator included in both. A baseline of -inf under
-    a finite joint raises `ChoiceError`: the difference is infinite.
-    log_prior: of `log_priors`; -inf excludes the choice.
+    Args:
+        logp: float64[C], raw joint. NaN where not finished stays NaN, whatever the
+            prior. -inf stays -inf, whatever the baseline.
+        baseline: float64[C], for pmi the joint after the premise, for calibrated and
+            batch the mean joint (`mean_joint`). Both include the terminator. A baseline
+            of -inf with a finite joint raises `ChoiceError`, because the difference is
+            infinite.
+        log_prior: From `log_priors`; -inf excludes the choice.
     """
     if rule.name in DIFFERENCES:
         if baseline is None:
@@ -144,7 +168,10 @@ def score_choices(
 def score_by(
     rule: Callable[[Record], float], records: Iterable[Record], log_prior: FloatArray | None = None
 ) -> FloatArray:
-    """float64[C]: scores by a callable of the caller's, one record a choice; `OptionError` for NaN or +inf."""
+    """Return scores by a callable of the caller, one record a choice, float64[C].
+
+    Raises `OptionError` if the callable returns NaN, +inf or no number.
+    """
     scores = np.array([_number(rule(record), index) for index, record in enumerate(records)], dtype=np.float64)
     wrong = np.flatnonzero(np.isnan(scores) | np.isposinf(scores))
     if len(wrong):
@@ -162,9 +189,10 @@ def _number(value: object, index: int) -> float:
 
 
 def mean_joint(joints: Sequence[FloatArray]) -> FloatArray:
-    """float64[C]: mean log-probability of each choice over several prompts, for rules calibrated and batch.
+    """Return the mean log-probability of each choice over several prompts, float64[C].
 
-    A choice that some prompt gives probability 0 has mean -inf.
+    Rules calibrated and batch use it. A choice that has probability 0 after some prompt
+    has mean -inf.
     """
     return np.asarray(np.mean(np.stack(list(joints)), axis=0), dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""Which event ends a choice, and which node's continuations it has to look at."""
+"""Tells which event ends a choice, and which nodes' continuations decide it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,44 @@ from selectrie.errors import ChoiceError
 
 
 def auto_terminator(choices: Sequence[bytes], following: bytes) -> str:
-    """The terminator that "auto" stands for, decided on bytes: strings can continue one another where tokens do not.
+    """Return the terminator that "auto" selects.
 
-    "text" where following text is given; "unless-continued" if a choice is a proper byte-prefix of another; else "none".
+    It is "text" if following text is given, "unless-continued" if a choice is a proper
+    byte prefix of another, and otherwise "none". Bytes decide, because strings can
+    continue one another where their tokens do not.
     """
     if following:
         return "text"
     distinct = sorted(set(choices))
-    # In byte order whatever starts with a string stands directly after it, so neighbours are enough.
+    # In byte order, every string that starts with a string directly follows it, so it
+    # is enough to compare neighbours.
     continued = any(later.startswith(earlier) for earlier, later in itertools.pairwise(distinct))
     return "unless-continued" if continued else "none"
 
 
 def check_choices(choices: Sequence[bytes], terminator: str) -> None:
-    """Raise `ChoiceError` for no choices at all, or an empty one that no terminator weighs.
+    """Raise `ChoiceError` for no choices, or for an empty choice without a terminator.
 
-    Alone, an empty choice is the sum over nothing: probability 1, and it would win every set.
+    By itself, an empty choice is the empty sum of log-probabilities: it would have
+    probability 1 and win against any choice.
     """
     if not choices:
         raise ChoiceError("no choices given; give at least one")
     if terminator == "none":
         for index, choice in enumerate(choices):
             if not choice:
-                reason = "empty, so its probability is 1 without a terminator; use 'eog' or 'unless-continued', or give following text"
+                reason = (
+                    "empty, so its probability is 1 without a terminator; "
+                    "use 'eog' or 'unless-continued', or give following text"
+                )
                 raise ChoiceError(reason, index=index, choice="")
 
 
 def owners(trie: TokenTrie) -> IntArray:
-    """int32[N]: the nearest end at or above each node, NO_NODE above all ends.
+    """Return the nearest end at or above each node, int32[N]; NO_NODE above all ends.
 
-    The inner nodes it owns are those whose rows decide how likely an end is continued to a longer choice.
+    The rows of the inner nodes that an end owns decide how likely it is to be continued
+    to a longer choice.
     """
     owner = np.full(len(trie.token), NO_NODE, dtype=np.int32)
     owner[trie.path_node] = trie.path_node
@@ -53,6 +61,9 @@ def owners(trie: TokenTrie) -> IntArray:
 
 
 def levels(trie: TokenTrie) -> list[IntArray]:
-    """Nodes by depth, the root's level first; int32[] each, in depth-first order."""
+    """Return the nodes by depth, the root's level first.
+
+    Each level is int32[], in depth-first order.
+    """
     order = np.argsort(trie.depth, kind="stable").astype(np.int32)
     return np.split(order, np.cumsum(np.bincount(trie.depth))[:-1])

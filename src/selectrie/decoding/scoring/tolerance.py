@@ -1,4 +1,4 @@
-"""How far layout can move a score, and which choices are too close to call without settling them."""
+"""How far layout can move a score, and which choices are too close to call."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
 from selectrie.decoding.scoring.terminators import levels, owners
 
 ROUNDING = 1e-6
-"""Nats by which a bound may be undercut by rounding: a row's log-sum-exp is within 1e-7, paths add up a few of them."""
+"""Nats by which rounding may undercut a bound.
+
+A row's log-sum-exp is within 1e-7, and paths add up a few of them.
+"""
 
 
 def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
-    """int32[P]: rows that a path's log-probability is read from: one a token, and those of its terminator.
+    """Return how many rows each path's log-probability is read from, int32[P].
 
-    For "unless-continued" those are the longest run of rows at and below the end that decide whether it is continued.
+    Those are one row for each token, and the rows of the terminator. For
+    "unless-continued" the latter are the longest run of rows, at and below the end,
+    that decide whether it is continued.
     """
     rows = trie.depth[trie.path_node].copy()
     if terminator == "eog":
@@ -35,11 +40,15 @@ def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
 def tolerance_of(
     rule: str, tau: float, trie: TokenTrie, terminator: str, *, lengths: Lengths, first_scored: IntArray | None = None
 ) -> FloatArray:
-    """float64[C]: nats by which layout can move each choice's score.
+    """Return by how many nats layout can move each choice's score, float64[C].
 
-    rule: its name. tau: nats a row (the self-check measures it). A score's tolerance is
-    tau for every row that its log-probability is read from, twice that for rules that
-    subtract a second evaluation, and divided like the score for means.
+    A score's tolerance is `tau` for every row that its log-probability is read from. It
+    is doubled for rules that subtract a second evaluation, and for means it is divided
+    like the score.
+
+    Args:
+        rule: The rule's name.
+        tau: Nats a row, as measured by the self-check.
     """
     rows = rows_of_paths(trie, terminator)[trie.path_of]
     if first_scored is not None:
@@ -49,10 +58,10 @@ def tolerance_of(
 
 
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
-    """int32[P]: rows below the prompt that scoring a path by itself evaluates.
+    """Return how many rows below the prompt each path alone needs, int32[P].
 
-    Those of its tokens, and for "unless-continued" all that decide whether it is
-    continued.
+    Those are the rows of its tokens, and for "unless-continued" all rows that decide
+    whether it is continued.
     """
     rows = trie.depth[trie.path_node].astype(np.int32)
     if terminator == "unless-continued":
@@ -63,12 +72,14 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
 
 
 def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
-    """Choices whose order among the first k layout could have changed, best first.
+    """Return the choices whose order among the first k layout could have changed.
 
-    A choice is a candidate where its score is within the sum of both tolerances of the
-    k-th best; a candidate needs settling where another one is that close to it. One
-    choice stands for each path. scores, tolerances: float64[C]; NaN and -inf never
-    qualify.
+    They come best first. A choice is a candidate if its score is within the sum of both
+    tolerances of the k-th best. A candidate must be settled if another candidate is
+    that close to it. One choice represents each path.
+
+    Args:
+        scores, tolerances: float64[C]; NaN and -inf never qualify.
     """
     best = best_of_paths(scores, path_of)
     usable = np.flatnonzero(scores > -np.inf)
@@ -85,7 +96,10 @@ def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: 
 
 
 def _has_close_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
-    """bool[n]: another score's interval score +- tolerance touches this one's; by one sort."""
+    """Return bool[n]: whether another interval score +- tolerance touches this one.
+
+    One sort is enough.
+    """
     close = np.zeros(len(scores), dtype=np.bool_)
     order = np.argsort(scores - tolerances, kind="stable")
     low, high = (scores - tolerances)[order], (scores + tolerances)[order]

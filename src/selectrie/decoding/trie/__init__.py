@@ -1,1 +1,1 @@
-"""Searches of a set of choices, held in one token trie."""
+"""Searches over a set of choices that is held in one token trie."""

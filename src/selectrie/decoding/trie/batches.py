@@ -1,4 +1,7 @@
-"""A trie's nodes in depth-first windows as large as the room allows: the order of exhaustive scoring."""
+"""Cuts a trie's nodes into depth-first windows, the order of exhaustive scoring.
+
+Each window is as large as the room allows.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,36 @@ from selectrie.decoding.task import Ask
 
 
 class DepthFirstWindows:
-    """Cuts marked nodes of a trie into asks, each a contiguous stretch of their depth-first order.
+    """Cuts marked nodes of a trie into asks, each a stretch of their depth-first order.
 
-    Depth-first, so what must stay alive between two asks is one path, and every other subtree is finished or untouched.
-    A few numpy calls an ask, whatever its size.
+    Because of that order, only one path must stay alive between two asks; every other
+    subtree is finished or untouched. An ask takes a few numpy calls, whatever its size.
 
-    marked: bool[N], nodes to ask for, closed under ancestors; the root, which is local row 0, is not asked for.
-    wanted: bool[N], those whose rows are wanted (the others carry them). first_local: local row of the first one asked.
+    Args:
+        marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
+            local row 0, is not asked for.
+        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes
+            carry them.
+        first_local: Local row of the first node asked for.
     """
 
     def __init__(self, trie: TokenTrie, marked: BoolArray, wanted: BoolArray, first_local: int = 1) -> None:
         marked = marked.copy()
         marked[ROOT] = True
-        self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)  # [0] is the root; place = 1 + number of the ask
+        # Entry 0 is the root. A node's position here is 1 + its number in the asks.
+        self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
         place = np.cumsum(marked) - 1
         last = self.nodes + trie.n_nodes_below[self.nodes]
         self._up = place[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
-        self._last = place[last].astype(np.int32)  # last marked descendant, or the node itself
+        # Last marked descendant, or the node itself.
+        self._last = place[last].astype(np.int32)
         self._last_child = np.zeros(len(self.nodes), dtype=np.int32)
         np.maximum.at(self._last_child, self._up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
         self._token, self._depth, self._wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
         n = len(self.nodes)
-        turns = np.ones(n, dtype=np.int64)  # 1 where the next node is no child: a leaf of what is asked up to there
+        # 1 where the next node is no child, so that this is a leaf of what is asked so
+        # far.
+        turns = np.ones(n, dtype=np.int64)
         turns[:-1] = self._up[1:] != np.arange(n - 1)
         self._leaves_before = np.concatenate(([0], np.cumsum(turns)))
         self._shift = first_local - 1
@@ -40,30 +51,37 @@ class DepthFirstWindows:
 
     @property
     def floor(self) -> Room:
-        """The least room that lets it go on: its longest path, one branch, one row."""
+        """Return the least room it can use: its longest path, one branch, one row."""
         return Room(rows=1, nodes=int(self._depth.max()), branches=1)
 
     @property
     def next_local(self) -> int:
-        """The local row after the last one asked for."""
+        """Return the local row after the last one asked for."""
         return self.at + self._shift
 
     @property
     def held(self) -> IntArray:
-        """int32[]: local rows asked for and not released."""
+        """Return the local rows asked for and not released, int32[]."""
         return np.asarray(self._held + self._shift, dtype=np.int32)
 
     @property
     def spent(self) -> IntArray:
-        """int32[]: local rows of `held` that nothing asked from now on hangs from directly: a forking model needs no state of theirs."""
+        """Return the local rows of `held` that no later node directly extends, int32[].
+
+        A forking model does not need to keep their state.
+        """
         return np.asarray(self._held[self._last_child[self._held] < self.at] + self._shift, dtype=np.int32)
 
     def next_window(self, room: Room) -> tuple[Ask, IntArray] | None:
-        """The next ask and the trie nodes whose rows it wants, int32[]; None when all were asked for."""
+        """Return the next ask and the trie nodes whose rows it wants, int32[].
+
+        None means that all nodes were asked for.
+        """
         start = self.at
         if start == len(self.nodes):
             return None
-        carried = int(self._depth[start]) - 1  # all ancestors of the first node are alive, and nothing else is kept
+        # All ancestors of the first node are alive, and nothing else is kept.
+        carried = int(self._depth[start]) - 1
         stop = min(start + min(room.rows, room.nodes - carried), len(self.nodes))
         leaves = self._leaves_before[start] + room.branches - 1
         stop = min(stop, int(np.searchsorted(self._leaves_before[: len(self.nodes)], leaves, side="right")))
@@ -74,7 +92,8 @@ class DepthFirstWindows:
             parents=np.where(up >= start, ~(up - start), np.where(up == 0, 0, up + self._shift)).astype(np.int32),
             tokens=self._token[start:stop],
             wanted=self._wanted[start:stop],
-            keep=self._last_child[start:stop] >= stop,  # who only carries a kept child needs no state of its own
+            # A node that only carries a kept child needs no state.
+            keep=self._last_child[start:stop] >= stop,
             release=self._held[~stays] + np.int32(self._shift),
         )
         self._held = np.concatenate([self._held[stays], window])

@@ -1,4 +1,7 @@
-"""Best-first search of a trie: the exact k best paths with a certificate, from as few rows as their bounds allow."""
+"""Best-first search of a trie for the exact k best paths, with a certificate.
+
+It evaluates as few rows as the bounds allow.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,26 @@ from selectrie.errors import ProtocolError
 from selectrie.options import Search
 
 LEAST = float(np.finfo(np.float64).min)
-"""The least bound above -inf."""
+"""The smallest bound above -inf."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchOutcome:
     """What a search evaluated, and what that proves.
 
-    proved: no path that is not resolved can be among the first k. bound_gap: score of the k-th less the best bound left
-    open, inf where nothing is open. open_mass: bound on the probability of all paths not resolved. log_open: log of a bound
-    on their summed exp(score), for `posterior`. Healed bytes are taken off in all of them.
-    n_evaluated of n_needed: rows read, of those exhaustive scoring reads (the root's in both). n_repeated: rows asked for
-    again after they were dropped.
+    The log-probabilities are conditional on the healed bytes.
+
+    Attributes:
+        evaluation: What was read off the trie.
+        proved: Whether no unresolved path can be among the first k.
+        bound_gap: Score of the k-th minus the best open bound; inf where nothing is
+            open.
+        open_mass: Bound on the probability of all unresolved paths.
+        log_open: Log of a bound on the summed exp(score) of all unresolved paths, for
+            `posterior`.
+        n_evaluated: How many rows were read, the root's included.
+        n_needed: How many rows exhaustive scoring reads, the root's included.
+        n_repeated: How many rows were asked for again after they were dropped.
     """
 
     evaluation: TrieEvaluation
@@ -47,12 +58,16 @@ class SearchOutcome:
 class BestFirst:
     """Finds the k best paths of a trie below a prompt.
 
-    Open nodes are evaluated by bound, `search.width` a call and more as the search goes on, until nothing open can come
-    within tolerance of the k-th best. Masked greedy decoding's path is always evaluated where the budget lasts, the observed
-    nodes even where it does not: without them no log-probability is known.
-    An objective of means needs `heal` where bytes were healed, for their order depends on it: the observed nodes then come
-    first. Where the room does not hold the trie and the search has spent as much as `waves.MOST_AHEAD` allows, depth-first
-    waves over what still matters take over.
+    Open nodes are evaluated in the order of their bounds, `search.width` a call and
+    more as the search goes on, until no open node can come within tolerance of the k-th
+    best. The path of masked greedy decoding is always evaluated if the budget lasts.
+    The observed nodes are evaluated even if it does not: without them no
+    log-probability is known.
+
+    Where bytes were healed, an objective of means needs `heal`, because the order of
+    its scores depends on it. The observed nodes then come first. Depth-first waves over
+    what still matters take over when the room does not hold the trie and the search has
+    spent as much as `depth_first.MOST_AHEAD` allows.
     """
 
     def __init__(
@@ -91,7 +106,7 @@ class BestFirst:
 
     @property
     def n_evaluated(self) -> int:
-        """Rows read so far."""
+        """Return how many rows have been read so far."""
         return self._reader.n_evaluated
 
     def tell(self, rows: Rows) -> None:
@@ -121,7 +136,8 @@ class BestFirst:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)
-        self._frontier.refresh()  # also before the last ask: `result` reads what it leaves
+        # Also before the last ask: `result` reads the refreshed state.
+        self._frontier.refresh()
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         if left <= 0 and (required := self._required() or self._towards_a_value()):
@@ -145,14 +161,17 @@ class BestFirst:
         return None
 
     def _at_least(self) -> float:
-        """Bounds below this do not matter any more: no score there can come within tolerance of the k-th best."""
+        """Return the bound below which open nodes no longer matter.
+
+        No score below it can come within tolerance of the k-th best.
+        """
         if self._search.stop != "best":
             return -np.inf
         kth, tolerance = self._standings.threshold()
         return kth - tolerance - ROUNDING
 
     def _goes_on(self, at_least: float) -> bool:
-        """Some open node still matters."""
+        """Return whether some open node still matters."""
         if not self._frontier.ready:
             return False
         if self._search.stop == "all":
@@ -163,15 +182,21 @@ class BestFirst:
         return self._search.stop != "mass" or not self._frontier.holds_mass(self._search.mass)
 
     def _required(self) -> list[int]:
-        """Nodes to evaluate whatever their bounds: the observed ones, and the next one of the greedy path."""
+        """Return the nodes to evaluate whatever their bounds.
+
+        Those are the observed nodes and the next node of the greedy path.
+        """
         nodes = self._frontier.unobserved()
         if self._frontier.ready and self._greedy != NO_NODE:
             nodes.append(self._greedy)
         return nodes
 
     def _refining(self, at_least: float) -> list[int]:
-        """Open nodes that decide how likely a contender is continued: for each as many of the heaviest as
-        leave too little mass to matter, so that one call settles most of it."""
+        """Return open nodes that decide how likely a contender is to be continued.
+
+        For each contender, as many of the heaviest nodes are returned as leave too
+        little mass to matter. One call thus settles most of it.
+        """
         if not self._frontier.ready or not self._continues:
             return []
         nodes: list[int] = []
@@ -180,8 +205,12 @@ class BestFirst:
         return nodes[: 4 * self._width]
 
     def _towards_a_value(self) -> list[int]:
-        """What to evaluate beyond the budget while no path with any probability has a value: straight down to an end,
-        else what settles the best contender. Masked greedy decoding's path may be excluded, or end at a contender."""
+        """Return what to evaluate beyond the budget while no probable path has a value.
+
+        That is the open node nearest to an end, or else the nodes that settle the best
+        contender. The path of masked greedy decoding may be excluded, or may end at a
+        contender.
+        """
         if self._standings.log_resolved() > -np.inf:
             return []
         nodes = self._frontier.open_nodes()
@@ -194,11 +223,17 @@ class BestFirst:
 
     @property
     def _width(self) -> int:
-        """Nodes a call: more as the search goes on, so that a long one takes few calls."""
+        """Return how many nodes a call takes.
+
+        The number grows as the search goes on, so that a long search needs few calls.
+        """
         return max(self._search.width, self._reader.n_evaluated // 4)
 
     def _ask_best(self, first: list[int], at_least: float, room: Room) -> Ask:
-        """Evaluate `first` (what is required or settles contenders), then open nodes, best bound first."""
+        """Evaluate `first`, then open nodes by their bounds, best first.
+
+        `first` holds what is required or settles contenders.
+        """
         targets = dict.fromkeys(first)  # a set that keeps its order
         taken: list[tuple[int, float]] = []
         while len(targets) + len(taken) < self._width and self._open.best() >= max(at_least, LEAST):
@@ -217,7 +252,10 @@ class BestFirst:
         return self._waves.releasing(ask)
 
     def _ahead(self, targets: list[int], spare: int) -> list[int]:
-        """Only children of targets, as far down as they are alone: they follow for certain, so they save a call."""
+        """Return the only children of targets, down to the first branching.
+
+        They are certain to be needed next, so evaluating them now saves a call.
+        """
         nodes: list[int] = []
         for target in targets:
             node = target
@@ -232,7 +270,11 @@ class BestFirst:
         return self._search.stop == "all" or self._waves.pay(room, self._width)
 
     def _what_matters(self, at_least: float) -> BoolArray:
-        """bool[N]: open nodes with bounds of `at_least` and those that settle contenders, with all below them."""
+        """Return bool[N]: the nodes that matter, with everything below them.
+
+        Those are open nodes with bounds of at least `at_least`, and nodes that settle
+        contenders.
+        """
         if self._search.stop == "all":
             return np.ones(len(self._trie.token), dtype=np.bool_)
         nodes = self._frontier.open_nodes()
@@ -244,7 +286,10 @@ class BestFirst:
         return np.asarray(np.cumsum(marks[:-1]) > 0)
 
     def _ask_wave(self, at_least: float, room: Room) -> Ask | None:
-        """The next wave; None when they are through, and best first goes on with nothing held."""
+        """Return the next wave, or None when the waves are finished.
+
+        The best-first search then goes on with nothing held.
+        """
         if self._search.stop == "best" and self._waves.are_stale:
             self._waves.lay_out(self._what_matters(at_least))
         window = self._waves.next(room)

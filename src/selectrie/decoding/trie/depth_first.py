@@ -1,4 +1,7 @@
-"""Depth-first waves over what a best-first search still wants, for rooms in which its rows would be evaluated again."""
+"""Depth-first waves over the nodes that a best-first search still wants.
+
+They are used in rooms so small that best-first search would evaluate rows again.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,26 @@ from selectrie.decoding.task import NOTHING, Ask
 from selectrie.decoding.trie.batches import DepthFirstWindows
 
 MOST_AHEAD = 0.15
-"""Of all rows, those that may be spent where they may have to be evaluated again, before depth-first waves take over.
-Waves evaluate each of the others once, so a search that learns nothing stays within 1.2 x exhaustive scoring."""
+"""Share of all rows that best-first search may spend on rows that may be repeated.
+
+Above it, depth-first waves take over. Waves evaluate each of the other rows once, so a
+search that learns nothing stays within 1.2 x exhaustive scoring.
+"""
 
 
 class Waves:
-    """Takes the live nodes over from a best-first search, and gives them back: one of the two asks at a time.
+    """Depth-first evaluation that alternates with a best-first search.
 
-    carries: bool[N], nodes with a needed child, which may have to be evaluated again. depth: of the deepest needed node.
-    n_repeated: nodes asked for again, after they were dropped, in waves so far.
+    It takes over the live nodes and hands them back; only one of the two asks at a
+    time.
+
+    Args:
+        carries: bool[N], nodes with a needed child, which may have to be evaluated
+            again.
+        depth: Depth of the deepest needed node.
+
+    Attributes:
+        n_repeated: How many dropped nodes the waves have asked for again so far.
     """
 
     def __init__(
@@ -39,11 +53,14 @@ class Waves:
 
     @property
     def active(self) -> bool:
-        """Waves are laid out and not through."""
+        """Return whether waves are laid out and not finished."""
         return self._windows is not None
 
     def pay(self, room: Room, width: int) -> bool:
-        """Going on best first, `width` nodes a call, may cost more rows than waves over what is left."""
+        """Return whether going on best first may cost more rows than waves.
+
+        Best-first search is taken to evaluate `width` nodes a call, waves what is left.
+        """
         if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.branches:
             return False  # nothing will be dropped, so no row is evaluated twice
         n_carrying = int(np.count_nonzero(self._carries & self._reader.evaluated))
@@ -52,12 +69,19 @@ class Waves:
 
     @property
     def are_stale(self) -> bool:
-        """What has been learnt since they were laid out may rule out some of the rest."""
-        pause = max(self._n_needed // 8, 32 * self._depth)  # laying out again repeats one path: 3 % at most
+        """Return whether rows read since `lay_out` may rule out some of the rest."""
+        # Laying out again repeats one path, 3 % at most.
+        pause = max(self._n_needed // 8, 32 * self._depth)
         return self._reader.n_evaluated - self._laid_out_at > pause
 
     def lay_out(self, matters: BoolArray) -> None:
-        """Begin, or begin anew, over the needed rows among bool[N] `matters`, with the ancestors that carry them."""
+        """Begin, or begin anew, over the needed rows among the nodes that matter.
+
+        The ancestors that carry these rows are included.
+
+        Args:
+            matters: bool[N].
+        """
         wanted = matters & self._needs.row & ~self._reader.evaluated
         before = np.concatenate(([0], np.cumsum(wanted)))
         numbers = np.arange(len(wanted))
@@ -69,13 +93,19 @@ class Waves:
         self._laid_out_at = self._reader.n_evaluated
 
     def end(self) -> None:
-        """Give back with the next ask what the waves hold; best first starts again from the root."""
+        """Release what the waves hold with the next ask.
+
+        The best-first search starts again from the root.
+        """
         if self._windows is not None:
             self._leaving = np.concatenate([self._leaving, self._windows.held])
             self._windows = None
 
     def next(self, room: Room) -> tuple[Ask, IntArray] | None:
-        """The next wave and the nodes whose rows it wants, int32[]; None, and no longer active, when they are through."""
+        """Return the next wave and the nodes whose rows it wants, int32[].
+
+        None means that the waves are finished, and no longer active.
+        """
         window = None if self._windows is None else self._windows.next_window(room)
         if self._windows is not None:
             self._live.next_local = self._windows.next_local
@@ -87,6 +117,6 @@ class Waves:
         return self.releasing(replace(ask, again=~ask.wanted)), wanted
 
     def releasing(self, ask: Ask) -> Ask:
-        """The ask that is to be made next, giving back also what the change from or to waves has left."""
+        """Return the next ask, with what the change of search left to release."""
         leaving, self._leaving = self._leaving, NOTHING
         return replace(ask, release=np.concatenate([ask.release, leaving])) if len(leaving) else ask

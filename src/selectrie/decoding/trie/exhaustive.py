@@ -1,4 +1,4 @@
-"""Exhaustive scoring: every row of a trie that is needed, each once."""
+"""Exhaustive scoring evaluates every needed row of a trie once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from selectrie.errors import ProtocolError
 
 
 class ScoreTask:
-    """Evaluates all needed nodes of a trie below a prompt; the result holds what their rows say.
+    """Evaluates all needed nodes of a trie below a prompt.
 
-    Rows: `needs.n_rows` - 1 below the prompt, and no node twice, in any room not below the floor.
+    The result holds what their rows say. In any room not below the floor, it evaluates
+    `needs.n_rows` - 1 rows below the prompt and no node twice.
     """
 
     def __init__(self, prompt: IntArray, trie: TokenTrie, needs: RowNeeds) -> None:
@@ -37,7 +38,7 @@ class ScoreTask:
 
     @property
     def n_evaluated(self) -> int:
-        """Rows read so far."""
+        """Return how many rows have been read so far."""
         return self._reader.n_evaluated
 
     def ask(self, room: Room) -> Ask | None:

@@ -1,4 +1,4 @@
-"""What a best-first search has read of its trie, and bounds on all that it has not."""
+"""What a best-first search has read of its trie, and bounds on the unread part."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.incumbents import Contender, Standings, no_owner
 
 Heal = Callable[[FloatArray, FloatArray], float]
-"""(edge_logp, observed) of a `TrieEvaluation` -> log-probability of the healed bytes."""
+"""Maps (edge_logp, observed) of a `TrieEvaluation` to the healed bytes' logp."""
 
 
 class Frontier:
-    """Scores of finished paths, intervals of contenders, and bounds on what lies below the open nodes of a trie.
+    """Scores of finished paths, intervals of contenders, and bounds below open nodes.
 
-    An objective of means needs `heal` where bytes were healed, for their order depends on it: nothing has a bound then
-    before all observed nodes were read.
+    Where bytes were healed, an objective of means needs `heal`, because the order of
+    its scores depends on it. No bound then exists before all observed nodes were read.
 
-    prefix: float64[N], log-probability of each node's prefix, NaN where unknown. reader, standings, bounds: what it is
-    made of. ready: there are bounds.
+    Attributes:
+        prefix: float64[N], log-probability of each node's prefix, NaN where unknown.
+        reader: What was read off the trie.
+        standings: The best scores and the contenders.
+        bounds: The bounds by node.
+        ready: Whether bounds exist.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class Frontier:
         self.ready = heal is None or not objective.divides
 
     def read(self, nodes: IntArray, rows: Rows) -> IntArray:
-        """Read the rows of `nodes`; returns the nodes whose children have bounds now, int32[]."""
+        """Read the rows of `nodes`; return the nodes whose children have bounds now."""
         self.reader.read(nodes, rows)
         self._extend_prefixes(nodes)
         if not self.ready:
@@ -61,20 +65,30 @@ class Frontier:
         return nodes
 
     def unobserved(self) -> list[int]:
-        """Observed nodes that were not read."""
+        """Return the observed nodes that were not read."""
         return [node for node, _ in self._needs.observe if not self.reader.evaluated[node]]
 
     def refresh(self) -> None:
-        """Bring intervals up to date; after reading and before anything is judged by `standings` or told below."""
+        """Update the intervals of the contenders.
+
+        Call it after reading and before using `standings` or the methods below.
+        """
         self.standings.refresh(self._owner, self.prefix)
 
     def _log_heal(self) -> float:
-        """Log-probability of the healed bytes; 0 where they have none, for then no path below has any to be raised."""
+        """Return the log-probability of the healed bytes.
+
+        It is 0 where they have probability 0, since no path below then has any
+        probability.
+        """
         log_heal = 0.0 if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
         return log_heal if log_heal > -np.inf else 0.0
 
     def _extend_prefixes(self, nodes: IntArray) -> None:
-        """Log-probabilities of the children's prefixes, parents first: a call may hold a node and its child."""
+        """Compute the log-probabilities of the children's prefixes.
+
+        Parents come first, because a call may hold a node and its child.
+        """
         depths = self._trie.depth[nodes]
         for depth in np.unique(depths):
             children, owner = self.reader.children(nodes[depths == depth])
@@ -83,7 +97,10 @@ class Frontier:
             self.prefix[children] = above + np.where(counts, self.reader.edge_logp[children], 0.0)
 
     def _finish_paths(self, nodes: IntArray) -> None:
-        """Paths that the rows of `nodes` make certain, and ends whose intervals they narrow."""
+        """Finish the paths that the rows of `nodes` make certain.
+
+        The intervals of the ends that own such nodes are marked for an update.
+        """
         trie, standings = self._trie, self.standings
         if self._terminator == "eog":
             ends = nodes[trie.end_path[nodes] != NO_PATH]
@@ -95,7 +112,8 @@ class Frontier:
             is_end &= ~trie.inner[children]
             touched = self._owner[nodes[trie.inner[nodes]]]
             touched = touched[touched != NO_NODE]
-            alone = touched[self._n_owned[touched] == 1]  # its own row says everything: no interval to keep
+            # The end's own row decides everything, so it needs no interval.
+            alone = touched[self._n_owned[touched] == 1]
             standings.finish(trie.end_path[alone], self.prefix[alone] + self.reader.rest_logp[alone])
             standings.touch(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
@@ -104,37 +122,49 @@ class Frontier:
             standings.finish(trie.end_path[:1], np.zeros(1))
 
     def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:
-        """float64[n]: no path below scores more, tolerance included where cautious."""
+        """Return upper bounds on the scores below each node, float64[n].
+
+        If cautious, they include the tolerance.
+        """
         return self.bounds.upper(nodes, self.prefix[nodes] - self.standings.log_heal, cautious=cautious)
 
     def waiting(self, nodes: IntArray) -> IntArray:
-        """int32[]: children of these nodes that are needed and not evaluated."""
+        """Return the needed children of these nodes that are not evaluated, int32[]."""
         children, _ = self.reader.children(nodes)
         return children[self._needs.row[children] & ~self.reader.evaluated[children]]
 
     def open_nodes(self) -> IntArray:
-        """Nodes that are needed and not evaluated, below evaluated ones, with any probability."""
+        """Return the nodes that are needed, not evaluated, and possible.
+
+        They lie directly below evaluated nodes, and their prefix has some probability.
+        """
         children, _ = self.reader.children(np.flatnonzero(self.reader.evaluated).astype(np.int32))
         waits = self._needs.row[children] & ~self.reader.evaluated[children] & (self.prefix[children] > -np.inf)
         return children[waits]
 
     def deciding(self, contender: Contender) -> list[int]:
-        """Open nodes that this end owns, heaviest first, without those too light to matter."""
+        """Return the open nodes that this end owns, heaviest first.
+
+        Nodes too light to matter are left out.
+        """
         start, stop = contender.node, contender.node + int(self._trie.n_nodes_below[contender.node]) + 1
         waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
         waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
         own = np.flatnonzero(waits) + start
         own = own[np.argsort(-self.prefix[own], kind="stable")]
-        lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]  # each with all lighter ones
+        # Each one with all lighter ones.
+        lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
         enough = contender.logp_lower + np.log(RESOLVED / 2)
         matter: list[int] = own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
         return matter
 
     def _log_open(self) -> float:
-        """Log of a bound on the summed exp(score) of all paths that are not resolved.
+        """Return the log of a bound on the summed exp(score) of all unresolved paths.
 
-        Disjoint events cannot weigh more than the mass they share, times the longest chain of paths that contain one
-        another (1 but for terminators none and text); where the score is no joint, each may weigh as much as the bound.
+        Disjoint events weigh at most the mass they share, times the length of the
+        longest chain of paths that contain one another (1 except for terminators none
+        and text). Where the score is not a joint, each path may weigh as much as the
+        bound.
         """
         nodes = self.open_nodes()
         is_joint = not self._objective.divides and not self._objective.first_scored
@@ -144,25 +174,32 @@ class Frontier:
         return numerics.logsumexp(np.append(weights, [c.upper for c in self.standings.unresolved()]))
 
     def holds_mass(self, mass: float) -> bool:
-        """The resolved paths hold this part of the set's probability."""
+        """Return whether resolved paths hold this share of the set's probability."""
         finished = self.standings.log_resolved()
         return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
 
     def proves(self) -> tuple[bool, float]:
-        """`Standings.proves` against everything open."""
+        """Return `Standings.proves` against everything open."""
         return self.standings.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
 
     def left_open(self) -> tuple[float, float]:
-        """Bound on the probability of all paths not resolved, and log of a bound on their summed exp(score); healed
-        bytes taken off in both."""
+        """Return bounds on the mass of all unresolved paths.
+
+        The first is on their probability; the second is the log of a bound on their
+        summed exp(score). Both are conditional on the healed bytes.
+        """
         nodes, log_heal = self.open_nodes(), self._log_heal()
         count = self.bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
         mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
         mass = np.append(mass, [c.logp_upper for c in self.standings.unresolved()])
         open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
-        return open_mass, self._log_open() - (log_heal - self.standings.log_heal)  # what no bound is without yet
+        # The part that the bounds do not include yet.
+        return open_mass, self._log_open() - (log_heal - self.standings.log_heal)
 
 
 def longest_chain(trie: TokenTrie) -> int:
-    """Most paths that end on one way from the root: how many events can share the same mass."""
+    """Return the largest number of ends on one path from the root.
+
+    That many events can share the same mass.
+    """
     return int(trie.accumulate((trie.end_path != NO_PATH).astype(np.float64)).max())

@@ -1,4 +1,7 @@
-"""What a best-first search knows about its paths: scores that are certain, and intervals of those that are not."""
+"""What a best-first search knows about its paths.
+
+Some scores are certain; intervals bound the others.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,14 @@ from selectrie.decoding.scoring import RESOLVED, Objective, TrieReader
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An end whose row is known but whose terminator is not: bounds on its score, and on its log-probability with the
-    healed bytes in it."""
+    """An end whose row is known but whose terminator is not.
+
+    Attributes:
+        node, path: The end's node and its path.
+        lower, upper: Bounds on its score.
+        logp_lower, logp_upper: Bounds on its log-probability, the healed bytes
+            included.
+    """
 
     node: int
     path: int
@@ -31,25 +40,32 @@ class Contender:
 
 
 class Standings:
-    """The k best lower bounds on scores, and the contenders (only "unless-continued" has any).
+    """The k best lower bounds on scores, and the contenders.
 
-    q of an end, the probability that it is not continued to a longer one, is a sum over the inner nodes it owns (those
-    below it with no end between): each adds its rest when its row is known, and up to its whole mass while it is open.
-    prefix: float64[N], live view of the log-probabilities of prefixes, NaN where unknown. owner: int32[N].
-    log_heal: log-probability of the healed bytes where it moves the order of scores, else 0; every score is without it.
+    Only "unless-continued" has contenders. Let q of an end be the probability that it
+    is not continued to a longer choice. It is a sum over the inner nodes that the end
+    owns, those below it with no end between. Each node adds its rest once its row is
+    known, and up to its whole mass while it is open.
+
+    Attributes:
+        log_finished: Log of the summed exp(score) of the finished paths.
+        contenders: The contender of each end's node.
+        log_heal: Log-probability of the healed bytes where it changes the order of
+            scores, else 0. It is taken off every score.
     """
 
     def __init__(self, trie: TokenTrie, objective: Objective, reader: TrieReader, k: int) -> None:
         self._trie, self._objective, self._reader = trie, objective, reader
         self._k = min(k, len(trie.path_node))
-        self._top: list[tuple[float, float]] = []  # heap of (score, tolerance) of the k best finished paths
+        # Heap of (score, tolerance) of the k best finished paths.
+        self._top: list[tuple[float, float]] = []
         self.log_finished = -np.inf
         self.contenders: dict[int, Contender] = {}
         self._dirty: set[int] = set()
         self.log_heal = 0.0
 
     def finish(self, paths: IntArray, logp: FloatArray) -> None:
-        """Paths whose log-probabilities are certain."""
+        """Record paths whose log-probabilities are certain."""
         if len(paths) == 0:
             return
         scores = self._objective.score(paths, logp - self.log_heal)
@@ -66,11 +82,16 @@ class Standings:
                 return
 
     def touch(self, ends: IntArray) -> None:
-        """These ends own nodes whose rows have just been read."""
+        """Mark ends that own nodes whose rows have just been read."""
         self._dirty.update(ends.tolist())
 
     def refresh(self, owner: IntArray, prefix: FloatArray) -> None:
-        """Bring the intervals of touched ends up to date."""
+        """Update the intervals of touched ends.
+
+        Args:
+            owner: int32[N], the end that owns each node.
+            prefix: float64[N], log-probabilities of prefixes, NaN where unknown.
+        """
         for end in self._dirty:
             stop = end + int(self._trie.n_nodes_below[end]) + 1
             own = np.flatnonzero((owner[end:stop] == end) & self._trie.inner[end:stop]) + end
@@ -89,7 +110,10 @@ class Standings:
         self._dirty.clear()
 
     def threshold(self) -> tuple[float, float]:
-        """The k-th best lower bound and that path's tolerance; (-inf, 0) while fewer than k have one."""
+        """Return the k-th best lower bound and the tolerance of its path.
+
+        (-inf, 0) while fewer than k paths have a lower bound.
+        """
         lowers = list(self._top)
         lowers += [(c.lower, float(self._objective.tolerance[c.path])) for c in self.contenders.values()]
         if len(lowers) < self._k:
@@ -97,9 +121,13 @@ class Standings:
         return heapq.nlargest(self._k, lowers)[-1] if self.contenders else self._top[0]
 
     def unsettled(self, at_least: float, margin: float) -> list[Contender]:
-        """Contenders whose intervals must still narrow, best first, if every score of `at_least` or more counts.
+        """Return the contenders whose intervals must still narrow, best first.
 
-        One that may count narrows until it is resolved and overlaps no other that may count. margin: rounding.
+        A contender may count if its score can be `at_least` or more. It narrows until
+        it is resolved and overlaps no other path that may count.
+
+        Args:
+            margin: Allowance for rounding.
         """
         tolerance = self._objective.tolerance
         counting = [c for c in self.contenders.values() if c.upper + tolerance[c.path] + margin >= at_least]
@@ -109,10 +137,14 @@ class Standings:
         return [c for c in counting if not c.is_exact and (not _is_resolved(c) or _overlaps(c, spans, margin))]
 
     def proves(self, best_open: float, margin: float) -> tuple[bool, float]:
-        """Whether no path outside the first k can be among them, nor their order change; and the k-th less the best open.
+        """Return whether the first k are proven, and the k-th less the best bound.
 
-        An end that is not resolved has no value to be ranked by: it counts as open, wherever it stands.
-        best_open: bound on every path not seen yet.
+        They are proven if no path outside the first k can be among them and their order
+        cannot change. An end that is not resolved has no value to rank it by, so it
+        counts as open wherever it is.
+
+        Args:
+            best_open: Bound on every path not seen yet.
         """
         kth, _ = self.threshold()
         ranked = sorted(self.contenders.values(), key=lambda c: -c.lower)
@@ -127,26 +159,33 @@ class Standings:
         return ordered and (best_open == -np.inf or best_open + margin < kth), float(gap)
 
     def log_resolved(self) -> float:
-        """Log of the summed exp(score) of all paths that are finished or resolved."""
+        """Return the log of the summed exp(score) of all finished or resolved paths."""
         lowers = [c.lower for c in self.contenders.values() if _is_resolved(c)]
         return numerics.logsumexp(np.array([self.log_finished, *lowers]))
 
     def unresolved(self) -> list[Contender]:
-        """Contenders that no single value can stand for yet."""
+        """Return the contenders that no single value can represent yet."""
         return [c for c in self.contenders.values() if not _is_resolved(c)]
 
 
 def _is_resolved(contender: Contender) -> bool:
-    """Its value can be told, by `path_scores` too, which adds the same terms up in another order (1e-13 nats)."""
+    """Return whether the contender's value is known closely enough.
+
+    The margin lets `path_scores` agree, which adds the same terms up in another order
+    (1e-13 nats).
+    """
     return contender.logp_upper - contender.logp_lower <= RESOLVED * (1 - 1e-6)
 
 
 def _overlaps(contender: Contender, spans: list[tuple[float, float]], margin: float) -> bool:
-    """Some other span touches this one; spans holds the contender's own as well."""
+    """Return whether another span touches this one.
+
+    `spans` contains the contender's own span too.
+    """
     touching = sum(low - margin <= contender.upper and contender.lower <= high + margin for low, high in spans)
     return touching > 1
 
 
 def no_owner(n: int) -> IntArray:
-    """int32[n] of NO_NODE, for terminators that look at no continuation."""
+    """Return int32[n] of NO_NODE, for terminators that read no continuation."""
     return np.full(n, NO_NODE, dtype=np.int32)

@@ -12,20 +12,23 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray
 class OpenNodes:
     """A priority queue of trie nodes by bound, filled a batch at a time.
 
-    Each batch is sorted once in numpy and only its best node stands in the heap, so 20 000 children of one node cost one
-    sort and a few heap operations. Equal bounds come by node number: the order does not depend on how it was filled.
+    Each batch is sorted once in numpy, and only its best node is in the heap. 20 000
+    children of one node thus cost one sort and a few heap operations. Equal bounds are
+    ordered by node number, so the order does not depend on how the queue was filled.
 
-    closed: bool[N], a live view: nodes marked there are skipped.
+    Args:
+        closed: bool[N], a live view; nodes marked there are skipped.
     """
 
     def __init__(self, closed: BoolArray) -> None:
         self._closed = closed
-        self._heap: list[tuple[float, int, int, int]] = []  # minus bound, node, batch, place in the batch
+        # Minus bound, node, batch, position in the batch.
+        self._heap: list[tuple[float, int, int, int]] = []
         self._nodes: list[IntArray] = []
         self._bounds: list[FloatArray] = []
 
     def add(self, nodes: IntArray, bounds: FloatArray) -> None:
-        """Open nodes with their bounds; those of -inf are nothing to look for and are left out."""
+        """Add nodes with their bounds; those with a bound of -inf are left out."""
         possible = bounds > -np.inf
         nodes, bounds = nodes[possible], bounds[possible]
         if len(nodes) == 0:
@@ -36,7 +39,7 @@ class OpenNodes:
         self._push(len(self._nodes) - 1, 0)
 
     def best(self) -> float:
-        """The best bound of an open node, -inf where there is none."""
+        """Return the best bound of an open node, -inf if there is none."""
         while self._heap:
             bound, node, batch, place = self._heap[0]
             if not self._closed[node]:
@@ -46,14 +49,14 @@ class OpenNodes:
         return -np.inf
 
     def pop(self) -> tuple[int, float]:
-        """Take the open node with the best bound out; there must be one."""
+        """Remove and return the open node with the best bound; one must exist."""
         self.best()
         bound, node, batch, place = heapq.heappop(self._heap)
         self._push(batch, place + 1)
         return node, -bound
 
     def put_back(self, nodes: list[tuple[int, float]]) -> None:
-        """Return nodes that were taken out and not evaluated."""
+        """Return nodes to the queue that were taken out and not evaluated."""
         if nodes:
             self.add(np.array([n for n, _ in nodes], dtype=np.int32), np.array([b for _, b in nodes]))
 
@@ -63,5 +66,5 @@ class OpenNodes:
             place += 1
         if place < len(nodes):
             heapq.heappush(self._heap, (-float(self._bounds[batch][place]), int(nodes[place]), batch, place))
-        else:  # nothing of it will be read again
+        else:  # no entry of this batch will be read again
             self._nodes[batch], self._bounds[batch] = nodes[:0], self._bounds[batch][:0]
