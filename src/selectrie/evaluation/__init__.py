@@ -1,7 +1,12 @@
-r"""Scoring benchmarks: tasks as data, items, what was measured of each, metrics, runs that survive a crash.
+r"""Scores models on benchmarks.
 
->>> from selectrie.evaluation import Item, evaluate                       # doctest: +SKIP
->>> evaluate(llm, [Item("Q: 2 + 2 = ?\nA:", ("3", "4"), gold=(1,))])     # doctest: +SKIP
+Tasks are data. The modules read items, measure them, compute metrics, and keep runs
+that survive a crash.
+
+>>> from selectrie.evaluation import Item, evaluate                       # doctest:
++SKIP
+>>> evaluate(llm, [Item("Q: 2 + 2 = ?\nA:", ("3", "4"), gold=(1,))])     # doctest:
++SKIP
 """
 
 from __future__ import annotations

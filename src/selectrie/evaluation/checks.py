@@ -1,4 +1,4 @@
-"""Whether metrics can be had of items: told before anything is measured, not after hours of it."""
+"""Checks whether metrics can be computed from items, before anything is measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OF_TEXTS = frozenset(
 )
 """Metrics of one text; the others compare choices."""
 OF_SETS = frozenset({"mc2", "brier", "batch_calibrated"})
-"""Metrics that one choice alone does not have: it would always have all of the probability."""
+"""Metrics that need several choices: one alone would have all the probability."""
 
 _NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -25,12 +25,17 @@ _NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "content_free": ("logp_content_free", "after content-free contexts"),
     }
 )
-"""What a metric may need (`Metric.needs`): the field of `Measured`, and which
-log-probability that is."""
+"""For each need of a metric (`Metric.needs`), the field of `Measured` and its name.
+
+The name says which log-probability it is.
+"""
 
 
 def check(tasks: Iterable[TaskItems]) -> None:
-    """Raise `OptionError` naming metric, task and item for the first that cannot be had, `TextError` for what is no text."""
+    """Raise `OptionError` with metric, task and item for the first impossible metric.
+
+    Raises `TextError` for what is not valid text.
+    """
     names: set[str] = set()
     for task in tasks:
         if task.task in names:
@@ -44,8 +49,11 @@ def check(tasks: Iterable[TaskItems]) -> None:
 
 
 def check_view(task: TaskItems, own: Sequence[str]) -> None:
-    """Raise `OptionError` for a metric of a task that needs more than was measured of
-    it for metrics of these names."""
+    """Raise `OptionError` for a metric that needs more than the task's run measured.
+
+    Args:
+        own: Names of the metrics that the run measured for.
+    """
     measured = frozenset().union(*(metric.needs for metric in named(own)))
     for metric in named(task.metrics):
         for need in sorted(metric.needs - measured):
@@ -53,8 +61,7 @@ def check_view(task: TaskItems, own: Sequence[str]) -> None:
 
 
 def check_records(task: str, metrics: Iterable[str], records: Iterable[ItemRecord]) -> None:
-    """Raise `OptionError` for the first of these metrics that cannot be worked out from
-    what was measured of a task."""
+    """Raise `OptionError` for the first metric that cannot be computed from records."""
     good = [record for record in records if record.problem is None]
     for metric in named(metrics):
         for need in sorted(metric.needs):
@@ -74,12 +81,16 @@ def _not_measured(metric: Metric, task: str, need: str) -> OptionError:
 
 
 def _texts(metric: str) -> str | None:
-    """What whole texts have not got for a metric."""
+    """Return what whole texts lack for a metric, or None."""
     return None if metric in OF_TEXTS else f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
 
 
 def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
-    """What is missing for a metric in the choices of a task's items, by place; None for nothing."""
+    """Return what a task's choices lack for a metric, or None.
+
+    Args:
+        choices: The choices of each item, by its index.
+    """
     sizes = sorted({len(one) for one in choices.values()})
     if metric in OF_SETS and sizes and sizes[0] < 2:
         return f"its item {next(place for place, one in choices.items() if len(one) < 2)} has one choice"
@@ -109,12 +120,12 @@ def _check_item(name: str, item: Item) -> None:
 
 
 def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
-    """Place of the first item of which this holds."""
+    """Return the index of the first item for which this holds, or None."""
     return next((place for place, item in enumerate(task.items) if is_wrong(item)), None)
 
 
 def _missing(metric: str, task: TaskItems) -> str | None:
-    """What this task has not got for a metric, None where it has it."""
+    """Return what this task lacks for a metric, or None."""
     if task.is_rolling and (reason := _texts(metric)) is not None:
         return reason
     if metric == "pmi_dc" and (place := _first(task, lambda item: item.premise is None)) is not None:

@@ -1,4 +1,7 @@
-"""Two runs of the same items, item by item: who is right where, and whether the difference is more than chance."""
+"""Compares two runs of the same items, item by item.
+
+It tells which run is right where, and whether the difference is more than chance.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,12 @@ from selectrie.results.records import FORMAT_VERSION
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """An item that one run alone has right. first, second: what each chose. margin_first, margin_second: nats between its two
-    most probable choices."""
+    """An item that only one run gets right.
+
+    Attributes:
+        first, second: What each run chose.
+        margin_first, margin_second: Nats between each run's two most probable choices.
+    """
 
     index: int
     id: str
@@ -34,8 +41,14 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A metric of two runs over the items both measured. difference: second less first. interval: 95 %, of paired bootstrap draws. p: that
-    two runs alike differ so much: McNemar's exact test of proportions, None for other metrics.
+    """A metric of two runs over the items that both measured.
+
+    Attributes:
+        first, second: The metric of each run.
+        difference: Second minus first.
+        interval: 95 %, from paired bootstrap draws.
+        p: Probability that two equal runs differ this much: McNemar's exact test of
+            proportions, None for other metrics.
     """
 
     metric: str
@@ -48,8 +61,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One task of two runs. n: items both measured. n_left_out: items that one of them alone has, or could not measure. gained, lost: items that the second, the first alone has right, by summed
-    log-probability."""
+    """One task of two runs.
+
+    Attributes:
+        n: Items that both measured.
+        n_left_out: Items that only one of them has, or that one could not measure.
+        gained, lost: Items that only the second, or only the first, gets right by
+            summed log-probability.
+    """
 
     task: str
     n: int
@@ -59,7 +78,7 @@ class Comparison:
     lost: tuple[Flip, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: what is no finite number is None."""
+        """Return the comparison JSON-ready; numbers that are not finite become None."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
@@ -72,7 +91,11 @@ def _plain(value: object) -> object:
 
 
 def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
-    """Every task that both runs have. Raises `OptionError` where they have none in common, or an item of a task is another one in the second."""
+    """Compare every task that both runs have.
+
+    Raises `OptionError` if they have none in common, or if an item of a task differs in
+    the second run.
+    """
     names = {task.task for task in second.tasks}
     both = [task for task in first.tasks if task.task in names]
     if not both:
@@ -81,7 +104,7 @@ def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
 
 
 def comparison_dict(found: Sequence[Comparison]) -> dict[str, object]:
-    """JSON-ready, with `format` and kind "comparison"."""
+    """Return comparisons JSON-ready, with `format` and kind "comparison"."""
     return {"format": FORMAT_VERSION, "kind": "comparison", "tasks": [one.to_dict() for one in found]}
 
 
@@ -99,7 +122,7 @@ def _compare(first: TaskResult, second: TaskResult) -> Comparison:
 
 
 def _pairs(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
-    """Records of one item, of those that both measured."""
+    """Return pairs of records of one item, for the items that both runs measured."""
     theirs = {record.index: record for record in second.records}
     pairs = []
     for one in first.records:

@@ -1,4 +1,7 @@
-"""What is to be run, as data that can be written down and read again: data files, tasks, metrics, shots."""
+"""What to run, as data that can be written and read again.
+
+It names data files, tasks, metrics and shots.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,18 @@ from selectrie.options import at_least
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """data: files, each `PATH` or `TASK=PATH`. task: of those that do not name theirs; None: found by file name and fields
-    (`building.task_for`). metrics: names; none: those of each task. n_shots: examples before each question, from `shots_file` (None: the
-    data itself); the first ones, or with `shots_seed` drawn for each question. limit: the first so many items of each file.
+    """What to run.
+
+    Attributes:
+        data: Files, each `PATH` or `TASK=PATH`.
+        task: The task of files that do not name theirs. None means that file name and
+            fields decide (`dataset.task_for`).
+        metrics: Names of metrics; empty for those of each task.
+        n_shots: How many examples come before each question.
+        shots_file: Where examples come from; None means the data itself.
+        shots_seed: Seed with which examples are drawn for each question; None means the
+            first ones.
+        limit: How many items of each file to use, from the first one; None means all.
     """
 
     data: tuple[str, ...]
@@ -42,7 +54,10 @@ class Configuration:
             raise OptionError("shots_file", self.shots_file, "a number of --shots beside it")
 
     def read(self) -> Loaded:
-        """Read every file and task. Raises `InputFileError` naming file and line, before any model is loaded."""
+        """Read every file and task, before any model is loaded.
+
+        Raises `InputFileError` with file and line.
+        """
         shots = None if self.shots_file is None else read_data(Path(self.shots_file))
         return _loaded(self, tuple(self._source(one) for one in self.data), shots)
 
@@ -58,7 +73,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A configuration with what it names, read."""
+    """A configuration, and what was read of the files and tasks that it names."""
 
     configuration: Configuration
     sources: tuple[tuple[Task, Data], ...]
@@ -66,7 +81,10 @@ class Loaded:
     shots: Data | None
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: all that decides what is measured, tasks whole, files by absolute path and digest."""
+        """Return everything that decides what is measured, JSON-ready.
+
+        Tasks are included as text, files by absolute path and digest.
+        """
         own = asdict(self.configuration)
         shots_file = self.configuration.shots_file
         return {
@@ -81,7 +99,7 @@ class Loaded:
 
 
 def absolute(path: Path) -> str:
-    """A path from the root, links as they are."""
+    """Return a path from the root, with links unresolved."""
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
 
 
@@ -93,13 +111,15 @@ _WRITTEN: dict[Any, Any] = {
     "shots_digest": str | None,
 }
 _WRITTEN_DATA: dict[Any, Any] = {"task": str, "path": str, "digest": str}
-"""What `Loaded.to_dict` has, and each of its data files, by name."""
+"""Kinds of the fields of `Loaded.to_dict` and of its data files, by name."""
 
 
 def check_kinds(said: object, kinds: Mapping[Any, Any], where: str) -> None:
-    """Raise `InputFileError` unless `said` is an object that has some of these fields, each of its type, and no others.
+    """Raise `InputFileError` unless an object has only known fields, each of its type.
 
-    where: the run that says it.
+    Args:
+        said: What should be an object. It may lack some of the fields.
+        where: The run that it comes from.
     """
     if not isinstance(said, dict):
         raise InputFileError(where, "not the beginning of a run: a part of it is of another kind")
@@ -113,10 +133,16 @@ def check_kinds(said: object, kinds: Mapping[Any, Any], where: str) -> None:
 
 
 def reload(described: Mapping[str, Any], where: str) -> Loaded:
-    """What `Loaded.to_dict` wrote, read again: the same tasks, whatever has become of the shipped ones.
+    """Read again what `Loaded.to_dict` wrote.
 
-    where: the run, for errors. Raises `InputFileError` where it holds something else, or a data file is gone or is
-    another one now.
+    The tasks are the same, even if the shipped ones have changed since.
+
+    Args:
+        where: The run, for errors.
+
+    Raises:
+        InputFileError: If `described` is something else, or a data file is missing or
+            has changed.
     """
     check_kinds(described, _WRITTEN, where)
     for one in described.get("data", ()):
@@ -155,7 +181,10 @@ def _loaded(configuration: Configuration, sources: tuple[tuple[Task, Data], ...]
 
 
 def _items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Shots) -> tuple[TaskItems, ...]:
-    """The items of every source; those of one task are told apart by their files."""
+    """Return the items of every source.
+
+    Items of one task from several files are distinguished by their files.
+    """
     files: dict[str, list[Path]] = {}
     known: dict[str, Task] = {}
     for task, data in sources:
@@ -173,7 +202,11 @@ def _items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...],
 
 
 def _called(task: str, path: Path, files: list[Path]) -> str:
-    """The name of a task's items: with their file where there are several, with all its path where two files have one name."""
+    """Return the name of a task's items.
+
+    It includes the file if there are several, and the whole path if two files have the
+    same name.
+    """
     if len(files) == 1:
         return task
     stems = [one.stem for one in files]

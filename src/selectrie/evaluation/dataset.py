@@ -1,4 +1,7 @@
-"""From records to items by the rules of a task: questions, choices, what is right, examples before them."""
+"""Turns records into items by the rules of a task.
+
+An item has a question, choices, the right ones, and examples before them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,15 @@ GENERIC = "generic"
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """Examples before each question. n: how many. data: where they come from (None: the questions' own file, never the
-    question itself). seed: None: the first ones, so that questions share them; else drawn at random, for each question anew."""
+    """Examples before each question.
+
+    Attributes:
+        n: How many.
+        data: Where they come from. None means the questions' own file, without the
+            question itself.
+        seed: None takes the first ones, so that questions share them. Otherwise they
+            are drawn at random for each question.
+    """
 
     n: int = 0
     data: Data | None = None
@@ -41,9 +51,11 @@ NO_SHOTS = Shots()
 
 
 def task_for(data: Data) -> Task:
-    """The shipped task of a data file: the one its name begins with whose fields its records have, else the generic one.
+    """Return the shipped task of a data file.
 
-    Raises `InputFileError` where none fits: with the fields found, and with the tasks that would read them under another name.
+    It is the task with whose name the file's name begins and whose fields the records
+    have, else the generic one. If none fits, raises `InputFileError` with the fields
+    found and the tasks that would read them under another name.
     """
     first = data.records[0].fields
     tasks = [load_task(name) for name in shipped()]
@@ -66,15 +78,20 @@ def _plain(name: str) -> str:
 
 
 def _begins(stem: str, name: str) -> bool:
-    """A name of a file begins with that of a task, and no letter goes on with it."""
+    """Return whether a file's name starts with a task's, with no letter after it."""
     return stem.startswith(name) and not stem[len(name) : len(name) + 1].isalpha()
 
 
 def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | None = None) -> TaskItems:
-    """The items of a data file, in its order. limit: the first so many.
+    """Return the items of a data file, in its order.
 
-    Raises `InputFileError` naming file and line for a record the task cannot read: a field missing or of another kind, no choices,
-    nothing right, a right one that does not exist.
+    Args:
+        limit: How many items to return, from the first one.
+
+    Raises:
+        InputFileError: With file and line, for a record that the task cannot read: a
+            field is missing or of another kind, there are no choices, no choice is
+            right, or the right one does not exist.
     """
     at_least("limit", limit, 1)
     if task.kind == "rolling" and shots.n:
@@ -96,8 +113,15 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A record, read. fields: its own and the prepared ones. contexts: one, or one a choice. group: what an example must have in
-    common with it."""
+    """A record that was read.
+
+    Attributes:
+        record, form: The record, and the format by which it is read.
+        fields: The record's own fields and the prepared ones.
+        contexts: One, or one for each choice.
+        choices, gold: The choices, and the indices of the right ones.
+        group: What an example must have in common with the question.
+    """
 
     record: Record
     form: Format
@@ -174,7 +198,7 @@ class _Reader:
 
 
 def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The context with each set of texts that ask nothing in the places of the fields that ask."""
+    """Return the context with each set of content-free texts in place of its fields."""
     columns = form.content_free or {}
     rows = zip(*columns.values(), strict=True)
     return tuple(written(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)
@@ -203,7 +227,7 @@ def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, 
 
 
 def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Choices or labels: of a field, or templates."""
+    """Return choices or labels, from a field or from templates."""
     if isinstance(said, tuple):
         return tuple(written(text, values) for text in said)
     found: Any = value_at(values, said)
@@ -215,7 +239,10 @@ def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str,
 
 
 def _list(text: str) -> Any:
-    """What a text says as JSON; the text where it is none, or holds half a character."""
+    """Return the JSON value of a text.
+
+    Returns the text itself if it is not JSON or has half a character.
+    """
     try:
         found = json.loads(text)
         json.dumps(found, ensure_ascii=False).encode()
@@ -225,7 +252,10 @@ def _list(text: str) -> Any:
 
 
 def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
-    """Places of the right choices, each once. Raises `FieldError` where there are none, or no such choice."""
+    """Return the indices of the right choices, each once.
+
+    Raises `FieldError` if there are none, or if such a choice does not exist.
+    """
     if not form.gold:
         return (0,)
     said = value_at(values, form.gold)
@@ -242,7 +272,7 @@ def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> 
 
 
 _TRUTH = {"true": 1, "false": 0}
-"""Places in two choices, as JSON and CSV write them."""
+"""Indices into two choices, as JSON and CSV write them."""
 
 
 def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
@@ -266,7 +296,7 @@ def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[st
 
 
 class _Examples:
-    """What stands before questions: the description and examples with their answers."""
+    """The text before questions: the description, and examples with their answers."""
 
     def __init__(self, task: Task, shots: Shots, data: Data, asked: Sequence[_Question]) -> None:
         self._task, self._shots, self._file = task, shots, data if shots.data is None else shots.data
@@ -295,7 +325,10 @@ class _Examples:
         return context + delimiter + one.choices[right] + task.shot_delimiter
 
     def before(self, index: int, asked: _Question) -> str:
-        """The text before the question of this place. Raises `TemplateError`, `OptionError`."""
+        """Return the text before the question of this index.
+
+        Raises `TemplateError` and `OptionError`.
+        """
         description = written(self._task.description, asked.fields)
         if not self._shots.n:
             return description
@@ -313,7 +346,10 @@ class _Examples:
         return self._made[key]
 
     def _chosen(self, index: int, group: str) -> tuple[int, ...]:
-        """Places in a pool: never that of the question itself, nor of one with the same words and answer."""
+        """Return the indices of the chosen examples in a pool.
+
+        Neither the question itself nor one with the same words and answer is chosen.
+        """
         n, pool = self._shots.n, self._pool.get(group, [])
         own = pool[self._places[index]] if self._is_own else None
         places: Iterable[int] = range(len(pool))

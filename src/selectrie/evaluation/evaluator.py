@@ -1,4 +1,7 @@
-"""Measuring items and turning them into figures, in one call and in memory; `runner` does it with a log on disk."""
+"""Measures items and turns them into figures, in one call and in memory.
+
+`runner` does the same with a log on disk.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,14 @@ from selectrie.results import Signature
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. items, units: done, of how many. rows_evaluated, rows_naive: of what is done. items_logged: of the items, those that a log had
-    of an earlier process."""
+    """How far a run is.
+
+    Attributes:
+        items, n_items: Items done, and all items.
+        units, n_units: Units done, and all units.
+        rows_evaluated, rows_naive: Rows of what is done.
+        items_logged: Done items that the log had from an earlier process.
+    """
 
     items: int
     n_items: int
@@ -35,14 +44,14 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Done:
-    """A unit, measured."""
+    """A unit that was measured."""
 
     unit: Unit
     found: LogLikelihoods
 
     @property
     def records(self) -> tuple[ItemRecord, ...]:
-        """Of its items."""
+        """Return the records of its items."""
         return self.unit.records(self.found)
 
 
@@ -50,7 +59,10 @@ Measure = Callable[[Sequence[Unit]], Iterator[Done]]
 
 
 def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
-    """Measure units one after the other, each from an empty memory in a layout that it alone decides."""
+    """Measure units one after the other.
+
+    Each starts from an empty memory, in a layout that depends only on the unit.
+    """
     longest = max((unit.longest for unit in units), default=0)
     if not longest:
         nothing = LogLikelihoods.none()
@@ -62,13 +74,16 @@ def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
 
 
 def measured_by(measure: Measure | None, llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
-    """Units as somebody measures them; None: this engine."""
+    """Yield measured units from `measure`, or from this engine if it is None."""
     return measured(llm, units) if measure is None else measure(units)
 
 
 def signature_of(llm: Engine) -> dict[str, object]:
-    """What log-probabilities of an engine depend on, JSON-ready. rows_per_call: where a forking model's calls are cut moves their
-    last bits; threads and the size of the context do not."""
+    """Return what log-probabilities of an engine depend on, JSON-ready.
+
+    `rows_per_call` is included because where a forking model's calls are cut changes
+    the last bits. Threads and the size of the context do not.
+    """
     signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
     own = {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
     return {**own, "rows_per_call": llm.limits.rows_per_call}
@@ -78,7 +93,7 @@ _NOT_OURS = ("rule", "premise", "terminator", "following_bytes")
 
 
 def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tuple[TaskResult, ...]:
-    """The result of each task from the records of all, in any order."""
+    """Return the result of each task from the records of all tasks, in any order."""
     by_task: dict[str, list[ItemRecord]] = {task.task: [] for task in tasks}
     for record in records:
         by_task[record.task].append(record)
@@ -102,10 +117,17 @@ def evaluate(
     task: str = "items",
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
-    """Measure items once and work out every metric of them.
+    """Measure items once and compute every metric of them.
 
-    items: at least one. metrics: names (`metrics.METRICS`). Items that do not fit are counted and named, not cut.
-    Raises errors of `RequestError` before any model call for what the caller can mend, and of `ModelError`.
+    Items that do not fit are counted and named, not cut.
+
+    Args:
+        items: At least one.
+        metrics: Names (`metrics.METRICS`).
+
+    Raises:
+        RequestError: Before any model call, for what the caller can correct.
+        ModelError: If the model fails.
     """
     if not items:
         raise OptionError("items", items, "at least one item")
@@ -116,7 +138,11 @@ def evaluate(
 def evaluate_tasks(
     llm: Engine, tasks: Sequence[TaskItems], *, on_progress: OnProgress | None = None, measure: Measure | None = None
 ) -> Evaluation:
-    """As `evaluate`, for items of several tasks. measure: who measures units, in any order (None: this engine)."""
+    """Do as `evaluate`, for items of several tasks.
+
+    Args:
+        measure: Measures units, in any order; None means this engine.
+    """
     check(tasks)
     units = plan(llm.vocabulary, llm.limits, tasks)
     counter = Counter(tasks, units, on_progress)
@@ -129,7 +155,7 @@ def evaluate_tasks(
 
 
 class Counter:
-    """Adds up what is done of a run, and tells after each unit."""
+    """Adds up what is done of a run, and reports after each unit."""
 
     def __init__(self, tasks: Sequence[TaskItems], units: Sequence[Unit], on_progress: OnProgress | None) -> None:
         self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)

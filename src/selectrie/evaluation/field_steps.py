@@ -1,4 +1,7 @@
-"""Fields made of fields, by named steps: what the published formats do to their texts, as data."""
+"""Makes fields from fields by named steps.
+
+The steps do, as data, what the published formats do to their texts.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,19 @@ Step = tuple[str, tuple[str, ...]]
 
 
 MOST_CHARACTERS = 1 << 24
-"""Of the texts of one field, after any step."""
+"""Maximum number of characters in the texts of one field, after any step."""
 SUB_SECONDS = 10.0
-"""That one `sub` of one text may take: there are patterns that would take years."""
+"""Time that one `sub` of one text may take; some patterns would take years."""
 MOST_PATTERN = 10_000
-"""Characters of a regular expression, repeats with a count written out: `regex` holds `(a{9}){9}` as 81 of them."""
+"""Maximum number of characters of a regular expression with counted repeats expanded.
+
+`regex` holds `(a{9}){9}` as 81 characters.
+"""
 _COUNT = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
 
 class FieldError(Exception):
-    """What a record says cannot be read; its reader adds file and line."""
+    """What is wrong with a record; its reader adds file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,12 @@ class TaskFile:
     text: str
 
     def error(self, reason: str, key: str = "", place: int | None = None) -> InputFileError:
-        """What is wrong with a key: of the format of this place (None: above all formats), at its line where one begins with it."""
+        """Return an error about a key, with its line if a line begins with the key.
+
+        Args:
+            place: Index of the format that the key is in; None for a key above all
+                formats.
+        """
         return InputFileError(self.name, reason, line=self._line(key, -1 if place is None else place) if key else None)
 
     def _line(self, key: str, place: int) -> int | None:
@@ -49,7 +60,10 @@ class TaskFile:
 
 
 def value_at(values: Mapping[str, Any], path: str) -> Any:
-    """The value of a field, of a field in a field ("choices.text"), or of a field in each part of a list. Raises `FieldError`."""
+    """Return the value of a field, a nested field, or a field of each list element.
+
+    A nested field is written "choices.text". Raises `FieldError`.
+    """
     value: Any = values
     try:
         for name in path.split("."):
@@ -102,14 +116,17 @@ def _sub(text: str, pattern: str, by: str) -> str:
         replaced: str = regex.sub(pattern, placed, text, timeout=SUB_SECONDS)
     except TimeoutError:
         raise FieldError(
-            f"the regular expression {pattern!r} takes more than {SUB_SECONDS:.0f} s on a text of {len(text)} characters; write it "
-            "so that it has one way to match"
+            f"the regular expression {pattern!r} takes more than {SUB_SECONDS:.0f} s "
+            f"on a text of {len(text)} characters; write it so that it has one way to match"
         ) from None
     return replaced
 
 
 def bounded(n: int) -> int:
-    """A number of characters that a field gets. Raises `FieldError` where it is more than a field may have."""
+    """Return a number of characters that a field gets.
+
+    Raises `FieldError` if it is more than a field may have.
+    """
     if n > MOST_CHARACTERS:
         raise FieldError(
             f"a field would get more than {MOST_CHARACTERS} characters; its steps must not make it grow as much"
@@ -155,9 +172,13 @@ STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
         "put_before": (_put_before, 1),
     }
 )
-"""Name -> (what it does to a text, how many arguments it takes; None: pairs). cut: so many characters off the end. before, after: the
-first mark, which must be there. sub: a regular expression, and the plain text in its place. map: a text, and what stands for it; no
-other text may come. Words are what single spaces part."""
+"""Maps a step's name to its function and number of arguments (None means pairs).
+
+`cut` removes that many characters from the end. `before` and `after` split at the first
+mark, which must be present. `sub` replaces a regular expression with a plain text.
+`map` replaces a text with the one paired with it; other texts are errors. Words are
+separated by single spaces.
+"""
 
 _SOURCES = ("of", "text", "join")
 _TYPES = (("of", str, "a text"), ("text", str, "a text"), ("join", list, "a list of fields"), ("steps", list, "a list"))
@@ -165,8 +186,15 @@ _TYPES = (("of", str, "a text"), ("text", str, "a text"), ("join", list, "a list
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """field: what is made. of: the field it is made of (default: `field`), or text: a template, or join: fields whose lists stand
-    one after the other, each text once. steps: done one after the other, to each text of a list."""
+    """How one field is made.
+
+    Attributes:
+        field: The field that is made.
+        of: The field it is made of (default: `field`).
+        text: A template to make it of instead.
+        join: Fields whose lists are concatenated instead, each text once.
+        steps: Applied in order, to each text of a list.
+    """
 
     field: str
     of: str = ""
@@ -176,7 +204,10 @@ class Preparation:
 
     @staticmethod
     def of_table(file: TaskFile, where: str, place: int, given: Any) -> Preparation:
-        """From a table of a task's file, of the format of this place. Raises `InputFileError` naming what is wrong."""
+        """Read a table of a task's file, from the format of this index.
+
+        Raises `InputFileError` that says what is wrong.
+        """
         if not isinstance(given, dict) or not isinstance(given.get("field"), str) or not given["field"]:
             raise file.error(f"{where}: a table with a `field` is wanted", "prepare", place)
         unknown = sorted(set(given) - {"field", "steps", *_SOURCES})
@@ -197,7 +228,7 @@ class Preparation:
         return Preparation(given["field"], given.get("of", ""), given.get("text"), join, steps)
 
     def joined(self, values: Mapping[str, Any]) -> list[Any]:
-        """The lists of the fields `join`, one after the other. Raises `FieldError`."""
+        """Return the concatenated lists of the fields `join`. Raises `FieldError`."""
         found: list[Any] = []
         for name in self.join:
             part = value_at(values, name)
@@ -207,11 +238,15 @@ class Preparation:
         return list(dict.fromkeys(found))
 
     def done_to(self, value: Any) -> Any:
-        """The value after its steps. Raises `FieldError` for what is no text, what a step cannot do, and what grows too much."""
+        """Return the value after its steps.
+
+        Raises `FieldError` for a value that is no text, a step that fails, and a text
+        that grows too much.
+        """
         return self._done_to(value, 0)[0] if self.steps else value
 
     def _done_to(self, value: Any, n_before: int) -> tuple[Any, int]:
-        """The value, and by how many characters its texts and those before it have grown."""
+        """Return the value, and how much its texts and those before it have grown."""
         if isinstance(value, list | tuple):
             done = []
             for one in value:
@@ -259,8 +294,12 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _written_out(pattern: str) -> int:
-    """Characters of a regular expression whose counted repeats are written out; at least as many as `regex` makes."""
-    sizes, at, last = [0], 0, 0  # of the groups that are open, and of the part that a count would repeat
+    """Return the length of a regular expression with its counted repeats expanded.
+
+    It is at least as long as what `regex` makes of it.
+    """
+    # Of the open groups, and of the part that a count would repeat.
+    sizes, at, last = [0], 0, 0
     while at < len(pattern):
         character, count = pattern[at], _COUNT.match(pattern, at)
         if count is not None:

@@ -1,5 +1,4 @@
-"""Files that are replaced as a whole, and what the system says of a folder as an error
-of selectrie."""
+"""Replaces files as a whole, and turns system errors about a folder into our errors."""
 
 from __future__ import annotations
 
@@ -19,8 +18,11 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Raise errors of the system about a folder as `OptionError`: a full disk, no
-    permission, a folder that has gone, a name that no folder can have."""
+    """Raise system errors about a folder as `OptionError`.
+
+    Examples are a full disk, no permission, a folder that has disappeared, and a name
+    that no folder can have.
+    """
     try:
         yield
     except SelectrieError:
@@ -32,29 +34,32 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def check_plain(path: Path) -> None:
-    """Raise `OSError` where a path names a link, a FIFO, a device or a folder: such a
-    thing is neither read, nor written into, nor replaced."""
+    """Raise `OSError` if a path names a link, a FIFO, a device or a folder.
+
+    Such a thing is neither read, nor written to, nor replaced.
+    """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
             raise OSError(errno.EINVAL, f"{path.name} is no plain file; take it away")
 
 
 def is_temporary(name: str, names: Collection[str]) -> bool:
-    """Whether a file is one that `write_whole` makes on its way to a file of one of
-    these names."""
+    """Return whether `write_whole` makes a file of this name for one of these names."""
     found = _TEMPORARY.fullmatch(name)
     return found is not None and found["name"] in names
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a plain file as a whole: a reader sees the old text or the new one, and
-    the new one is on the disk when this returns.
+    """Replace a plain file as a whole.
 
-    The text is first written to a file that no other process can have (`.NAME-<16 hex
-    digits>.tmp`, NAME cut at 32 characters), so of two that write one file at once the
-    last one decides. A process that is killed leaves that file behind. The mode of the
-    old file is kept; a new one has that of any new file. Raises `OSError`, also where
-    `check_plain` does.
+    A reader sees the old text or the new one, and the new one is on the disk when this
+    returns. The text is first written to a file that no other process can have
+    (`.NAME-<16 hex digits>.tmp`, NAME cut at 32 characters); if two processes write one
+    file at once, the last one therefore decides. A process that is killed leaves that
+    file behind. The mode of the old file is kept; a new file gets the mode of any new
+    file.
+
+    Raises `OSError`, also where `check_plain` does.
     """
     check_plain(path)
     data = text.encode()
@@ -82,10 +87,10 @@ def write_whole(path: Path, text: str) -> None:
 def write_file(path: Path, text: str) -> None:
     """Write a file that the caller has named.
 
-    A plain file, links to it followed, is replaced as `write_whole` does. What is no
-    plain file, such as a FIFO or a terminal, is written into, and so is the file that
-    standard output or error goes to (`/dev/stdout`): what it holds already stays.
-    Raises `OSError`.
+    A plain file is replaced as by `write_whole`; links to it are followed. Anything
+    else, such as a FIFO or a terminal, is written to. So is the file that standard
+    output or error goes to (`/dev/stdout`), which keeps what it already holds. Raises
+    `OSError`.
     """
     try:
         found = path.stat()
@@ -99,7 +104,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _is_standard(found: os.stat_result) -> bool:
-    """Whether standard output or error is this file."""
+    """Return whether standard output or error is this file."""
     for number in (1, 2):
         with suppress(OSError):
             if os.path.samestat(found, os.fstat(number)):

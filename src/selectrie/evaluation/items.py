@@ -1,4 +1,4 @@
-"""What is asked of a model in a benchmark, and what was measured: plain frozen records, no model in them."""
+"""What a benchmark asks of a model, and what was measured, as plain frozen records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ from dataclasses import dataclass
 class Item:
     """One question of a benchmark, as text.
 
-    context: what every choice stands behind, shots and description not included; "" = nothing but the model's first token
-    (whole sentences). choices: the alternatives as they are written behind the delimiter. gold: places of the right ones, at
-    least one, but for a text that is only measured. contexts: of each choice its own context, where that is what differs
-    (WinoGrande: the sentence up to and with the option; the choices are then all the same rest); None = `context`.
-    shared: text before the context that many items begin with (description and shots); evaluated once. delimiter: between context and
-    choice. premise: the context that stands for "no question" in `pmi_dc`; None where the task has none.
-    content_free: contexts that say nothing, such as the question "N/A" in the task's format (contextual calibration); `shared`
-    stands before them too. id: of the record, or "<task>-<index>". subset: group that is reported on its own (a subject, a paradigm), "" for none.
+    Attributes:
+        context: Text before every choice, without shots and description. With "", only
+            the model's first token precedes a choice (whole sentences).
+        choices: The alternatives as they are written after the delimiter.
+        gold: Indices of the right choices; empty only for a text that is merely
+            measured.
+        contexts: A context for each choice, where these differ (WinoGrande: the
+            sentence up to and including the option, while the choices are all the same
+            rest); None means `context`.
+        shared: Text before the context with which many items begin (description and
+            shots). It is evaluated once.
+        delimiter: Text between context and choice.
+        premise: The context that means "no question" in `pmi_dc`; None if the task has
+            none.
+        content_free: Contexts that say nothing, such as the question "N/A" in the
+            task's format (contextual calibration). `shared` precedes them too.
+        id: That of the record, or "<task>-<index>".
+        subset: Group that is reported separately (a subject, a paradigm), "" for none.
     """
 
     context: str
@@ -31,22 +41,29 @@ class Item:
     subset: str = ""
 
     def context_of(self, choice: int) -> str:
-        """Text before a choice, its delimiter not included."""
+        """Return the text before a choice, without its delimiter."""
         return self.shared + (self.context if self.contexts is None else self.contexts[choice])
 
     def continuation(self, choice: int) -> str:
-        """Text of a choice behind its context, delimiter first."""
+        """Return the text of a choice after its context, delimiter first."""
         return self.delimiter + self.choices[choice]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one choice. All log-probabilities are natural and sums over its tokens.
+    """What was measured of one choice.
 
-    logp: after its context. n_tokens, n_chars, n_bytes: tokens that count, characters and UTF-8 bytes of the choice, delimiter
-    not included. is_greedy: each of its tokens was the most probable one. n_words: parts of it between stretches of
-    white space. logp_unconditional: after the model's first
-    token alone (None: not asked for). logp_premise: after the premise. logp_content_free: after each content-free context.
+    All log-probabilities are natural, and sums over the choice's tokens.
+
+    Attributes:
+        logp: After its context.
+        n_tokens: How many of its tokens count.
+        n_chars, n_bytes: Characters and UTF-8 bytes, without the delimiter.
+        is_greedy: Whether each of its tokens was the most probable one.
+        n_words: Its parts between stretches of white space.
+        logp_unconditional: After the model's first token alone; None if not requested.
+        logp_premise: After the premise; None if not requested.
+        logp_content_free: After each content-free context.
     """
 
     logp: float
@@ -62,8 +79,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
-    """One item of a run. index: place in the task's data, from 0 on. choices: in the item's order; empty where `problem` says why it
-    could not be measured ("too long: 531 tokens, room for 512"). unit: number of the unit of work it was measured in.
+    """One item of a run.
+
+    Attributes:
+        index: Position in the task's data, from 0.
+        choices: In the item's order; empty if `problem` is set.
+        unit: Number of the unit of work in which the item was measured.
+        problem: Why the item could not be measured ("too long: 531 tokens, room for
+            512"), or None.
     """
 
     task: str
@@ -78,8 +101,15 @@ class ItemRecord:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured beside the log-probability after the context (`metrics.wanted`): without any context, after the
-    premise, after the content-free contexts."""
+    """What to measure besides the log-probability after the context.
+
+    See `metrics.wanted`.
+
+    Attributes:
+        unconditional: Without any context.
+        premise: After the premise.
+        content_free: After the content-free contexts.
+    """
 
     unconditional: bool = False
     premise: bool = False

@@ -1,11 +1,15 @@
-"""lm-evaluation-harness on our engine: a model class called `selectrie` (extra `lm-eval`).
+"""A model class called `selectrie` for lm-evaluation-harness (extra `lm-eval`).
 
-Importing this module registers it. `selectrie lm-eval …` is the harness's own command with it; in Python:
+Importing this module registers it. `selectrie lm-eval …` is the harness's own command
+with this model. In Python:
 
->>> import selectrie.evaluation.lm_eval_model                                                                    # doctest: +SKIP
->>> lm_eval.simple_evaluate("selectrie", model_args="path=model.gguf", tasks=["hellaswag"])     # doctest: +SKIP
+>>> import selectrie.evaluation.lm_eval_model  # doctest: +SKIP
+>>> lm_eval.simple_evaluate(  # doctest: +SKIP
+...     "selectrie", model_args="path=model.gguf", tasks=["hellaswag"]
+... )
 
-Requests are regrouped by context into tries, so that every distinct prefix is evaluated once, whatever order they come in.
+Requests are regrouped by context into tries, so that every distinct prefix is evaluated
+once, whatever order they come in.
 """
 
 from __future__ import annotations
@@ -46,7 +50,10 @@ Request = tuple[Any, Tokens, Tokens]
 
 @register_model("selectrie")
 class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
-    """A GGUF model on selectrie, for the harness. `model_args`: those of `selectrie.load`, and what is named below."""
+    """A GGUF model on selectrie, for the harness.
+
+    `model_args` are those of `selectrie.load`, and the parameters below.
+    """
 
     def __init__(
         self,
@@ -57,10 +64,18 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         add_bos_token: bool | None = None,
         **options: Any,
     ) -> None:
-        """path: a GGUF file, `hf:owner/repo/file.gguf`, or nothing for the embedded model. max_length: tokens a model reads at
-        once, at most what it holds. max_gen_toks: most tokens generated where a task does not say. add_bos_token: put BOS
-        before texts (default: where the model says so). options: of `load` (`n_ctx`, `n_threads`, `precision` …);
-        what the harness hands every model (`batch_size`, `max_batch_size`, `device`) is not needed and left aside.
+        """Load a model.
+
+        Args:
+            path: A GGUF file, `hf:owner/repo/file.gguf`, or None for the embedded
+                model.
+            max_length: How many tokens the model reads at once, at most what it holds.
+            max_gen_toks: Maximum number of generated tokens if a task gives none.
+            add_bos_token: Whether BOS comes before texts (default: whether the model
+                has one).
+            options: Options of `load` (`n_ctx`, `n_threads`, `precision` …). What the
+                harness gives every model (`batch_size`, `max_batch_size`, `device`) is
+                ignored.
 
         Raises `OptionError` for other names, and what `load` raises.
         """
@@ -89,12 +104,12 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
     @property
     def vocabulary(self) -> Any:
-        """The model's vocabulary."""
+        """Return the model's vocabulary."""
         return self._engine.vocabulary
 
     @property
     def eot_token_id(self) -> int:
-        """The token that ends a text."""
+        """Return the token that ends a text."""
         eos = self.vocabulary.eos
         if eos is None:
             raise OptionError("model", self._path, "a model that has an end-of-text token")
@@ -102,23 +117,26 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
     @property
     def prefix_token_id(self) -> int:
-        """What stands before an empty context: BOS, or EOS where there is none."""
+        """Return the token before an empty context: BOS, or EOS if there is no BOS."""
         return self.eot_token_id if self.vocabulary.bos is None else int(self.vocabulary.bos)
 
     @property
     def max_length(self) -> int:
-        """Tokens the model reads at once."""
+        """Return how many tokens the model reads at once."""
         return self._max_length
 
     @property
     def tokenizer_name(self) -> str:
-        """Names tokenizer and chat template in the harness's request cache."""
+        """Return a name of tokenizer and chat template for the request cache."""
         digest: str = self._engine.identity.tokenizer_digest
         return digest
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> Tokens:
-        """Tokens of a text. BOS stands first where wanted and not written out; control tokens are read as such in what a
-        chat template wrote, and nowhere else."""
+        """Return the tokens of a text.
+
+        BOS comes first if wanted and not written out. Control tokens are recognised
+        only in what a chat template wrote.
+        """
         vocabulary = self.vocabulary
         ids, rest = vocabulary.encode_spans([(to_bytes(string, "text"), self._is_chat)])
         tokens: Tokens = [*ids.tolist(), *(vocabulary.tokenize(rest) if rest else [])]
@@ -128,23 +146,30 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return tokens
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """A chat as text by the model's own template; from then on control tokens are recognised in what is asked."""
+        """Return a chat as text by the model's own template.
+
+        From then on, control tokens are recognised in requests.
+        """
         template = self.vocabulary.chat_template
         if template is None:
             raise OptionError("apply_chat_template", self._path, "a model that has a chat template")
         self._is_chat = True
         if add_generation_prompt or not chat_history:
             return str(template(chat_history))
-        last = chat_history[-1]["content"]  # to be continued: what the template writes after it is cut off
+        # To be continued: what the template writes after it is cut off.
+        last = chat_history[-1]["content"]
         written = str(template(chat_history, add_generation_prompt=False))
         return written[: written.rindex(last) + len(last)]
 
     def chat_template(self, chat_template: bool | str = False) -> str:
-        """Names the template in the harness's results."""
+        """Return a name of the template, for the harness's results."""
         return self.tokenizer_name if chat_template else ""
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """As the harness has it. Raises `OptionError` for a continuation of which no token counts."""
+        """Return log-likelihoods as the harness defines them.
+
+        Raises `OptionError` for a continuation of which no token counts.
+        """
         for request in requests:
             if not request.args[1]:
                 raise _nothing_counts(*request.args[:2])
@@ -154,7 +179,10 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
     def _loglikelihood_tokens(
         self, requests: Sequence[Request], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
-        """As the harness's `hf` model: what is too long loses its beginning, which is logged."""
+        """Return log-likelihoods as the harness's `hf` model does.
+
+        What is too long loses its beginning, which is logged.
+        """
         results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
         for texts, _context, rest in requests:
             if texts is not None and not rest:
@@ -177,7 +205,10 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return results
 
     def _cut(self, context: Tokens, rest: Tokens) -> tuple[Tokens, Tokens]:
-        """The last tokens of a pair that the model can read; at least one stands before what counts."""
+        """Return the last tokens of a pair that the model can read.
+
+        At least one token precedes what counts.
+        """
         if not rest:
             return context or [self.prefix_token_id], []
         if len(rest) > self._max_length:
@@ -188,7 +219,10 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return context[max(0, excess) :] or [self.prefix_token_id], rest
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Log-likelihood of whole texts, window by window; BOS, where the tokenizer puts it, counts as in the harness."""
+        """Return log-likelihoods of whole texts, measured in windows.
+
+        BOS counts if the tokenizer adds it, as in the harness.
+        """
         asked: list[Request] = []
         n_windows = []
         for request in requests:
@@ -204,7 +238,10 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return results
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Texts up to the first of their stop strings; those with the same options side by side."""
+        """Return texts up to the first of their stop strings.
+
+        Requests with the same options run side by side.
+        """
         groups: dict[str, list[int]] = {}
         for i, request in enumerate(requests):
             groups.setdefault(json.dumps(request.args[1], sort_keys=True, default=str), []).append(i)
@@ -235,7 +272,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         if room < 1:
             raise OptionError("max_gen_toks", most, f"less than {self._max_length}, the tokens the model reads at once")
         prompts = [(self.tok_encode(context) or [self.prefix_token_id])[-room:] for context in contexts]
-        neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # what transformers has where nobody says otherwise
+        # The defaults of transformers.
+        neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
         generation = self._engine.generate(
             prompts,
             seed=0,
@@ -253,7 +291,10 @@ _LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "pre
 
 
 def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
-    """Places of pairs that are measured together, those with a common beginning side by side; cut at `UNIT_ROWS` rows."""
+    """Yield indices of pairs that are measured together, cut at `UNIT_ROWS` rows.
+
+    Pairs with a common beginning come side by side.
+    """
     order = sorted(range(len(pairs)), key=lambda i: (pairs[i][0], pairs[i][1]))
     unit: list[int] = []
     rows, before = 0, Tokens()
@@ -274,7 +315,10 @@ def _n_common(one: Tokens, other: Tokens) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """The harness's command with our model, unless `--model` names another one. Ends the process as the harness does."""
+    """Run the harness's command with our model, unless `--model` names another one.
+
+    Ends the process as the harness does.
+    """
     from lm_eval.__main__ import cli_evaluate
 
     named = any(argument == "--model" or argument.startswith("--model=") for argument in arguments)
@@ -288,5 +332,6 @@ def main(arguments: list[str]) -> None:
             cli_evaluate()
     except SelectrieError:
         raise
-    except (ValueError, FileNotFoundError) as error:  # what the harness says of its own arguments
+    # What the harness says of its own arguments.
+    except (ValueError, FileNotFoundError) as error:
         raise OptionError("lm-eval", " ".join(arguments), f"arguments that the harness takes: {error}") from error

@@ -1,10 +1,9 @@
-"""The log of a run: one line for each unit that was measured, on the disk before the
-next unit begins.
+"""The log of a run: one line for each unit, on the disk before the next unit begins.
 
 A line holds what was measured, the digest of the plan it was measured for, and a digest
-of itself. A process may be killed at any byte: lines up to the first one that is torn
-or damaged count, and the rest is cut off and measured again. A whole line that does not
-belong to the plan is refused, for it comes from another run or from an editor. One
+of itself. A process may be killed at any byte. Lines up to the first one that is torn
+or damaged count; the rest is cut off and measured again. A whole line that does not
+belong to the plan is refused, because it comes from another run or from an editor. One
 process at a time holds a log.
 """
 
@@ -30,18 +29,24 @@ from selectrie.evaluation.files import check_plain, writing
 from selectrie.evaluation.work_units import Unit
 
 _LONGEST_LINE = 64 << 20
-"""Bytes: no unit fills more, so longer lines are not read."""
+"""Maximum line length in bytes; no unit needs more."""
 
 
 class TornLineError(Exception):
-    """A line whose digest is not that of its body: the end of a killed process, or a
-    damaged disk."""
+    """A line whose digest does not match its body.
+
+    It is the end of a killed process, or the disk is damaged.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What was measured of a unit's sequences, in their order. plan: digest of the plan
-    that the unit belongs to. unit: its number there."""
+    """What was measured of a unit's sequences, in their order.
+
+    Attributes:
+        plan: Digest of the plan that the unit belongs to.
+        unit: The unit's number in the plan.
+    """
 
     plan: str
     unit: int
@@ -51,15 +56,17 @@ class Line:
 
     @staticmethod
     def of(plan: str, done: Done) -> Line:
-        """The line of a unit that was measured."""
+        """Return the line of a unit that was measured."""
         found = done.found
         return Line(
             plan, done.unit.number, found.rows_evaluated, tuple(found.logp.tolist()), tuple(found.is_greedy.tolist())
         )
 
     def to_json(self) -> str:
-        """One line without its end: digest and body. Floats are written to the last
-        bit, -inf as a text."""
+        """Return the line without its end: digest and body.
+
+        Floats are written to the last bit, -inf as a text.
+        """
         logp = ["-inf" if value == -math.inf else value for value in self.logp]
         own = {
             "plan": self.plan,
@@ -73,8 +80,11 @@ class Line:
 
     @staticmethod
     def from_json(text: str) -> Line:
-        """The line that `to_json` wrote. Raises `TornLineError` where the digest is
-        wrong, and `ValueError` for anything else that no run writes."""
+        """Return the line that `to_json` wrote.
+
+        Raises `TornLineError` if the digest is wrong, and `ValueError` for anything
+        else that no run writes.
+        """
         start, end = text.find('"body":') + len('"body":'), len(text) - 1
         body = text[start:end]
         if not text.startswith('{"digest":"') or not text.endswith("}") or text[11:43] != _digest(body):
@@ -83,13 +93,16 @@ class Line:
             line = _line_of(json.loads(body))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"it holds no unit ({error!r})") from error
-        if line.to_json() != text:  # other keys, another order, numbers that are no floats
+        # Other keys, another order, or numbers that are no floats.
+        if line.to_json() != text:
             raise ValueError("it is not written as a run writes it")
         return line
 
     def measured(self, unit: Unit) -> Done:
-        """The unit of this number, measured. Raises `ValueError` where the line cannot
-        be about it."""
+        """Return the measured unit of this number.
+
+        Raises `ValueError` if the line cannot be about it.
+        """
         sequences = unit.sequences
         for name, values in (("logp", self.logp), ("is_greedy", self.is_greedy)):
             if len(values) != len(sequences):
@@ -111,8 +124,10 @@ class Line:
 
 
 def _line_of(own: dict[str, Any]) -> Line:
-    """The line of an object that was read. Raises what Python does for another object,
-    and `ValueError`."""
+    """Return the line of a parsed object.
+
+    Raises Python's errors for another object, and `ValueError`.
+    """
     logp = tuple(-math.inf if value == "-inf" else value for value in own["logp"])
     line = Line(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
     whole = type(line.plan) is str and type(line.unit) is int and type(line.rows_evaluated) is int
@@ -128,12 +143,11 @@ def _digest(body: str) -> str:
 
 
 class Log:
-    """The log of one run, open for adding to and locked. A context manager.
+    """The log of one run, open for appending and locked. A context manager.
 
-    The system gives the lock back when the process and children it forked have ended,
-    however they end; the file stays and says nothing about who holds it. Raises
-    `OptionError` where another process holds the log, and where the file system has no
-    locks.
+    The system releases the lock when the process and the children it forked have ended,
+    however they end. The file stays and does not say who holds it. Raises `OptionError`
+    if another process holds the log, or if the file system has no locks.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,8 +173,10 @@ class Log:
         self.check_held()
 
     def check_held(self) -> None:
-        """Raise `OptionError` where the file that is locked is no longer the one in the
-        folder: another run may have begun there."""
+        """Raise `OptionError` if the locked file is no longer the one in the folder.
+
+        Another run may have begun there.
+        """
         try:
             is_there = os.path.samestat(os.fstat(self._file), self._path.lstat())
         except OSError:
@@ -178,16 +194,20 @@ class Log:
         os.close(self._file)
 
     def is_empty(self) -> bool:
-        """Whether nothing was ever logged."""
+        """Return whether nothing was ever logged."""
         return os.fstat(self._file).st_size == 0
 
     def recover(self, plan: str, units: Sequence[Unit]) -> dict[int, Done]:
-        """What was logged of these units, by number; whatever follows the last whole
-        line is cut off.
+        """Return what was logged of these units, by number, and cut off the rest.
 
-        plan: the digest that lines of this run carry. Raises `InputFileError` with the
-        number of a whole line that is not of this plan, or repeats a unit, before
-        anything is cut off.
+        The cut is after the last whole line.
+
+        Args:
+            plan: The digest that lines of this run carry.
+
+        Raises:
+            InputFileError: With the number of a whole line that is not of this plan, or
+                that repeats a unit. Nothing is cut off then.
         """
         known = {unit.number: unit for unit in units}
         done: dict[int, Done] = {}
@@ -224,8 +244,10 @@ class Log:
             os.fsync(self._file)
 
     def _lines(self) -> Iterator[tuple[str, int]]:
-        """Lines up to the first that has no end or is no text, each with the byte after
-        it."""
+        """Yield lines up to the first one without an end or that is no text.
+
+        Each comes with the offset of the byte after it.
+        """
         stop = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
             file.seek(0)
@@ -241,8 +263,11 @@ class Log:
 
 
 def _check_belongs(line: Line, plan: str, known: dict[int, Unit], places: dict[int, int]) -> None:
-    """Raise `ValueError` for a line of another plan, of a unit that the plan does not
-    have, or of one that an earlier line has."""
+    """Raise `ValueError` for a line that does not belong.
+
+    It is of another plan, of a unit that the plan does not have, or of a unit that an
+    earlier line has.
+    """
     if line.plan != plan:
         raise ValueError(f"its plan is {line.plan}, this run's is {plan}")
     if line.unit not in known:

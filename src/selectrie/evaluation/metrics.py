@@ -1,6 +1,7 @@
-"""Metrics of multiple choice and of text, each by its published definition, from what was measured of items once.
+"""Metrics of multiple choice and of text, computed from what was measured once.
 
-Ties go to the first choice, as `numpy.argmax` does in lm-evaluation-harness.
+Each follows its published definition. Ties go to the first choice, as with
+`numpy.argmax` in lm-evaluation-harness.
 """
 
 from __future__ import annotations
@@ -28,9 +29,19 @@ HARNESS = "lm-evaluation-harness, api/task.py and api/metrics.py"
 class Metric:
     """One figure of a task.
 
-    what: in one sentence. source: who defined it. of_items: from records to float64[n], one number an item, of which `value`
-    makes the figure, with a weight of each; length: what the weight is, of the right choice ("n_words" …), "": 1. is_proportion: the numbers are 0 or 1. higher_is_better. needs: what has to be measured beside the
-    log-probability after the context: "unconditional", "premise", "content_free". has_chance: guessing at random has a figure.
+    Attributes:
+        name: Its name.
+        what: A description in one sentence.
+        source: Who defined it.
+        of_items: Maps records to float64[n], one number for each item.
+        value: Makes the figure from these numbers and a weight for each.
+        is_proportion: Whether the numbers are 0 or 1.
+        higher_is_better: Whether a larger figure is better.
+        needs: What must be measured besides the log-probability after the context:
+            "unconditional", "premise", "content_free".
+        has_chance: Whether random guessing has a figure.
+        length: The field of the right choice that is the weight ("n_words" …); "" for a
+            weight of 1.
     """
 
     name: str
@@ -46,14 +57,20 @@ class Metric:
 
     @property
     def is_mean(self) -> bool:
-        """Whether the figure is the mean of the items' numbers."""
+        """Return whether the figure is the mean of the items' numbers."""
         return self.value is _mean
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure over n items. stderr: standard error. low, high: 95 % interval, Wilson's for proportions, else bootstrap
-    percentiles. chance: what guessing at random gives, None where that is no number."""
+    """A figure over n items.
+
+    Attributes:
+        value: The figure.
+        stderr: Its standard error.
+        low, high: 95 % interval: Wilson's for proportions, else bootstrap percentiles.
+        chance: What random guessing gives, None if that has no figure.
+    """
 
     value: float
     stderr: float
@@ -62,13 +79,13 @@ class Estimate:
     chance: float | None = None
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready: what is no finite number is None."""
+        """Return the figure JSON-ready; numbers that are not finite become None."""
         named = {"value": self.value, "stderr": self.stderr, "low": self.low, "high": self.high, "chance": self.chance}
         return {name: None if x is None or not math.isfinite(x) else x for name, x in named.items()}
 
 
 def estimate(metric: Metric, records: Records) -> Estimate:
-    """The figure of a metric over records without problems; NaN over none."""
+    """Return the figure of a metric over records without problems; NaN for none."""
     values = metric.of_items(records)
     if not len(values):
         return Estimate(math.nan, math.nan, math.nan, math.nan)
@@ -85,7 +102,7 @@ def estimate(metric: Metric, records: Records) -> Estimate:
 
 
 def weights_of(metric: Metric, records: Records) -> FloatArray:
-    """float64[n]: what each item's number weighs in the figure."""
+    """Return the weight of each item's number in the figure, float64[n]."""
     if not metric.length:
         return np.ones(len(records))
     return np.array([getattr(_right_choice(record), metric.length) for record in records], dtype=np.float64)
@@ -96,14 +113,14 @@ def _mean(values: FloatArray, _: FloatArray) -> float:
 
 
 def _chance(records: Records) -> float | None:
-    """Mean share of right choices; None of items with one choice."""
+    """Return the mean share of right choices, None if some item has one choice."""
     if any(len(record.choices) < 2 for record in records):
         return None
     return float(np.mean([len(record.gold) / len(record.choices) for record in records]))
 
 
 def _column(record: ItemRecord, name: str) -> FloatArray:
-    """float64[C]: a measure of each choice of an item."""
+    """Return a measure of each choice of an item, float64[C]."""
     values = [getattr(choice, name) for choice in record.choices]
     if any(value is None for value in values):
         raise OptionError("metric", name, "another metric: this was not measured; run again with it among the metrics")
@@ -111,7 +128,10 @@ def _column(record: ItemRecord, name: str) -> FloatArray:
 
 
 def posterior(record: ItemRecord) -> FloatArray:
-    """float64[C]: probability of each choice in its set, by the summed log-probabilities."""
+    """Return each choice's probability in its set, float64[C].
+
+    It is computed from the summed log-probabilities.
+    """
     logp = _column(record, "logp")
     total = numerics.logsumexp(logp)
     if total == -np.inf:
@@ -124,7 +144,10 @@ Score = Callable[[ItemRecord], FloatArray]
 
 
 def _hits(score: Score) -> Callable[[Records], FloatArray]:
-    """1 where the first best choice is a right one, else 0. A single choice is right where it is what greedy decoding gives."""
+    """Return a function that gives 1 if the first best choice is right, else 0.
+
+    A single choice is right if it is what greedy decoding gives.
+    """
 
     def of_items(records: Records) -> FloatArray:
         return np.array([_is_right(record, score) for record in records], dtype=np.float64)
@@ -139,7 +162,7 @@ def _is_right(record: ItemRecord, score: Score) -> bool:
 
 
 def predicted(record: ItemRecord) -> int:
-    """Place of the choice with the largest summed log-probability."""
+    """Return the index of the choice with the largest summed log-probability."""
     return int(np.argmax(_column(record, "logp")))
 
 
@@ -160,7 +183,11 @@ def _log_shares(logp: FloatArray) -> FloatArray:
 
 
 def _contextual(record: ItemRecord) -> FloatArray:
-    """Log p(c | x) - log mean over content-free contexts of p(c | cf), both normalised within the set (Zhao et al. 2021)."""
+    """Return the score of each choice by contextual calibration (Zhao et al. 2021).
+
+    It is log p(c | x) - log of the mean of p(c | cf) over the content-free contexts cf,
+    both normalised within the set.
+    """
     free = np.array([choice.logp_content_free for choice in record.choices], dtype=np.float64).T
     if not free.size:
         raise OptionError("metric", "calibrated", "content-free contexts: run with them (`content_free` of the task)")
@@ -171,7 +198,11 @@ def _contextual(record: ItemRecord) -> FloatArray:
 
 
 def _batch_hits(records: Records) -> FloatArray:
-    """As `_contextual`, the prior being the mean posterior of each place over all items of the task (Zhou et al. 2024)."""
+    """Return for each item 1 if its best choice is right, else 0, batch-calibrated.
+
+    The score is as in `_contextual`, but the prior is the mean posterior of each
+    position over all items of the task (Zhou et al. 2024).
+    """
     sizes = {len(record.choices) for record in records}
     if len(sizes) > 1:
         raise OptionError(
@@ -185,7 +216,11 @@ def _batch_hits(records: Records) -> FloatArray:
 
 
 def _brier(records: Records) -> FloatArray:
-    """Several right choices share the probability evenly; the harness has no figure for them."""
+    """Return the Brier score of each item.
+
+    Several right choices share the probability evenly; the harness does not define that
+    case.
+    """
     values = []
     for record in records:
         right = np.zeros(len(record.choices))
@@ -211,7 +246,7 @@ def _greedy(records: Records) -> FloatArray:
 
 
 def _exp_of_loss(values: FloatArray, weights: FloatArray) -> float:
-    """Exponential of the loss a unit of length, over all texts together."""
+    """Return the exponential of the loss for each unit of length, over all texts."""
     total = float(weights.sum())
     return _exp(-float(values.sum()) / total) if total else math.nan
 
@@ -332,7 +367,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 
 def named(names: Iterable[str]) -> tuple[Metric, ...]:
-    """Metrics by name, each once. Raises `OptionError` for one that does not exist."""
+    """Return metrics by name, each once. Raises `OptionError` for an unknown name."""
     found = []
     for name in dict.fromkeys(names):
         metric = METRICS.get(name)
@@ -346,6 +381,6 @@ def named(names: Iterable[str]) -> tuple[Metric, ...]:
 
 
 def wanted(metrics: Iterable[Metric]) -> Wanted:
-    """What has to be measured for these metrics."""
+    """Return what must be measured for these metrics."""
     needs = frozenset().union(*(metric.needs for metric in metrics))
     return Wanted(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

@@ -1,6 +1,8 @@
-"""Units of an evaluation over a Ray cluster (extra `ray`): one model for each actor, a unit at a time, those of a dead actor again.
+"""Measures units of an evaluation on a Ray cluster (extra `ray`).
 
-What an actor measures has the bits of the single machine of that type, and the results are written in one order, so the files are the same.
+Each actor has a model and measures a unit at a time; units of a dead actor are measured
+again. An actor's results have the same bits as those of a single machine of that type,
+and results are written in one order, so the files are the same.
 """
 
 from __future__ import annotations
@@ -23,18 +25,24 @@ from selectrie.options import at_least
 logger = logging.getLogger(__name__)
 
 _ANSWER_S = 10
-"""Seconds in which whoever listens at an address answers."""
+"""Seconds within which an address must answer."""
 _START_S = 600
-"""Seconds in which an actor has to have loaded its model."""
+"""Seconds within which an actor must have loaded its model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where and how units are measured.
 
-    address: of a Ray cluster; None: one on this machine, made for the run and ended with it. n_actors: models at once; None: as many as
-    the cluster has room for. cpus: that each takes. source, options: what each loads (`selectrie.load`); a file must be at the
-    same path everywhere. retries: how often a unit whose actor died is tried again.
+    Attributes:
+        source, options: What each actor loads (`selectrie.load`). A file must be at the
+            same path everywhere.
+        address: Address of a Ray cluster. None means one on this machine, made for the
+            run and ended with it.
+        n_actors: How many models run at once. None means as many as the cluster has
+            room for.
+        cpus: How many CPUs each takes.
+        retries: How often a unit whose actor died is tried again.
     """
 
     source: str | None = None
@@ -51,28 +59,33 @@ class Cluster:
 
 
 class Worker:
-    """A model in a process of its own, on whatever machine; what an actor is made of."""
+    """A model in a separate process on any machine; actors are made of this class."""
 
     def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
         self._engine = load(source, **options)
         self._measurer: Measurer = self._engine.measurer(longest)
 
     def signature(self) -> dict[str, object]:
-        """What its log-probabilities depend on."""
+        """Return what its log-probabilities depend on."""
         return signature_of(self._engine)
 
     def measure(self, sequences: Sequences) -> LogLikelihoods:
-        """One unit."""
+        """Measure one unit."""
         return self._measurer.measure(sequences)
 
 
 def measure_on(
     cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
 ) -> Measure:
-    """Who measures units for `runner.run`: the actors of a cluster, in the order in which they finish.
+    """Return a function that measures units for `runner.run` on a cluster's actors.
 
-    signature: of the engine that planned the run; an actor of another model, build or processor type is refused, for its
-    log-probabilities would have other bits. on_actor: told each actor as it is made.
+    Units come in the order in which they finish.
+
+    Args:
+        signature: That of the engine that planned the run. An actor of another model,
+            build or processor type is refused, because its log-probabilities would have
+            other bits.
+        on_actor: Called with each actor when it is made.
     """
 
     def measure(units: Sequence[Unit]) -> Iterator[Done]:
@@ -115,7 +128,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
 
 
 def _check_answers(address: str | None) -> None:
-    """Raise `OptionError` where nobody listens at `host:port`: Ray would look for minutes."""
+    """Raise `OptionError` if `host:port` does not answer; Ray would try for minutes."""
     host, _, port = (address or "").rpartition(":")
     if not host or "/" in host or not port.isdigit():
         return
@@ -126,7 +139,7 @@ def _check_answers(address: str | None) -> None:
 
 
 class _Crew:
-    """The actors of a run and what each is doing."""
+    """The actors of a run, and what each is doing."""
 
     def __init__(
         self,
@@ -141,7 +154,10 @@ class _Crew:
         self._actors: list[Any] = []
 
     def work(self, units: Sequence[Unit]) -> Iterator[Done]:
-        """Units as they are measured; one whose actor died goes to a new one, `retries` times."""
+        """Yield units as they are measured.
+
+        A unit whose actor died goes to a new actor, up to `retries` times.
+        """
         waiting, tries = deque(units), dict.fromkeys((unit.number for unit in units), 0)
         size = self._size()
         busy = {}
@@ -171,7 +187,11 @@ class _Crew:
                 busy[actor.measure.remote(unit.sequences)] = (actor, unit)
 
     def _size(self) -> int:
-        """Actors at once. Raises `OptionError` where the cluster has no room for as many as asked for: they would never start."""
+        """Return how many actors run at once.
+
+        Raises `OptionError` if the cluster has no room for the requested number, which
+        would never start.
+        """
         room = int(self._ray.cluster_resources().get("CPU", 0)) // self._cluster.cpus
         if room < (self._cluster.n_actors or 1):
             expected = f"at most {room}, what the cluster has room for at {self._cluster.cpus} CPU each"
@@ -179,7 +199,7 @@ class _Crew:
         return self._cluster.n_actors or room
 
     def _hire(self) -> Any:
-        """A new actor, once it is known to give the bits of this machine."""
+        """Return a new actor, once it is known to give the bits of this machine."""
         worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(Worker)
         actor = worker.remote(self._cluster.source, dict(self._cluster.options), self._longest)
         self._actors.append(actor)
@@ -187,7 +207,8 @@ class _Crew:
             theirs = self._ray.get(actor.signature.remote(), timeout=_START_S)
         except self._ray.exceptions.GetTimeoutError as error:
             raise ClusterError(
-                f"an actor did not start within {_START_S} s: the cluster has no CPU free, or the model loads too slowly"
+                f"an actor did not start within {_START_S} s: "
+                "the cluster has no CPU free, or the model loads too slowly"
             ) from error
         except self._ray.exceptions.RayError as error:
             raise ClusterError(
@@ -196,7 +217,8 @@ class _Crew:
         for name, value in self._signature.items():
             if theirs[name] != value:
                 raise ClusterError(
-                    f"an actor's {name} is {theirs[name]!r}, here it is {value!r}: its log-probabilities would have other bits"
+                    f"an actor's {name} is {theirs[name]!r}, here it is {value!r}: "
+                    "its log-probabilities would have other bits"
                 )
         if self._on_actor is not None:
             self._on_actor(actor)

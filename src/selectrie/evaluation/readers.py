@@ -1,4 +1,7 @@
-"""Data files of benchmarks: JSON Lines, JSON, CSV and Parquet, read strictly. Every mistake is told with file and line."""
+"""Reads data files of benchmarks strictly: JSON Lines, JSON, CSV and Parquet.
+
+Every mistake is reported with file and line.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,19 @@ from typing import Any
 from selectrie.errors import InputFileError, MissingExtraError
 
 MOST_LINE_BYTES = 16 << 20
-"""Of one record; the longest of the published sets have some kilobytes."""
+"""Maximum size of one record; the longest published ones have some kilobytes."""
 MOST_WHOLE_BYTES = 256 << 20
-"""Of a file that is read as a whole (JSON, Parquet)."""
+"""Maximum size of a file that is read as a whole (JSON, Parquet)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a file. place: its line, from 1 on, or its number in a file without lines."""
+    """One record of a file.
+
+    Attributes:
+        place: Its line, from 1, or its number in a file without lines.
+        fields: Its fields by name.
+    """
 
     place: int
     fields: Mapping[str, Any]
@@ -31,7 +39,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A data file, read. digest: blake2b of its bytes."""
+    """A data file that was read.
+
+    Attributes:
+        digest: blake2b of its bytes.
+    """
 
     path: Path
     records: tuple[Record, ...]
@@ -39,11 +51,16 @@ class Data:
 
 
 def read_data(path: Path) -> Data:
-    """Every record of a file, by its suffix: .jsonl, .ndjson, .json (a list of objects), .csv (with a header), .tsv, .parquet.
+    """Return every record of a file.
 
-    Raises `InputFileError` naming file and line: what cannot be read, is no UTF-8, is torn, has a key twice or a number that is none,
-    half a character, a row of another width, a field beyond `csv.field_size_limit`; an empty file. `MissingExtraError` for Parquet
-    without pyarrow.
+    The suffix decides the format: .jsonl, .ndjson, .json (a list of objects), .csv
+    (with a header), .tsv or .parquet.
+
+    Raises:
+        InputFileError: With file and line, if the file cannot be read, is empty, is not
+            UTF-8 or is torn, or if it has a duplicate key, an invalid number, half a
+            character, a row of another width, or a field beyond `csv.field_size_limit`.
+        MissingExtraError: For Parquet without pyarrow.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -59,7 +76,8 @@ def read_data(path: Path) -> Data:
         records = tuple(reader(path))
         digest = _digest(path)
         later = path.stat()
-    except (OSError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half a character in the name
+    # UnicodeEncodeError: the name has half a character.
+    except (OSError, UnicodeEncodeError) as error:
         raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
     if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
         raise InputFileError(str(path), "it changed while it was read; try again when it is whole")
@@ -77,7 +95,10 @@ def _digest(path: Path) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with their ends, numbered; bounded in length, so that no file fills the memory with one."""
+    """Yield numbered lines with their ends.
+
+    Their length is bounded, so that one line cannot fill the memory.
+    """
     with path.open("rb") as file:
         number = 0
         while data := file.readline(MOST_LINE_BYTES + 1):
@@ -111,7 +132,11 @@ def _json(path: Path) -> Iterator[Record]:
 
 
 def _parsed(path: Path, text: str, line: int | None) -> Any:
-    """line: of a text that is one line; None of one that has many."""
+    """Parse a text as JSON.
+
+    Args:
+        line: Number of a text that is one line; None for a text of several lines.
+    """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
@@ -131,7 +156,7 @@ def _parsed(path: Path, text: str, line: int | None) -> Any:
 
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""What only a pair of makes a character."""
+"""Matches the escape of a high surrogate, which is only half a character."""
 
 
 def _finite(text: str) -> float:
@@ -207,7 +232,7 @@ def _parquet(path: Path) -> Iterator[Record]:
         ArrowException,
         ValueError,
         OverflowError,
-    ) as error:  # ValueError: text that is no UTF-8, a time that is none
+    ) as error:  # ValueError: text that is not UTF-8, or an invalid time.
         raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
     for number, row in enumerate(rows, start=1):
         yield Record(number, row)

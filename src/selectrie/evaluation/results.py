@@ -1,4 +1,7 @@
-"""What an evaluation found: figures of each task and of its subsets, and the records they are made of. Plain data."""
+"""What an evaluation found, as plain data.
+
+Each task and its subsets have figures, and the records from which they are computed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of some items. n: measured; n_failed: that could not be. metrics: by name, in the order asked for."""
+    """The figures of some items.
+
+    Attributes:
+        n: How many items were measured.
+        n_failed: How many items could not be measured.
+        metrics: The figures by metric, in the order requested.
+    """
 
     n: int
     n_failed: int
@@ -33,20 +42,27 @@ class Figures:
 
     @staticmethod
     def of(records: Sequence[ItemRecord], wanted: Sequence[Metric]) -> Figures:
-        """The figures of records; those with a problem are counted and left out."""
+        """Return the figures of records; those with a problem are only counted."""
         good = [record for record in records if record.problem is None]
         return Figures(len(good), len(records) - len(good), {m.name: metrics.estimate(m, good) for m in wanted})
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready."""
+        """Return the figures JSON-ready."""
         shown = {name: figure.to_dict() for name, figure in self.metrics.items()}
         return {"n": self.n, "n_failed": self.n_failed, "metrics": shown}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskResult:
-    """One task. subsets: figures of each, by name, where there are several. calibration: how often the choice is right, by how
-    probable it is in its set; ece: expected calibration error, NaN where items have one choice. records: in input order.
+    """The result of one task.
+
+    Attributes:
+        task, version, n_shots: Which task, and how many examples before each question.
+        figures: The figures of all items.
+        subsets: The figures of each subset, by name, if there are several.
+        calibration: How often the choice is right, by its probability in its set.
+        ece: Expected calibration error, NaN if items have one choice.
+        records: In input order.
     """
 
     task: str
@@ -62,7 +78,7 @@ class TaskResult:
     def of(
         task: str, records: Sequence[ItemRecord], wanted: Sequence[Metric], *, version: int = 1, n_shots: int = 0
     ) -> TaskResult:
-        """The result of a task's records, in input order."""
+        """Return the result of a task's records, which are in input order."""
         groups: dict[str, list[ItemRecord]] = {}
         for record in records:
             if record.subset:
@@ -92,12 +108,15 @@ class TaskResult:
 
     @property
     def margins(self) -> FloatArray:
-        """float64[n]: nats between the two most probable choices of each item that has two, in input order."""
+        """Return the margin of each item with two choices, float64[n], in input order.
+
+        It is the distance between the two most probable choices, in nats.
+        """
         both = [np.sort([c.logp for c in record.choices])[-2:] for record in self.records if len(record.choices) > 1]
         return np.array([high - low if high > -np.inf else 0.0 for low, high in both], dtype=np.float64)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, without the records."""
+        """Return the result JSON-ready, without the records."""
         return {
             "task": self.task,
             "version": self.version,
@@ -116,9 +135,13 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
-    """Every task of a run. rows_evaluated: rows the model computed; rows_naive: of evaluating every context and choice alone.
+    """The results of all tasks of a run.
 
-    signature: what the log-probabilities depend on: model, tokenizer, back end, build, processor, precision, version.
+    Attributes:
+        rows_evaluated: Rows the model computed.
+        rows_naive: Rows of evaluating every context and choice alone.
+        signature: What the log-probabilities depend on: model, tokenizer, back end,
+            build, processor, precision, version.
     """
 
     tasks: tuple[TaskResult, ...]
@@ -127,7 +150,7 @@ class Evaluation:
     signature: Mapping[str, object]
 
     def __getitem__(self, task: str) -> TaskResult:
-        """A task's result by name. `KeyError` for a task that was not run."""
+        """Return a task's result by name. `KeyError` for a task that was not run."""
         for result in self.tasks:
             if result.task == task:
                 return result
@@ -138,7 +161,7 @@ class Evaluation:
         return "\n".join([head, *(f"  {task._line()}" for task in self.tasks)])
 
     def _repr_html_(self) -> str:
-        """A small table for notebooks: a row for each metric of each task."""
+        """Return a small table for notebooks: a row for each metric of each task."""
         lines = [
             row(
                 label(task.task),
@@ -156,7 +179,10 @@ class Evaluation:
         return table(heads, lines, f"{self.rows_evaluated} rows evaluated of {self.rows_naive} one by one")
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready, with `format` and kind "evaluation"; the records are left out (`items.jsonl` of a run has them)."""
+        """Return the evaluation JSON-ready, with `format` and kind "evaluation".
+
+        The records are left out; `items.jsonl` of a run has them.
+        """
         return {
             "format": FORMAT_VERSION,
             "kind": "evaluation",
@@ -167,7 +193,11 @@ class Evaluation:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One line an item: task, index, id, subset, problem, gold, predicted, margin, and a column for each metric."""
+        """Return a table with one line for each item.
+
+        The columns are task, index, id, subset, problem, gold, predicted, logp, and one
+        for each metric.
+        """
         try:
             import pandas as pd
         except ModuleNotFoundError as error:
@@ -198,14 +228,20 @@ def _lines(task: TaskResult) -> list[dict[str, object]]:
 
 
 def record_to_json(record: ItemRecord) -> str:
-    """One line of JSON without a line end, floats to the last bit (`repr`); -inf is the text "-inf"."""
+    """Return one line of JSON without a line end.
+
+    Floats are written to the last bit (`repr`); -inf is the text "-inf".
+    """
     choices = [{f.name: _written(getattr(choice, f.name)) for f in fields(Measured)} for choice in record.choices]
     own = {f.name: getattr(record, f.name) for f in fields(ItemRecord)}
     return json.dumps({**own, "choices": choices}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def record_from_json(text: str, *, path: str = "", line: int | None = None) -> ItemRecord:
-    """The record that `record_to_json` wrote. Raises `InputFileError` for anything else."""
+    """Return the record that `record_to_json` wrote.
+
+    Raises `InputFileError` for anything else.
+    """
     try:
         return record_of(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -213,7 +249,10 @@ def record_from_json(text: str, *, path: str = "", line: int | None = None) -> I
 
 
 def record_of(own: Mapping[str, Any]) -> ItemRecord:
-    """The record of an object that `record_to_json` wrote, read. Raises what Python does for anything else."""
+    """Return the record of a parsed object that `record_to_json` wrote.
+
+    For anything else, Python's errors are raised.
+    """
     choices = tuple(
         Measured(
             **{

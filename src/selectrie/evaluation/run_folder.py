@@ -1,9 +1,7 @@
-"""The folder of a run: how it begins, what it says of the run, and whether another run
-is the same.
+"""The folder of a run: how it begins, and whether another run is the same.
 
-`run.json` holds configuration, plan, model and environment. It is written once, by the
-process that holds the log's lock, so what it says and what the log's lines carry is of
-one run.
+`run.json` holds configuration, plan, model and environment. The process that holds the
+log's lock writes it once, so that it and the log's lines always belong to one run.
 """
 
 from __future__ import annotations
@@ -31,17 +29,22 @@ from selectrie.version import __version__
 RUN, LOG, ITEMS, SUMMARY = "run.json", "log.jsonl", "items.jsonl", "summary.json"
 
 RUN_FORMAT = 2
-"""Of `run.json` and `log.jsonl`. Format 1 had records in its log and no digest of the
-plan."""
+"""Format of `run.json` and `log.jsonl`.
+
+Format 1 had records in its log and no digest of the plan.
+"""
 
 _READ_FORMATS = (1, RUN_FORMAT)
-"""Finished runs of these are shown and compared; those of `RUN_FORMAT` alone go on."""
+"""Formats whose finished runs can be shown and compared.
+
+Only a run of `RUN_FORMAT` can go on.
+"""
 
 _OF_THE_MACHINE = ("processor", "build", "tolerance", "largest_move", "rows_compared", "support")
-"""Parts of a signature by which a log-probability moves within the tolerance only."""
+"""Parts of a signature that move a log-probability only within the tolerance."""
 
 _PARTS = {"configuration": dict, "model": dict, "tasks": list, "plan": dict, "signature": dict}
-"""What `run.json` has beside format, kind and environment."""
+"""What `run.json` has besides format, kind and environment."""
 
 
 def describe(
@@ -51,7 +54,7 @@ def describe(
     configuration: Mapping[str, object],
     model: Mapping[str, object],
 ) -> dict[str, Any]:
-    """What `run.json` says of a run that begins now."""
+    """Return what `run.json` says of a run that begins now."""
     return {
         "format": RUN_FORMAT,
         "kind": "run",
@@ -75,7 +78,7 @@ def describe(
 
 
 def _digest(units: Iterable[Unit]) -> str:
-    """Of everything that is measured, and of what it is measured for."""
+    """Return a digest of all that is measured, and of what it is measured for."""
     digest = blake2b(digest_size=16)
     for unit in units:
         for array in (unit.sequences.tokens, unit.sequences.offsets, unit.sequences.first_scored):
@@ -88,15 +91,18 @@ def _digest(units: Iterable[Unit]) -> str:
 
 
 def plan_of(begun: Mapping[str, Any]) -> str:
-    """The digest that lines of a run carry: of its units and of the signature it began
-    with, so that runs of other data, tokens or models never share a line. Metrics do
-    not enter, since they are worked out from what was measured."""
+    """Return the digest that lines of a run carry.
+
+    It covers the run's units and the signature it began with, so that runs of other
+    data, tokens or models never share a line. Metrics are not included, since they are
+    computed from what was measured.
+    """
     said = json.dumps([begun["plan"], begun["signature"]], sort_keys=True)
     return blake2b(said.encode(), digest_size=16).hexdigest()
 
 
 def environment() -> dict[str, object]:
-    """The machine and versions a run began on."""
+    """Return the machine and versions of this process."""
     return {
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -108,24 +114,23 @@ def environment() -> dict[str, object]:
 
 
 def open_log(out: Path) -> Log:
-    """Make the folder where there is none, and lock its log. Raises `OptionError`."""
+    """Create the folder if there is none, and lock its log. Raises `OptionError`."""
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     return Log(out / LOG)
 
 
 def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any]:
-    """Write `run.json`, or check that it is that of this run; what it says. The caller
-    holds the log.
+    """Write `run.json`, or check that it is that of this run, and return its content.
 
-    Raises `OptionError` as `check_same` does, and for a log that has lines but no
-    `run.json`.
+    The caller holds the log. Raises `OptionError` as `check_same` does, and for a log
+    that has lines but no `run.json`.
     """
     begun = check_same(out, described, other_machine=other_machine)
     with writing(out):
         for name in (RUN, ITEMS, SUMMARY):
             check_plain(out / name)
-        for path in out.iterdir():  # of a process that was killed
+        for path in out.iterdir():  # left by a process that was killed
             if is_temporary(path.name, (RUN, ITEMS, SUMMARY)):
                 path.unlink()
         if begun is None:
@@ -136,9 +141,11 @@ def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool
 
 
 def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence[TaskItems] = ()) -> None:
-    """What can be said of a folder without the model. Raises `OptionError` where it
-    holds something else, a run of another configuration, or one that has not measured
-    what metrics of these tasks need."""
+    """Check what can be checked of a folder without the model.
+
+    Raises `OptionError` if the folder holds something else, a run of another
+    configuration, or one that has not measured what metrics of these tasks need.
+    """
     begun = _begun(out)
     if begun is None:
         return
@@ -157,9 +164,11 @@ def _metrics_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 def as_begun(
     out: Path, tasks: Sequence[TaskItems], configuration: Mapping[str, object]
 ) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
-    """Tasks and configuration with the metrics that the folder's run was begun with: a
-    run is what it measures, and other metrics are another view of that. As they are
-    where no run has begun."""
+    """Return tasks and configuration with the metrics that the folder's run began with.
+
+    A run is what it measures; other metrics are another view of that. If no run has
+    begun, both are returned unchanged.
+    """
     begun = _begun(out)
     if begun is None:
         return tuple(tasks), dict(configuration)
@@ -178,11 +187,10 @@ def _as_begun(out: Path, begun: Mapping[str, Any], tasks: Sequence[TaskItems]) -
 
 
 def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any] | None:
-    """What the `run.json` of a folder says; None for a folder in which no run has
-    begun.
+    """Return the `run.json` of a folder, None if no run has begun in it.
 
-    Raises `OptionError` where the folder holds something else, or another run:
-    configuration is compared first, then the model, then what the two make of the data.
+    Raises `OptionError` if the folder holds something else, or another run.
+    Configuration is compared first, then the model, then what the two make of the data.
     """
     begun = _begun(out)
     if begun is None:
@@ -199,8 +207,10 @@ def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> 
 
 
 def _begun(out: Path) -> dict[str, Any] | None:
-    """What `run.json` says of a run that can go on; None where none has begun: there is
-    no folder, or nothing in it but a log and what killed processes left."""
+    """Return the `run.json` of a run that can go on, None if none has begun.
+
+    None has begun if there is no folder, or only a log and what killed processes left.
+    """
     try:
         with writing(out):
             names = [path.name for path in out.iterdir()]
@@ -223,8 +233,10 @@ def _no_new_folder(out: Path, found: str) -> OptionError:
 
 
 def read_begun(out: Path) -> dict[str, Any]:
-    """What `run.json` says of a run that can go on. Raises `InputFileError` where the
-    folder holds no run, or one of an earlier format."""
+    """Return the `run.json` of a run that can go on.
+
+    Raises `InputFileError` if the folder holds no run, or one of an earlier format.
+    """
     begun = read_described(out)
     if begun["format"] != RUN_FORMAT:
         raise InputFileError(
@@ -236,8 +248,10 @@ def read_begun(out: Path) -> dict[str, Any]:
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """What `run.json` says, of any format that can be shown. Raises `InputFileError`
-    where the folder holds no run."""
+    """Return the `run.json` of a run of any format that can be shown.
+
+    Raises `InputFileError` if the folder holds no run.
+    """
     path = out / RUN
     try:
         check_plain(path)
@@ -268,7 +282,7 @@ def _check_parts(out: Path, begun: dict[str, Any], described: dict[str, Any], pa
 
 
 def _difference(part: str, was: Any, now: Any) -> str:
-    """The first thing in which two parts differ, in words."""
+    """Return the first difference between two parts, in words."""
     if isinstance(was, dict) and isinstance(now, dict):
         for name in [*was, *(name for name in now if name not in was)]:
             if was.get(name) != now.get(name):

@@ -1,10 +1,11 @@
-"""Runs that survive a crash: a folder that says what is run, a log of finished units,
-and the results once all are.
+"""Runs that survive a crash.
 
-`run.json` says what is run (`folder`), `log.jsonl` has a line for each finished unit
-(`log`), `items.jsonl` a record for each item in the order of the data, `summary.json`
-the figures. The two last are functions of plan and log alone, so a run that was killed
-and taken up again ends with the same bytes on the same type of processor and build.
+A folder says what is run, has a log of finished units, and gets the results once all
+units are finished. `run.json` says what is run (`run_folder`), `log.jsonl` has a line
+for each finished unit (`log`), `items.jsonl` a record for each item in the order of the
+data, and `summary.json` the figures. The last two depend only on plan and log, so a run
+that was killed and resumed ends with the same bytes on the same type of processor and
+build.
 """
 
 from __future__ import annotations
@@ -40,9 +41,17 @@ from selectrie.evaluation.work_units import TaskItems, plan
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """configuration: what the caller needs to make the same tasks again, JSON-ready; it is kept and compared. model: what it needs to
-    load the model again; kept, and not compared, for the signature is. other_machine: go
-    on although processor or build are others than those the run began on. on_progress: told after each unit."""
+    """Options of a run.
+
+    Attributes:
+        configuration: What the caller needs to make the same tasks again, JSON-ready.
+            It is kept and compared.
+        model: What the caller needs to load the model again. It is kept but not
+            compared, because the signature is.
+        other_machine: Go on although processor or build differ from those on which the
+            run began.
+        on_progress: Called after each unit.
+    """
 
     configuration: Mapping[str, object] = field(default_factory=dict)
     model: Mapping[str, object] = field(default_factory=dict)
@@ -63,19 +72,27 @@ def run(
 ) -> Evaluation:
     """Measure what a folder's log does not have yet, and write the results.
 
-    out: a new or empty folder, or one of a run of the same tasks, data, model and
-    options, which goes on where it was. Its metrics may be others: they are worked out
-    from what the run measures, and its files keep those it was begun with. measure: who
-    measures units, in any order (default: this engine, one after the other).
+    The run's metrics may differ from those it began with: they are computed from what
+    the run measures, and its files keep the original ones. Ctrl-C and errors leave a
+    folder that can be resumed.
 
-    Raises `OptionError` where the folder holds something else or another run, naming
-    what differs, and for a metric that needs what its run does not measure, before anything is written; Ctrl-C and errors leave a folder that can be taken up again.
+    Args:
+        out: A new or empty folder, or that of a run of the same tasks, data, model and
+            options, which is resumed.
+        measure: Measures units, in any order (default: this engine, one after the
+            other).
+
+    Raises:
+        OptionError: Before anything is written, if the folder holds something else or
+            another run (with what differs), or if a metric needs what its run does not
+            measure.
     """
     check(tasks)
     own, configuration = as_begun(out, tasks, options.configuration)
     units = plan(llm.vocabulary, llm.limits, own)
     described = describe(llm, own, units, configuration, options.model)
-    check_same(out, described, other_machine=options.other_machine)  # nothing is made in a folder of something else
+    # Creates nothing in a folder of something else.
+    check_same(out, described, other_machine=options.other_machine)
     for task, was in zip(tasks, own, strict=True):
         check_view(task, was.metrics)
     with open_log(out) as log:
@@ -110,18 +127,24 @@ def _write_results(out: Path, evaluation: Evaluation) -> None:
 
 
 def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Configuration and model that a run was begun with. Raises `InputFileError` where
-    the folder holds no run that can go on."""
+    """Return the configuration and model that a run began with.
+
+    Raises `InputFileError` if the folder holds no run that can go on.
+    """
     described = read_begun(out)
     return described["configuration"], described["model"]
 
 
 def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
-    """The results of a finished run. metrics: names; none: those it was begun with.
+    """Return the results of a finished run.
 
-    Raises `InputFileError` where there are no results, and where they are not those of
-    the run that began the folder; `OptionError` for a metric that cannot be worked out
-    from what was measured.
+    Args:
+        metrics: Names; empty for those the run began with.
+
+    Raises:
+        InputFileError: If there are no results, or if they are not those of the run
+            that began the folder.
+        OptionError: For a metric that cannot be computed from what was measured.
     """
     named(metrics)
     described = read_described(out)
@@ -141,8 +164,10 @@ def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
 
 
 def _rows(path: Path, described: Mapping[str, Any]) -> tuple[int, int]:
-    """Rows evaluated, and one by one, as a summary says. Raises `InputFileError` where
-    the summary is of another run."""
+    """Return the rows evaluated, and one by one, from a summary.
+
+    Raises `InputFileError` if the summary is of another run.
+    """
     try:
         summary = json.loads(_read_text(path))
         for name, was in _summarised(described).items():
@@ -160,7 +185,7 @@ _OTHER_RUN = (
 
 
 def _summarised(of: Mapping[str, Any]) -> dict[str, object]:
-    """What the beginning of a run and its summary both say."""
+    """Return what the beginning of a run and its summary both say."""
     tasks = [[task["task"], task["version"], task["shots"], list(task["metrics"])] for task in of["tasks"]]
     return {**of["signature"], "tasks": tasks}
 

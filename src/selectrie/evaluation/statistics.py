@@ -1,4 +1,7 @@
-"""How far a figure over n items may be trusted: standard errors, intervals, paired tests, calibration. Plain numpy, no exp of logits."""
+"""How far a figure over n items can be trusted.
+
+The module has standard errors, intervals, paired tests and calibration, in plain numpy.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,21 @@ class Interval:
 
 
 def standard_error(values: FloatArray) -> float:
-    """Of the mean of n values: sample standard deviation (n - 1) over √n, as lm-evaluation-harness has it; NaN below two, and of infinite ones."""
+    """Return the standard error of the mean of n values.
+
+    It is the sample standard deviation (n - 1) over √n, as in lm-evaluation-harness.
+    NaN for fewer than two values, or if any is infinite.
+    """
     n = len(values)
     with np.errstate(invalid="ignore"):
         return float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
 
 def wilson(n_right: float, n: int) -> Interval:
-    """Of a proportion n_right / n (Wilson 1927, score interval without continuity correction); (0, 1) of nothing."""
+    """Return the interval of a proportion n_right / n; (0, 1) if n is 0.
+
+    It is the score interval without continuity correction (Wilson 1927).
+    """
     if n == 0:
         return Interval(0.0, 1.0)
     p, z2 = n_right / n, Z_95**2
@@ -45,22 +55,30 @@ def wilson(n_right: float, n: int) -> Interval:
 def bootstrap(
     n: int, statistic: Callable[[np.ndarray], float], *, samples: int = BOOTSTRAP_SAMPLES, seed: int = BOOTSTRAP_SEED
 ) -> tuple[float, Interval]:
-    """Standard error and percentile interval of a statistic of n items (Efron 1979): of `samples` draws of n with replacement.
+    """Return the standard error and percentile interval of a statistic of n items.
 
-    statistic: from int64[n], places of the drawn items, to a number. The same seed gives the same figures.
+    They come from `samples` draws of n items with replacement (Efron 1979). The same
+    seed gives the same figures.
+
+    Args:
+        statistic: Maps int64[n], indices of the drawn items, to a number.
     """
     if n == 0:
         return math.nan, Interval(math.nan, math.nan)
     generator = np.random.default_rng(seed)
-    with np.errstate(invalid="ignore"):  # a figure may be infinite; an interval of such is NaN
+    # A figure may be infinite; an interval of such figures is NaN.
+    with np.errstate(invalid="ignore"):
         values = np.array([statistic(generator.integers(0, n, size=n)) for _ in range(samples)])
         low, high = np.quantile(values, [0.025, 0.975])
         return float(values.std(ddof=1)), Interval(float(low), float(high))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Two-sided exact p-value that two classifiers err alike, from the items that one alone has right (McNemar 1947): the
-    binomial tail at 1/2, doubled. 1 where they never differ."""
+    """Return the two-sided exact p-value that two classifiers err alike.
+
+    It is computed from the items that only one of them gets right (McNemar 1947), as
+    the binomial tail at 1/2, doubled. 1 if they never differ.
+    """
     n = only_first + only_second
     if n == 0:
         return 1.0
@@ -71,7 +89,12 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Items whose confidence lies in (low, high]. n: how many; confidence, accuracy: their means, NaN of none."""
+    """Items whose confidence lies in (low, high].
+
+    Attributes:
+        n: How many items.
+        confidence, accuracy: Their means, NaN if there are none.
+    """
 
     low: float
     high: float
@@ -81,7 +104,12 @@ class CalibrationBin:
 
 
 def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10) -> tuple[CalibrationBin, ...]:
-    """Equal bins of confidence from 0 to 1 (Guo et al. 2017). confidence: float64[n], probability of what was chosen."""
+    """Return equal bins of confidence from 0 to 1 (Guo et al. 2017).
+
+    Args:
+        confidence: float64[n], probability of what was chosen.
+        right: bool[n], whether that is right.
+    """
     if n_bins < 1:
         raise OptionError("n_bins", n_bins, "at least 1")
     place = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
@@ -95,6 +123,9 @@ def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10
 
 
 def expected_calibration_error(table: tuple[CalibrationBin, ...]) -> float:
-    """Mean distance of accuracy from confidence over bins, weighted by their items; NaN of none."""
+    """Return the mean distance of accuracy from confidence over bins.
+
+    Bins are weighted by their items. NaN if there are none.
+    """
     n = sum(one.n for one in table)
     return sum(one.n * abs(one.accuracy - one.confidence) for one in table if one.n) / n if n else math.nan

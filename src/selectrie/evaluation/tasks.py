@@ -1,7 +1,8 @@
-"""Tasks as data: how a record becomes a question. A TOML file says it; nothing in it is run.
+"""Tasks as data: how a record becomes a question.
 
-Texts in a task are templates without slots over the fields of a record (`<<question>>`); where a text needs more than that, `prepare`
-makes fields of fields by a few named steps.
+A task is a TOML file, and nothing in it is executed. Its texts are templates without
+slots over the fields of a record (`<<question>>`). If a text needs more than that,
+`prepare` makes fields from fields by a few named steps.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ else:
 
 MOST_FILE_BYTES = 1 << 20
 MOST_PARTS = 64
-"""Of a key, `a.b.c`."""
+"""Maximum number of parts of a key, `a.b.c`."""
 _STRINGS = re.compile(r'''"""(?:\\.|[^\\])*?"""|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*''', flags=re.DOTALL)
-"""Texts and comments of TOML, in which anything may stand."""
+"""Matches texts and comments of TOML, which may contain anything."""
 _BESIDE_KEYS = re.compile(r"[^\w\-. \t]+")
 KINDS = ("multiple_choice", "continuation", "rolling")
 GOLDS = ("place", "number", "label", "text", "flags")
@@ -41,14 +42,24 @@ GOLDS = ("place", "number", "label", "text", "flags")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How records of one shape become items; a task may have several, the first whose `needs` a record has is taken.
+    """How records of one shape become items.
 
-    needs: fields a record must have ("choices.text": a field in a field). prepare: fields made of fields, in order. context: text
-    before every choice; contexts: instead, one for each choice. choices: a field with a list (or a text, for a single one), or texts.
-    gold: field that says which are right; "" where that is the first one. gold_as: "place" (from 0 on), "number" (from 1 on), "label"
-    (one of `labels`: a field or texts), "text" (the choice itself), "flags" (a list, 1 where right). subset: text that names the group an
-    item belongs to. id: field. content_free: fields, and the texts that stand in their places for "nothing is asked": the first ones of
-    all fields together, then the second ones.
+    A task may have several formats; the first one whose `needs` a record has is used.
+
+    Attributes:
+        needs: Fields that a record must have ("choices.text" is a field in a field).
+        prepare: Fields made from fields, in order.
+        context: Text before every choice.
+        contexts: Instead of `context`, one text for each choice.
+        choices: A field with a list (or a text, for a single choice), or texts.
+        gold: Field that says which choices are right; "" if it is the first one.
+        gold_as: "place" (from 0), "number" (from 1), "label" (one of `labels`), "text"
+            (the choice itself) or "flags" (a list, 1 where right).
+        labels: A field, or texts.
+        subset: Text that names the group of an item.
+        id: Field with the item's id.
+        content_free: Fields, each with the texts that replace it to ask nothing: the
+            first texts of all fields together, then the second ones, and so on.
     """
 
     needs: tuple[str, ...] = ()
@@ -68,11 +79,22 @@ class Format:
 class Task:
     """A benchmark's rules.
 
-    kind: "multiple_choice"; "continuation" (one text after a context: is it what the model would say?); "rolling" (a text of any length).
-    description: text before everything, a template. delimiter: between context and choice; answer_delimiter: in examples, where that
-    differs. shot_delimiter: after each example. shots_by: field that an example has in common with the question it stands before.
-    premise: context that stands for "no question", a template. metrics: names. unit_rows: rows of a unit of work. files: what the
-    names of its data files begin with, beside its own name. source: where format and figures come from. digest: of the file.
+    Attributes:
+        name, version: The task's name and version.
+        kind: "multiple_choice", "continuation" (one text after a context: would the
+            model say it?) or "rolling" (a text of any length).
+        source: Where format and figures come from.
+        formats: How records become items.
+        metrics: Names of metrics.
+        description: Text before everything, a template.
+        delimiter: Text between context and choice.
+        answer_delimiter: The same in examples, if it differs.
+        shot_delimiter: Text after each example.
+        shots_by: Field that an example has in common with its question.
+        premise: Context that means "no question", a template.
+        unit_rows: Rows of a unit of work.
+        files: What the names of its data files may begin with, besides the task's name.
+        digest, text: Digest and text of the file.
     """
 
     name: str
@@ -93,7 +115,7 @@ class Task:
     text: str = ""
 
     def format_of(self, record: Mapping[str, Any]) -> Format | None:
-        """How a record of these fields is read; None where no format fits."""
+        """Return the format that reads a record with these fields, or None."""
         return next((one for one in self.formats if all(_has(record, path) for path in one.needs)), None)
 
 
@@ -107,13 +129,13 @@ def _has(record: Mapping[str, Any], path: str) -> bool:
 
 @cache
 def shipped() -> tuple[str, ...]:
-    """Names of the tasks that come with selectrie."""
+    """Return the names of the tasks that come with selectrie."""
     folder = resources.files("selectrie.evaluation") / "tasks_data"
     return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
 
 
 def load_task(name: str) -> Task:
-    """A task by the name of a shipped one, or from a TOML file. Raises `InputFileError`."""
+    """Return a shipped task, or one from a TOML file. Raises `InputFileError`."""
     if name in shipped():
         return _shipped(name)
     if not name.endswith(".toml") or "\0" in name:
@@ -121,7 +143,8 @@ def load_task(name: str) -> Task:
     try:
         with Path(name).open("rb") as file:
             data = file.read(MOST_FILE_BYTES + 1)
-    except (OSError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half a character in the name
+    # UnicodeEncodeError: the name has half a character.
+    except (OSError, UnicodeEncodeError) as error:
         raise InputFileError(name, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
         raise InputFileError(name, f"more than {MOST_FILE_BYTES >> 20} MiB: not the file of a task")
@@ -139,11 +162,15 @@ def _shipped(name: str) -> Task:
 
 
 def parse_task(text: str, name: str) -> Task:
-    """The task of a TOML text. Raises `InputFileError` naming the file, the key and, where that is known, the line."""
+    """Return the task of a TOML text.
+
+    Raises `InputFileError` with the file, the key and, if known, the line.
+    """
     _check_keys(text, name)
     try:
         given = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+    # ValueError: also for a number of thousands of digits.
+    except (ValueError, RecursionError) as error:
         raise InputFileError(name, f"not TOML: {error}", line=getattr(error, "lineno", None)) from None
     file = TaskFile(name, text)
     formats = given.pop("format", [])
@@ -158,7 +185,10 @@ def parse_task(text: str, name: str) -> Task:
 
 
 def _check_keys(text: str, name: str) -> None:
-    """Refuse keys of very many parts: `tomllib` takes time and memory by the square of their number."""
+    """Refuse keys of very many parts.
+
+    The time and memory that `tomllib` takes grow with the square of that number.
+    """
     bare = _STRINGS.sub(lambda found: "k" + "\n" * found[0].count("\n"), text)
     for number, line in enumerate(bare.split("\n"), start=1):
         if any(part.count(".") > MOST_PARTS for part in _BESIDE_KEYS.split(line)):
@@ -166,7 +196,7 @@ def _check_keys(text: str, name: str) -> None:
 
 
 def _check_task(file: TaskFile, task: Task) -> None:
-    """Raise `InputFileError` for values of the right type that say nothing."""
+    """Raise `InputFileError` for meaningless values of the right type."""
     if task.kind not in KINDS:
         raise file.error(f"kind = {task.kind!r}: one of {', '.join(KINDS)}", "kind")
     for key in ("version", "unit_rows"):
@@ -183,7 +213,11 @@ def _check_task(file: TaskFile, task: Task) -> None:
 
 
 def _check_templates(file: TaskFile, task: Task) -> None:
-    """Raise `InputFileError` for a text that cannot be read, that asks a model, or in which nothing stands to be replaced."""
+    """Raise `InputFileError` for a bad template.
+
+    A template is bad if it cannot be read, if it has slots, or if its context lacks a
+    field of `content_free`.
+    """
     for key, place, text in _templates(task):
         try:
             slots = _template(text).slots
@@ -199,7 +233,7 @@ def _check_templates(file: TaskFile, task: Task) -> None:
 
 
 def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
-    """Key, place of the format or None, and text of every template."""
+    """Yield every template: its key, the index of its format or None, and its text."""
     yield "description", None, task.description
     yield "premise", None, task.premise or ""
     for place, one in enumerate(task.formats):
@@ -252,7 +286,10 @@ def _content_free(file: TaskFile, where: str, place: int, given: Any) -> Mapping
 def _checked(
     file: TaskFile, kind: type, given: Mapping[str, Any], leave: tuple[str, ...], place: int | None = None
 ) -> dict[str, Any]:
-    """Values of a table by field, lists as tuples; `InputFileError` for one that is unknown, missing, or of another type."""
+    """Return the values of a table by field, with lists as tuples.
+
+    Raises `InputFileError` for a value that is unknown, missing, or of another type.
+    """
     where = "task" if place is None else f"format[{place}]"
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in leave}
     found: dict[str, Any] = {}
@@ -287,7 +324,10 @@ def _template(text: str) -> Template:
 
 
 def written(text: str, values: Mapping[str, Any]) -> str:
-    """A text of a task on the fields of a record. Raises `TemplateError`; a slot in it is one."""
+    """Render a text of a task with the fields of a record.
+
+    Raises `TemplateError`, also for a text with a slot.
+    """
     if "<<" not in text:
         return text
     program = Program(_template(text), values)

@@ -1,8 +1,10 @@
-"""From items to units of work: token sequences to be measured together, in an order and with bounds that the task alone decides.
+"""Turns items into units of work: token sequences that are measured together.
 
-Text becomes tokens as in lm-evaluation-harness (`TemplateLM._encode_pair`): white space that ends a context moves to the
-continuation, context and continuation are encoded together, and what counts begins where the context's own encoding ends. An
-empty context is the model's first token: BOS, or EOS where there is none.
+Their order and bounds depend only on the task. Text becomes tokens as in
+lm-evaluation-harness (`TemplateLM._encode_pair`): white space at the end of a context
+moves to the continuation, context and continuation are encoded together, and what
+counts begins where the context's own encoding ends. An empty context is the model's
+first token: BOS, or EOS if there is no BOS.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.stable_prefix import keep
 
 UNIT_ROWS = 4096
-"""Rows of a unit beyond what its items share: some seconds of a small model, so little is lost with a unit."""
+"""Rows of a unit beyond what its items share.
+
+A small model needs a few seconds for them, so little is lost with a unit.
+"""
 
 _Pair = tuple[IntArray, IntArray]
 """Context and what counts, each int32[]."""
@@ -37,8 +42,12 @@ _Pair = tuple[IntArray, IntArray]
 class TaskItems:
     """The items of one task, in the order of its data, and what is asked of them.
 
-    metrics: names (`metrics.METRICS`). is_rolling: each item is a text of any length, measured window by window. version:
-    of the task. n_shots: examples before each question.
+    Attributes:
+        metrics: Names (`metrics.METRICS`).
+        version: Version of the task.
+        n_shots: Examples before each question.
+        unit_rows: Rows of a unit beyond what its items share.
+        is_rolling: Whether each item is a text of any length, measured in windows.
     """
 
     task: str
@@ -52,9 +61,18 @@ class TaskItems:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One item of a unit: its place in the task, and where its sequences stand in the unit: of each choice after its context
-    (`conditional`), after nothing, after the premise, after each content-free context; each a range of places. problem: why it has
-    none."""
+    """One item of a unit, and where its sequences are.
+
+    They come in blocks, one sequence for each choice in a block: after its context,
+    after nothing, after the premise, and after each content-free context, as wanted.
+
+    Attributes:
+        index: The item's position in the task.
+        first: Position of its first sequence in the unit.
+        n_windows: How many windows a rolling text has, else 0.
+        wanted: What is measured besides the log-probability after the context.
+        problem: Why it has no sequences, or None.
+    """
 
     index: int
     item: Item
@@ -66,9 +84,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """What is measured and logged as one: items of a task that share their beginning.
+    """Items of a task that share their beginning, measured and logged together.
 
-    number: among all units of a run. longest: tokens of its longest sequence.
+    Attributes:
+        number: The unit's number among all units of a run.
     """
 
     number: int
@@ -78,20 +97,23 @@ class Unit:
 
     @property
     def longest(self) -> int:
-        """Tokens of its longest sequence."""
+        """Return the number of tokens of its longest sequence."""
         return int(np.diff(self.sequences.offsets).max(initial=0))
 
     def records(self, found: LogLikelihoods) -> tuple[ItemRecord, ...]:
-        """The records of its items, from what was measured of its sequences."""
+        """Return the records of its items, from what was measured of its sequences."""
         return tuple(_record(self, entry, found) for entry in self.entries)
 
 
 def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> tuple[Unit, ...]:
-    """Units of all tasks, in order. Items with one `shared` text stand together, in the order of the data; a unit is cut where its
-    own rows exceed the task's `unit_rows`.
+    """Return the units of all tasks, in order.
 
-    Raises `OptionError` for an item without choices, without the premise or content-free contexts that are wanted, or a
-    choice of which no token counts.
+    Items with the same `shared` text are grouped, in the order of the data. A unit ends
+    where its own rows exceed the task's `unit_rows`.
+
+    Raises:
+        OptionError: For an item without choices, or without a wanted premise or
+            content-free contexts, or with a choice of which no token counts.
     """
     units: list[Unit] = []
     for task in tasks:
@@ -103,7 +125,10 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> 
 
 
 def _groups(items: Sequence[Item]) -> Iterator[list[int]]:
-    """Places of items with one shared text, texts in the order in which they first come."""
+    """Yield the indices of items with the same shared text.
+
+    Texts come in the order of their first items.
+    """
     groups: dict[str, list[int]] = {}
     for index, item in enumerate(items):
         groups.setdefault(item.shared, []).append(index)
@@ -112,7 +137,12 @@ def _groups(items: Sequence[Item]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Encoded:
-    """An item as pairs, those of `Entry` in order; problem: why there are none. own_rows: beyond the shared text."""
+    """An item as pairs of context and continuation, in the order of `Entry`.
+
+    Attributes:
+        own_rows: Rows beyond the shared text.
+        problem: Why there are no pairs, or None.
+    """
 
     index: int
     item: Item
@@ -150,7 +180,8 @@ class _Encoder:
 
     def __init__(self, vocabulary: Vocabulary, limits: Limits, task: TaskItems) -> None:
         self._vocabulary, self._task, self._wanted = vocabulary, task, wanted(named(task.metrics))
-        self._most = limits.nodes + 1  # the last token of a sequence is read, not evaluated
+        # The last token of a sequence is read, not evaluated.
+        self._most = limits.nodes + 1
         start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
         if start is None:
             raise PromptError("this model has neither BOS nor EOS, so nothing stands before an empty context")
@@ -175,14 +206,17 @@ class _Encoder:
         return _Encoded(index, item, pairs, len(pairs) if self._task.is_rolling else 0, needs, own)
 
     def _shared_tokens(self, shared: str) -> int:
-        """Tokens of the shared text, about."""
+        """Return roughly the number of tokens of the shared text."""
         if shared not in self._n_shared:
             n = len(encode_prompt(self._vocabulary, self._prompt(shared))) if shared else 0
             self._n_shared[shared] = n
         return self._n_shared[shared]
 
     def _prompt(self, text: str, shared: str = "") -> PromptText:
-        """A text as a prompt. What many texts begin with, `shared`, is encoded once."""
+        """Return a text as a prompt.
+
+        `shared`, with which many texts begin, is encoded once.
+        """
         whole = read_prompt(self._vocabulary, text, DEFAULT_PROMPTING)
         if not shared or not text.startswith(shared):
             return whole
@@ -195,7 +229,7 @@ class _Encoder:
         return PromptText(settled.prefix, settled.text + whole.text[len(begins) :])
 
     def _choices(self, name: str, item: Item) -> list[_Pair]:
-        """Pairs of each choice after its context, and after what else is wanted."""
+        """Return each choice's pairs, after its context and what else is wanted."""
         n = len(item.choices)
         continuations = [item.continuation(c) for c in range(n)]
         if item.contexts is None:
@@ -220,14 +254,18 @@ class _Encoder:
         return pairs
 
     def _after(self, context: str, continuations: list[str], shared: str = "") -> list[_Pair]:
-        """Pairs by the harness's rule: what counts is what the joint encoding has beyond the length of the context's own, and
-        the context stands before it as it is encoded alone."""
+        """Return pairs by the harness's rule.
+
+        What counts is the part of the joint encoding beyond the length of the context's
+        own encoding. The context before it is encoded alone.
+        """
         if not context.strip():  # white space moves to the continuation
             return [self._from_start(context + text) for text in continuations]
         written = [to_bytes(text, "choice") for text in continuations]
         try:
             encoded = encode_choices(self._vocabulary, self._prompt(context, shared), written, boundary="harness")
-        except PromptError:  # no token of the context stays the same before every choice
+        # No token of the context stays the same before every choice.
+        except PromptError:
             return [self._apart(context, text) for text in continuations]
         pairs = []
         for c in range(len(written)):
@@ -236,7 +274,7 @@ class _Encoder:
         return pairs
 
     def _apart(self, context: str, continuation: str) -> _Pair:
-        """The same for one choice, both encodings whole."""
+        """Return the pair of one choice, with both encodings made whole."""
         kept = context.rstrip()
         own = encode_prompt(self._vocabulary, self._prompt(kept))
         whole = encode_prompt(self._vocabulary, self._prompt(context + continuation))
@@ -249,28 +287,38 @@ class _Encoder:
         return self._start, tokens
 
     def _same_tokens(self, context: str, conditional: list[_Pair], shared: str = "") -> list[_Pair]:
-        """The same tokens after another context: else the difference would be one of segmentation too. White space that ends
-        the context is left out: it stands in the tokens where the item's own context ended in it."""
+        """Return the same tokens after another context.
+
+        Other tokens would add a difference of segmentation. White space at the end of
+        the context is left out: the tokens begin with it if the item's own context
+        ended in it.
+        """
         context = context.rstrip()
         before = encode_prompt(self._vocabulary, self._prompt(context, shared)) if context else self._start
         return [(before, rest) for _, rest in conditional]
 
     def _windows(self, text: str) -> list[_Pair]:
-        """A text in stretches that together count each of its tokens once."""
+        """Return stretches of a text that together count each of its tokens once."""
         tokens = np.asarray(self._vocabulary.tokenize(to_bytes(text, "text")), dtype=np.int32)
         return rolling_windows(tokens, int(self._start[0]), self._most - 1)
 
 
 def rolling_windows(tokens: IntArray, start: int, most: int) -> list[_Pair]:
-    """Pairs of context and what counts, each token of a text once (lm-evaluation-harness, `get_rolling_token_windows` with
-    `make_disjoint_window`): the first window counts up to `most` tokens after `start`, each later one the next `most`, the last
-    one what is left, with as much context as fits; no context holds what counts there.
+    """Return pairs of context and what counts, which count each token of a text once.
 
-    tokens: int32[]. most: tokens a model reads at once.
+    As in lm-evaluation-harness (`get_rolling_token_windows` with
+    `make_disjoint_window`), the first window counts up to `most` tokens after `start`,
+    each later window the next `most`, and the last one what is left. Each has as much
+    context as fits, and no context holds what counts there.
+
+    Args:
+        tokens: int32[].
+        most: How many tokens a model reads at once.
     """
     if most < 1:
         raise OptionError("most", most, "at least 1")
-    whole = np.concatenate([np.array([start], dtype=np.int32), tokens])  # whole[i + 1] is token i
+    # whole[i + 1] is token i
+    whole = np.concatenate([np.array([start], dtype=np.int32), tokens])
     pairs: list[_Pair] = []
     done = 0
     while done < len(tokens):
@@ -290,12 +338,15 @@ def _record(unit: Unit, entry: Entry, found: LogLikelihoods) -> ItemRecord:
 
 
 def _n_words(text: str) -> int:
-    """As the harness counts them (`tasks/wikitext`): white space at an end has a word beside it."""
+    """Return the number of words as the harness counts them (`tasks/wikitext`).
+
+    White space at an end counts as having a word beside it.
+    """
     return len(re.split(r"\s+", text))
 
 
 def _whole(entry: Entry, found: LogLikelihoods) -> Measured:
-    """A text from its windows."""
+    """Return the measures of a text from its windows."""
     places, text = slice(entry.first, entry.first + entry.n_windows), entry.item.choices[0]
     return Measured(
         logp=float(found.logp[places].sum()),

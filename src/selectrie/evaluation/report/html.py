@@ -1,4 +1,8 @@
-"""Evaluations and comparisons as one page each: no network, no script, light and dark, every picture with its words."""
+"""Evaluations and comparisons as one page each.
+
+The pages need no network and no script, have a light and a dark style, and describe
+every picture in words.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from selectrie.evaluation.results import Evaluation, Figures, TaskResult
 from selectrie.evaluation.statistics import wilson
 
 MOST_FLIPS = 1000
-"""Of a task and direction; the rest is counted."""
+"""Maximum number shown for a task and direction; the rest is counted."""
 MOST_PROBLEMS = 200
 _N_PILES = 20
 _PLACES = ("first", "second")
@@ -28,7 +32,11 @@ Cells = Sequence[object]
 
 
 def evaluation_page(evaluation: Evaluation) -> str:
-    """The page of a run: figures, accuracy with 95 % intervals beside random chance, reliability, margins, what could not be measured, signature."""
+    """Return the page of a run.
+
+    It shows figures, accuracy with 95 % intervals beside random chance, reliability,
+    margins, what could not be measured, and the signature.
+    """
     model = evaluation.signature.get("model", "")
     rows = [row for task in evaluation.tasks for row in _task_rows(task, named=len(evaluation.tasks) > 1)]
     overview = _section("Accuracy", _figure(svg.intervals(rows, _row_words("Accuracy", rows)), _LEGEND)) if rows else ""
@@ -38,9 +46,14 @@ def evaluation_page(evaluation: Evaluation) -> str:
 
 
 def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evaluation], names: tuple[str, str]) -> str:
-    """The page of two runs: differences with intervals and p, items that one of them alone has right, what differs between their signatures.
+    """Return the page of two runs.
 
-    comparison: JSON-ready (`comparing.comparison_dict`). names: of the runs, as people call them.
+    It shows differences with intervals and p, items that only one run gets right, and
+    how their signatures differ.
+
+    Args:
+        comparison: JSON-ready (`compare.comparison_dict`).
+        names: The names of the runs for people.
     """
     rows = [
         (place, name, run.signature.get("model", "")) for place, name, run in zip(_PLACES, names, runs, strict=True)
@@ -55,7 +68,10 @@ def _page(title: str, subtitle: str, body: Iterable[str]) -> str:
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
     meta += '<meta name="color-scheme" content="light dark">'
     main = f"<main>{''.join(body)}</main>"
-    return f'<!doctype html>\n<html lang="en"><head>{meta}<title>{shown(title)}</title><style>{STYLE}</style></head><body>{head}{main}</body></html>\n'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{meta}<title>{shown(title)}</title>'
+        f"<style>{STYLE}</style></head><body>{head}{main}</body></html>\n"
+    )
 
 
 def _section(title: str, *parts: str) -> str:
@@ -67,7 +83,10 @@ def _figure(picture: str, caption: str) -> str:
 
 
 def _table(caption: str, names: Sequence[str], rows: Iterable[Cells], *, left: int = 1) -> str:
-    """A table; the first `left` columns are words, the others numbers. The first cell of a row names it."""
+    """Return a table whose first `left` columns are words, and the others numbers.
+
+    The first cell of a row names it.
+    """
     head = "".join(f'<th scope="col"{_left(i < left)}>{shown(name)}</th>' for i, name in enumerate(names))
     lines = []
     for cells in rows:
@@ -185,7 +204,10 @@ def _reliability(task: TaskResult) -> str:
         f"Expected calibration error {task.ece:.3f}. "
         + "; ".join(f"{row[1]} items of confidence {row[0]}: right {row[2]}" for row in rows),
     )
-    caption = f"Expected calibration error {task.ece:.3f}. Dots below the line: the model is surer than it is right. Below: items."
+    caption = (
+        f"Expected calibration error {task.ece:.3f}. "
+        "Dots below the line: the model is surer than it is right. Below: items."
+    )
     numbers = _details("The numbers", _table("Bins", ("confidence", "items", "right", "95 % interval"), rows))
     return f"<div><h3>Reliability</h3>{_figure(svg.reliability(points, words), caption)}{numbers}</div>"
 
@@ -200,7 +222,8 @@ def _margins(task: TaskResult) -> str:
     alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
     words = Words(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
     caption = (
-        f'<span class="key bar"></span>right <span class="key bar wrong"></span>wrong. Median {float(np.median(margins)):.3g} nats'
+        f'<span class="key bar"></span>right <span class="key bar wrong"></span>wrong. '
+        f"Median {float(np.median(margins)):.3g} nats"
         + (f"; {count(beyond, 'item')} beyond the right end stand in the last column." if beyond else ".")
     )
     picture = svg.histogram(piles, words, "nats between the two most probable choices")
@@ -213,7 +236,7 @@ def _margin(record: ItemRecord) -> float:
 
 
 def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
-    """Columns from 0 to about the 99th percentile, and how many items lie beyond it."""
+    """Return columns from 0 to about the 99th percentile, and the items beyond."""
     finite = margins[np.isfinite(margins)]
     end = float(np.quantile(finite, 0.99)) if len(finite) else 0.0
     edges = np.linspace(0.0, svg.round_up(end or 1.0), _N_PILES + 1)
@@ -248,7 +271,10 @@ def _subsets(task: TaskResult) -> str:
 def _cost(evaluation: Evaluation) -> str:
     evaluated, naive = evaluation.rows_evaluated, evaluation.rows_naive
     share = f": {1 - evaluated / naive:.1%} saved, {naive / evaluated:.2f} × fewer" if evaluated and naive else ""
-    words = f"{thousands(evaluated)} rows evaluated, where evaluating every context and choice alone takes {thousands(naive)}{share}."
+    words = (
+        f"{thousands(evaluated)} rows evaluated, "
+        f"where evaluating every context and choice alone takes {thousands(naive)}{share}."
+    )
     return _section("Cost", f"<p>{words}</p>")
 
 
@@ -294,7 +320,10 @@ def _compared(task: Mapping[str, Any]) -> str:
     if lines:
         words = _row_words(f"Differences of {task['task']}, percentage points", lines)
         picture = svg.intervals(lines, words, lambda start, end: svg.difference_axis(lines, start, end))
-        caption = "Second less first, percentage points, with 95 % intervals of paired draws; hollow: no difference lies within."
+        caption = (
+            "Second less first, percentage points, with 95 % intervals of paired draws; "
+            "hollow: no difference lies within."
+        )
         parts.append(_figure(picture, caption))
     gained, lost = task["gained"], task["lost"]
     words_of_flips = (

@@ -1,4 +1,7 @@
-"""Charts as inline SVG for pages without scripts: intervals, reliability, histograms. Colours are classes of the page's style sheet."""
+"""Charts as inline SVG for pages without scripts: intervals, reliability, histograms.
+
+Colours are classes of the page's style sheet.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Controls, marks that turn the direction of what follows, and what no page may hold."""
+"""Matches control characters, direction marks, and what no page may hold."""
 _WIDTH = 720
 _ROW = 22
 _LABEL, _NOTE = 216, 160
@@ -17,13 +20,21 @@ _LABEL_CHARS = 30
 
 
 def shown(text: object) -> str:
-    r"""A text as it may stand anywhere in a page, attributes included; what does not print is written `\xNN` or `\uNNNN`."""
+    r"""Return a text that may be anywhere in a page, attributes included.
+
+    What does not print is written `\xNN` or `\uNNNN`.
+    """
     return escape(_UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a chart says to who cannot see it. title: a few words; alternative: what it shows, in sentences."""
+    """The words of a chart for readers who cannot see it.
+
+    Attributes:
+        title: A few words.
+        alternative: What it shows, in sentences.
+    """
 
     title: str
     alternative: str
@@ -31,7 +42,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a chart of intervals. mark: a reference value of its own, such as that of guessing at random. note: at its right."""
+    """A line of a chart of intervals.
+
+    Attributes:
+        mark: A reference value for the line, such as that of random guessing.
+        note: Text at its right.
+    """
 
     label: str
     value: float
@@ -42,13 +58,16 @@ class Row:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the mark lies outside of the interval."""
+        """Return whether the mark lies outside the interval."""
         return self.mark is not None and not self.low <= self.mark <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Values `low` to `high` on pixels `start` to `end`, with `ticks` written by `write`."""
+    """Maps values `low` to `high` to pixels `start` to `end`.
+
+    `write` formats the `ticks`.
+    """
 
     low: float
     high: float
@@ -58,40 +77,43 @@ class Axis:
     write: Callable[[float], str]
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value; those outside lie on the edge."""
+        """Return the pixel of a value; values outside lie on the edge."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
 
 def percent(value: float) -> str:
-    """`12 %`."""
+    """Return a share as `12 %`."""
     return f"{100 * value:.0f} %"
 
 
 def signed_points(value: float) -> str:
-    """A difference of two proportions in percentage points."""
+    """Return a difference of two proportions in percentage points."""
     return f"{100 * value:+.3g}" if value else "0"
 
 
 def share_axis(start: float, end: float) -> Axis:
-    """0 to 1."""
+    """Return an axis from 0 to 1."""
     return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), percent)
 
 
 def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
-    """Around 0, wide enough for every interval."""
+    """Return an axis around 0 that is wide enough for every interval."""
     most = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
     return Axis(-most, most, start, end, (-most, -most / 2, 0, most / 2, most), signed_points)
 
 
 def round_up(value: float) -> float:
-    """The next of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
+    """Return the next of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
 
 
 def tag(name: str, content: str = "", /, **attributes: object) -> str:
-    """An element; `_` in a name of an attribute is `-`, `class_` is `class`. The content is taken as it is."""
+    """Return an element with its content as it is.
+
+    `_` in an attribute's name becomes `-`, `class_` becomes `class`.
+    """
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
     return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
 
@@ -127,7 +149,10 @@ def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> s
 
 
 def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float], Axis] = share_axis) -> str:
-    """A dot and whiskers for each row, one below the other; a mark where it has one, the dot hollow where that lies between the whiskers."""
+    """Return a chart with a dot and whiskers for each row, one below the other.
+
+    A row may have a mark; the dot is hollow if the mark lies between the whiskers.
+    """
     axis = axis_of(_LABEL + 12, _WIDTH - _NOTE)
     bottom = 8 + _ROW * len(rows)
     parts = []
@@ -152,14 +177,21 @@ def _interval(row: Row, axis: Axis, y: float) -> str:
 
 
 def _shortened(label: str) -> str:
-    """Both ends, for names often differ in the last word."""
+    """Return both ends of a label, because names often differ in the last word."""
     half = _LABEL_CHARS // 2
     return label if len(label) <= _LABEL_CHARS else f"{label[:half]}…{label[1 - half :]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A bin of a reliability diagram. x: mean confidence; y: accuracy, with its interval; n: items."""
+    """A bin of a reliability diagram.
+
+    Attributes:
+        x: Mean confidence.
+        y: Accuracy.
+        low, high: The interval of the accuracy.
+        n: How many items.
+    """
 
     x: float
     y: float
@@ -169,7 +201,11 @@ class Point:
 
 
 def reliability(points: Sequence[Point], words: Words) -> str:
-    """Accuracy over confidence, the diagonal where both are alike, dots the larger the more items, their numbers below."""
+    """Return a chart of accuracy over confidence.
+
+    The diagonal is where both are equal. Dots grow with the number of items, which is
+    shown below.
+    """
     x, y = share_axis(52, 332), share_axis(304, 24)
     parts = [_text(x.start, 12, "share that is right")]
     for tick in x.ticks:
@@ -195,7 +231,11 @@ def reliability(points: Sequence[Point], words: Words) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pile:
-    """A column of a histogram. right, wrong: items; the one stands on the other."""
+    """A column of a histogram.
+
+    Attributes:
+        right, wrong: Numbers of items; `wrong` is stacked on `right`.
+    """
 
     low: float
     high: float
@@ -204,7 +244,7 @@ class Pile:
 
 
 def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
-    """Columns of items that are right, and on them those that are wrong."""
+    """Return columns of right items, with wrong items stacked on them."""
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
     most = max((pile.right + pile.wrong for pile in piles), default=1) or 1
     x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
