@@ -17,6 +17,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SOURCE = ROOT / "src" / "selectrie"
+NOTES = sorted([ROOT / "CONTRIBUTING.md", *SOURCE.rglob("README.md")])
+"""What those who change the code read; beside the pages, links of these are followed too."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -220,7 +223,7 @@ def test_every_field_is_documented():
 def test_links_lead_somewhere():
     """Links between pages name files and headings that exist."""
     broken = []
-    for page in PAGES:
+    for page in [*PAGES, *NOTES]:
         for target, anchor in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
             linked = page.parent / target if target else page
             titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE) if anchor else []
@@ -228,6 +231,27 @@ def test_links_lead_somewhere():
             if not linked.exists() or (anchor and anchor not in anchors):
                 broken.append(f"{page.name}: {target}#{anchor}")
     assert broken == []
+
+
+def test_notes_name_files_that_exist():
+    """A file or folder that a room's page or CONTRIBUTING names lies in its room, in the package or in the repository."""
+    missing = []
+    for page in NOTES:
+        room = SOURCE.joinpath(*page.relative_to(SOURCE).parts[:1]) if SOURCE in page.parents else page
+        inside = "".join(f"{path.as_posix()}\n{path.as_posix()}/\n" for path in room.rglob("*"))
+        missing += [
+            f"{page.relative_to(ROOT)}: {name}"
+            for name in re.findall(r"`([\w./-]+(?:/|\.(?:py|lark|md|toml|yml|yaml)))`", page.read_text())
+            if f"/{name}\n" not in inside and not (SOURCE / name).exists() and not (ROOT / name).exists()
+        ]
+    assert missing == []
+
+
+def test_every_room_has_a_page():
+    """Each folder directly below the package says what lies in it, in at most 60 lines."""
+    rooms = {path.parent for path in SOURCE.glob("*/__init__.py")}
+    assert {page.parent for page in SOURCE.glob("*/README.md")} == rooms
+    assert [page.parent.name for page in NOTES[1:] if len(page.read_text().splitlines()) > 60] == []
 
 
 def test_every_error_has_a_code_of_its_own():
