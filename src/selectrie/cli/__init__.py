@@ -1,13 +1,15 @@
 """The command line: arguments in, a report or JSON out, exit codes. No logic.
 
-Exit codes: 0 done; 1 a text that a grammar does not accept; 2 the caller's mistake (also a tie under `--strict`), or a
-system that cannot do it; 3 the model or its back end; 70 a fault of selectrie; 130 interrupted; 143 terminated. A result
-goes to stdout, everything else to stderr; after an error stdout is empty.
+Exit codes: 0 done; 1 a text that a grammar does not accept; 2 the caller's mistake
+(also a tie under `--strict`), or a system that cannot do it; 3 the model or its back
+end; 70 a fault of selectrie; 130 interrupted; 143 terminated. A result goes to stdout,
+everything else to stderr. After an error stdout is empty.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in typing, which takes time to import: until `listen` Ctrl-C shows a traceback
+# As in typing, which takes time to import: until `listen`, Ctrl-C shows a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -17,7 +19,7 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Entry point of the `selectrie` command."""
+    """Run the `selectrie` command."""
     from selectrie.cli.signals import listen
 
     listen()

@@ -1,4 +1,4 @@
-"""`python -m selectrie.cli`: the command without its script."""
+"""Runs the command as `python -m selectrie.cli`, without its script."""
 
 from selectrie.cli import main
 

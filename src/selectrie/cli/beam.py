@@ -1,4 +1,4 @@
-"""`selectrie beam`: the most probable texts of a grammar."""
+"""`selectrie beam` finds the most probable texts of a grammar."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class BeamOutput:
 def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search: BeamGroup, output: BeamOutput) -> int:
     r"""Find the most probable texts of a grammar.
 
-    Paths are kept by their joint log-probability, so that a text which begins badly may still win. --exact proves the winner.
+    Paths are kept by their joint log-probability, so that a text which begins badly may
+    still win. --exact proves the winner.
 
     \b
     selectrie beam -p "The capital of France is" --regex " (Paris|London|Rome)" -n 3

@@ -1,4 +1,4 @@
-"""The commands."""
+"""The commands of the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ app = typer.Typer(
     name="selectrie",
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help: half the start-up time, and the same text in every terminal
+    # Plain help: half the start-up time, and the same text in every terminal.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -78,7 +79,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Take the options of the command itself."""
 
 
 @command(app)
@@ -94,7 +95,8 @@ def select(
 ) -> int:
     r"""Choose one of several texts.
 
-    The one that the model finds most probable after the prompt, as a whole. Choices and prompt are taken exactly as given: " Paris" and "Paris" are different.
+    The one that the model finds most probable after the prompt, as a whole. Choices and
+    prompt are taken exactly as given: " Paris" and "Paris" are different.
 
     \b
     selectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
@@ -168,7 +170,10 @@ def generate(
 ) -> int:
     r"""Generate text.
 
-    One sequence or many, after one prompt or many, all side by side. The same seed gives the same text, whatever runs beside it, but for draws closer than logits move between layouts (0.005 nats on the embedded model): with --precision exact, --json names them.
+    One sequence or many, after one prompt or many, all side by side. The same seed
+    gives the same text, whatever runs beside it, but for draws closer than logits move
+    between layouts (0.005 nats on the embedded model): with --precision exact, --json
+    names them.
 
     \b
     selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream
@@ -198,7 +203,8 @@ def tokens(
 ) -> int:
     r"""Show tokens and trie of a request.
 
-    How prompt and choices are cut into tokens, and what would be evaluated. The model is not run.
+    How prompt and choices are cut into tokens, and what would be evaluated. The model
+    is not run.
 
     \b
     selectrie tokens -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
@@ -221,7 +227,8 @@ def tokens(
 def models(output: ModelsGroup) -> int:
     r"""List the models known here.
 
-    The embedded one, then what was loaded before, newest first: size, parameters, digest, and whether the file is still as it was.
+    The embedded one, then what was loaded before, newest first: size, parameters,
+    digest, and whether the file is still as it was.
 
     \b
     selectrie models --json
@@ -252,11 +259,12 @@ def models(output: ModelsGroup) -> int:
     "lm-eval",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     help="Run lm-evaluation-harness with our engine as its model (extra lm-eval).\n\n"
-    "Everything is passed on to the harness's own command; --model_args are those of selectrie.load: path, n_ctx, n_threads, precision …\n\n"
+    "Everything is passed on to the harness's own command; --model_args are those of selectrie.load: "
+    "path, n_ctx, n_threads, precision …\n\n"
     "\b\nselectrie lm-eval --model_args path=model.gguf --tasks hellaswag,arc_easy",
 )
 def lm_eval(context: typer.Context) -> None:
-    """The harness's command."""
+    """Run the harness's command."""
 
     def passed_on() -> int:
         from selectrie.evaluation import lm_eval_model
@@ -274,7 +282,7 @@ def _decide_by_grammar(
     texts: tuple[ChoicesGroup, SearchedGrammarGroup],
     rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
 ) -> Selection:
-    """As `_decide`, among the texts of a grammar."""
+    """Decide as `_decide` does, among the texts of a grammar."""
     (choices, grammar), (ending, rule, search, output) = texts, rest
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
@@ -308,7 +316,10 @@ def _decide(
     choices: ChoicesGroup,
     rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
 ) -> Selection:
-    """Read everything the caller gave, then load the model and ask it: a mistake is told before the model is loaded."""
+    """Read everything the caller gave, then load the model and ask it.
+
+    A mistake is thus reported before the model is loaded.
+    """
     ending, rule, search, output = rest
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
@@ -348,7 +359,7 @@ def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | N
 
 
 def _write_json(result: Any, more: Mapping[str, object] | None = None) -> int:
-    """The fields of a result, and some more, as one object."""
+    """Write the fields of a result, and some more, as one object."""
     from selectrie.cli.report import formats
 
     write(formats.to_json({**result.to_dict(), **(more or {})}), sys.stdout)

@@ -43,7 +43,7 @@ class SearchedGrammarGroup(ConstraintGroup):
 
 
 def read_constraint(group: ConstraintGroup) -> Grammar | None:
-    """The grammar, from the one place it is given in; None where it is in none."""
+    """Return the grammar from the one option that gives it, or None if none does."""
     given = [name for name in _PLACES if getattr(group, name) is not None]
     if not given:
         return None

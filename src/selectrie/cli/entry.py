@@ -17,11 +17,11 @@ from selectrie.core import output
 from selectrie.errors import OutputError
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
-"""Of the click that typer brings, which has no public name."""
+"""The usage error of the click that typer bundles, which has no public name."""
 
 
 def run() -> None:
-    """Do what the arguments say and leave. Output is UTF-8 whatever the locale says."""
+    """Do what the arguments say and exit. Output is UTF-8 whatever the locale says."""
     _prepare_streams()
     code = _code() if sys.stdout is not None else report(OutputError("it is closed"))
     try:
@@ -48,13 +48,15 @@ def _code() -> int:
         return report(OutputError(error.strerror or str(error)))
     except SystemExit as left:
         if isinstance(left.__context__, OSError) and left.__context__.errno == errno.EPIPE:
-            return 0  # typer says 1 where nobody reads the help text to its end
+            return 0  # typer returns 1 if the reader of the help text stops early.
         raise
 
 
 def _prepare_streams() -> None:
-    """Open the standard streams that whoever started the process has closed, as nowhere:
-    their numbers would be those of the next files opened, such as the model's."""
+    """Open the standard streams that are closed, as the null device.
+
+    Otherwise their numbers would go to the next files opened, such as the model's.
+    """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)

@@ -1,4 +1,4 @@
-"""`selectrie eval …`: benchmarks scored, taken up again, compared."""
+"""`selectrie eval …` scores benchmarks, resumes runs and compares them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HERE = "local"
 
 
 class _DefaultToRun(TyperGroup):
-    """`selectrie eval DATA` is `selectrie eval run DATA`."""
+    """A group in which `selectrie eval DATA` means `selectrie eval run DATA`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
@@ -135,7 +135,9 @@ class CompareOutput(EvalOutput):
 def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutput) -> int:
     r"""Score data files.
 
-    Every item is measured once, whatever the metrics; what items share is evaluated once. With --out each finished unit is on the disk before the next one begins, and a run that was killed goes on where it was.
+    Every item is measured once, whatever the metrics; what items share is evaluated
+    once. With --out each finished unit is on the disk before the next one begins, and a
+    run that was killed goes on where it was.
 
     \b
     selectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8
@@ -165,7 +167,8 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
 def compare(runs: RunsGroup, output: CompareOutput) -> int:
     r"""Compare two runs of the same items.
 
-    Differences with intervals, an exact paired test, and the items that one of them alone has right.
+    Differences with intervals, an exact paired test, and the items that one of them
+    alone has right.
 
     \b
     selectrie eval compare runs/q8 runs/q4 --flips 20
@@ -224,7 +227,10 @@ def tasks() -> int:
 
 
 def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
-    """What is to be run, read, where it goes, and the model; everything the caller got wrong is told here."""
+    """Return what to run, where the results go, and the model.
+
+    Every mistake of the caller is reported here.
+    """
     from selectrie.evaluation.checks import check
     from selectrie.evaluation.configuration import Configuration, check_kinds, reload
     from selectrie.evaluation.run_folder import check_folder
@@ -256,7 +262,7 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
 
 
 def _metrics(said: list[str] | None) -> tuple[str, ...]:
-    """The names of all `--metric`."""
+    """Return the names of all `--metric`."""
     return tuple(name.strip() for one in said or () for name in one.split(",") if name.strip())
 
 
@@ -271,7 +277,7 @@ def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, meas
 
 
 def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure | None:
-    """Who measures units: a cluster where one is asked for, else this process."""
+    """Return what measures units: a cluster if requested, or None for this process."""
     if running.ray is None:
         return None
     from selectrie.evaluation.evaluator import signature_of
@@ -287,13 +293,16 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
 
 
 def _absolute(source: str) -> str:
-    """A model as any process finds it: files from the root, names of a hub as they are."""
+    """Return a model as any process finds it.
+
+    Files become absolute paths, names of a hub stay as they are.
+    """
     return str(Path(source).resolve()) if os.path.exists(source) else source  # noqa: PTH110 - no error for any name
 
 
 @contextmanager
 def _told() -> Iterator[OnProgress | None]:
-    """A bar on stderr where somebody is looking: items, items a second, rows saved."""
+    """Show a bar on stderr if it is a terminal: items, items a second, rows saved."""
     if not is_terminal(sys.stderr):
         yield None
         return
@@ -337,27 +346,31 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
 
 
 def _check_html(output: EvalOutput) -> None:
-    """A page that cannot be written is told at once, not after the run."""
+    """Report a page that cannot be written at once, not after the run."""
     if output.html is None:
         return
     try:
         target = _target(Path(output.html))
         is_writable = target.parent.is_dir() and not target.is_dir()
-    except (OSError, RuntimeError, ValueError):  # a NUL, a name too long, links in a circle (until Python 3.13)
+    # A NUL, a name too long, or a loop of links (until Python 3.13).
+    except (OSError, RuntimeError, ValueError):
         is_writable = False
     if not is_writable:
         raise OptionError("html", output.html, "a file in a folder that exists")
 
 
 def _target(path: Path) -> Path:
-    """What a path leads to in the end. Raises `OSError` or `RuntimeError` for links in a circle, `ValueError` for a NUL."""
+    """Return what a path leads to in the end.
+
+    Raises `OSError` or `RuntimeError` for a loop of links, `ValueError` for a NUL.
+    """
     with suppress(FileNotFoundError):
         path.stat()
     return path.resolve()
 
 
 def _write(path: str, text: str) -> None:
-    """Write a page, below what standard output has had if that is where it goes."""
+    """Write a page, after what is on standard output if that is where it goes."""
     from selectrie.evaluation.files import write_file
 
     flush()

@@ -31,13 +31,13 @@ _NAMED_OTHERWISE = {
     "choices": "choice",
     "template_args": "template_arg",
 }
-"""Names of the library whose options have names of their own."""
+"""Library names whose options have different names."""
 _SWITCHES = {
     ("canonical_only", "False"): "any_path",
     ("merge_equal_text", "False"): "best_path",
 }
 _WITH_TEXT = (PromptTooLongError, DeadEndError, NothingFoundError, MemoryBudgetError, PromptError)
-"""Errors whose remedies name arguments, and whose quoted parts alone are the caller's."""
+"""Errors whose remedies name arguments; only quoted parts are the caller's."""
 _WORD = re.compile(
     r"""`?\b(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[\w.+-]+)`?|(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
     r"""|`(?P<code>[a-z]\w*)`|(?<![\w.-])(?P<word>[a-z]+(?:_[a-z]+)+)(?![\w-]|\.\w)"""
@@ -45,22 +45,33 @@ _WORD = re.compile(
 
 
 _NONE = re.compile(r", or None\b[^;,]*$")
-"""The end of a sentence for those who write Python: leaving an option out is what the command line has for it."""
+"""Matches the end of a sentence that is meant for Python.
+
+On the command line, leaving an option out does what None does.
+"""
 
 
 def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
-    """What the caller writes for a field: its long flag, its only one, or the name of a positional argument."""
+    """Return what the caller writes for a field.
+
+    That is its long flag, its only flag, or the name of a positional argument.
+    """
     if isinstance(option, ArgumentInfo):
         return str(option.metavar or name.upper())
-    first = option.default if isinstance(option.default, str) else ""  # typer's place for the first of them
+    # Where typer keeps the first flag.
+    first = option.default if isinstance(option.default, str) else ""
     declared = [word for word in (first, *(option.param_decls or ())) if word.startswith("-")]
     long = [word for word in declared if word.startswith("--")]
     return (long or declared or ["--" + name.replace("_", "-")])[0]
 
 
 def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
-    """The message of an error, its arguments as flags. flags: by the names of the command's options; what is not among
-    them stays as it is, and so does what is said of a slot of a template."""
+    """Return the message of an error, with its arguments as flags.
+
+    Args:
+        flags: Flags by the names of the command's options. Other names stay as they
+            are, and so does a message about a slot of a template.
+    """
     text = str(error)
     own = str(error.args[0]) if error.args else ""
     if error.slot is not None or not flags or not own or not text.endswith(own):
@@ -89,7 +100,10 @@ def _option(error: OptionError, flags: Mapping[str, str]) -> str:
 
 
 def _in_flags(text: str, flags: Mapping[str, str]) -> str:
-    """A text of ours with the arguments that it names as flags; quoted parts stay as they are."""
+    """Return one of our texts with the arguments that it names as flags.
+
+    Quoted parts stay as they are.
+    """
 
     def written(found: re.Match[str]) -> str:
         name: str | None = found["name"] or found["code"] or found["word"]

@@ -1,4 +1,4 @@
-"""Sequences to people and programs: whole, as they come, and as one JSON object."""
+"""Writes sequences for people and programs: whole, streamed, or as one JSON object."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ def check(
     allowed: tuple[list[str] | None, Grammar | None],
     wanted: dict[str, Any],
 ) -> dict[str, Any]:
-    """allowed: the only texts, as choices or a grammar. wanted: the records of the request. What `Engine.generate` and `Engine.stream` take, `draft` apart. Raises `OptionError` for what no engine would do."""
+    """Check a request; return the arguments of `Engine.generate` and `Engine.stream`.
+
+    `draft` is not among them. Raises `OptionError` for what no engine would do.
+
+    Args:
+        allowed: The only allowed texts, as choices or a grammar.
+        wanted: The records of the request.
+    """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:
         raise OptionError(formats[1], True, f"no --{formats[0]} beside it")
@@ -36,7 +43,8 @@ def check(
         raise OptionError("logprobs", output.logprobs, "--json or --openai beside it, which show them")
     if output.stream and sequences.best_of is not None:
         raise OptionError("best_of", sequences.best_of, "no --stream beside it: the best are known at the end")
-    from selectrie.engine.requests.generate import Generating, Wanted  # numpy: not needed for --help
+    # numpy: not needed for --help
+    from selectrie.engine.requests.generate import Generating, Wanted
 
     options = Generating(
         best_of=sequences.best_of,
@@ -58,7 +66,7 @@ def answer(
     output: GenerateOutput,
     request: dict[str, Any],
 ) -> None:
-    """Load what is needed, generate, and write it."""
+    """Load what is needed, generate, and write the result."""
     given: Any = prompts if len(prompts) > 1 else prompts[0]
     many = len(prompts) > 1 or request["n"] > 1
     with ExitStack() as stack:
@@ -82,7 +90,7 @@ def _drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
 
 
 def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
-    """Is every prompt rendered by the chat template?"""
+    """Return whether the chat template renders every prompt."""
     is_system = request["prompting"].system is not None
     return is_system or all(isinstance(prompt, list) and isinstance(prompt[0], dict) for prompt in prompts)
 
@@ -115,7 +123,7 @@ def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) 
 
 
 def _flow(chunks: Iterable[Chunk]) -> None:
-    """One sequence's text as it comes; its last line is ended, when it is interrupted too."""
+    """Write one sequence's text as it comes; end its last line even if interrupted."""
     last = ""
     try:
         for chunk in chunks:

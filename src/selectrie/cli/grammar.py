@@ -1,4 +1,7 @@
-"""`selectrie grammar …`: what a grammar is, what it accepts, which texts it has. No model is loaded."""
+"""`selectrie grammar …` checks grammars, tries texts on them and lists their texts.
+
+No model is loaded.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ grammar_app = typer.Typer(
     name="grammar",
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Grammars: check one, try texts on it, list its texts.\n\nA GRAMMAR is a file (.gbnf, .lark, .json for a JSON Schema) or the name of one that comes with selectrie.",
+    help="Grammars: check one, try texts on it, list its texts.\n\n"
+    "A GRAMMAR is a file (.gbnf, .lark, .json for a JSON Schema) or the name of one that comes with selectrie.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -82,7 +86,10 @@ class ListOutput:
 
 
 def open_grammar(source: str) -> Grammar:
-    """A grammar by what the caller wrote: a file if it is named like one, else an installed one."""
+    """Return a grammar by what the caller wrote.
+
+    It is a file if it is named like one, else an installed grammar.
+    """
     from selectrie.grammar import Grammar
     from selectrie.grammar.library import installed_names
 
@@ -101,7 +108,11 @@ def open_grammar(source: str) -> Grammar:
 
 
 def _is_file(source: str) -> bool:
-    """Is a file meant? A name without ending and folder is an installed grammar's, whatever else is called so."""
+    """Return whether a file is meant.
+
+    A name without ending and folder is that of an installed grammar, even if a file has
+    the same name.
+    """
     from selectrie.grammar.library import installed_names
 
     path = Path(source)
@@ -113,7 +124,9 @@ def _is_file(source: str) -> bool:
 def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     r"""Tell what is wrong or remarkable about a grammar.
 
-    Rules that are unused, match nothing or only the empty text; left recursion; a text that is made in two ways, if a short one is; how many texts there are, and some of them.
+    Rules that are unused, match nothing or only the empty text; left recursion; a text
+    that is made in two ways, if a short one is; how many texts there are, and some of
+    them.
 
     \b
     selectrie grammar check json
@@ -136,7 +149,8 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
 def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) -> int:
     r"""Tell whether a text is one of a grammar's.
 
-    yes (exit code 0); no, with the place and what could stand there; or unfinished: a text of the grammar begins with it (both 1).
+    yes (exit code 0); no, with the place and what could stand there; or unfinished: a
+    text of the grammar begins with it (both 1).
 
     \b
     selectrie grammar accepts json '{"a": 1}'
@@ -156,7 +170,8 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) 
 def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     r"""List the texts of a grammar.
 
-    The shortest first, equally long ones by code points. In the lines a backslash, tab, CR and LF are written \\, \t, \r, \n; --json gives the texts as they are.
+    The shortest first, equally long ones by code points. In the lines a backslash, tab,
+    CR and LF are written \\, \t, \r, \n; --json gives the texts as they are.
 
     \b
     selectrie grammar expand move --limit 50
@@ -177,7 +192,8 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
 def show(grammar: GrammarGroup) -> int:
     r"""Print a grammar in GBNF.
 
-    One that comes with selectrie as it is, to copy from; others rule by rule, whatever they were written in.
+    One that comes with selectrie as it is, to copy from; others rule by rule, whatever
+    they were written in.
 
     \b
     selectrie grammar show iso-date
@@ -210,7 +226,7 @@ def list(output: ListOutput) -> int:
 
 
 def _tried(group: TriedTextGroup) -> str:
-    """The text from where it was given; a file is read as it is."""
+    """Return the text from where it was given; a file is read unchanged."""
     if (group.text is None) == (group.text_file is None):
         raise OptionError("text", group.text, "a TEXT or --text-file, one of them")
     return group.text or "" if group.text_file is None else inputs.read_text(group.text_file)

@@ -1,4 +1,7 @@
-"""The options of the commands, in groups that commands share. Defaults and meanings are those of the library."""
+"""The options of the commands, in groups that commands share.
+
+Defaults and meanings are those of the library.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typer import Option
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
 
 WITH_ESCAPES = "escapes"
-"""Marks, behind its option, a text whose escapes --escapes reads."""
+"""Marks, in an option's annotation, a text whose escapes --escapes reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class ModelGroup:
         bool | None,
         Option(
             "--untrusted/--trusted",
-            help="Open the file in a child process first, which damage may end: always, or never. [default: once a file]",
+            help="Open the file in a child process first, which damage may end: always, or never. "
+            "[default: once a file]",
         ),
     ] = None
     verbose: Annotated[bool, Option("--verbose", help="llama.cpp's log and tracebacks on stderr.")] = False
@@ -89,7 +93,8 @@ class BarePromptGroup:
         bool,
         Option(
             "--escapes",
-            help="Read \\n, \\r, \\t and \\\\ in -p, -c, -t, --delimiter, --following and texts of --stop as line ends, tab and backslash.",
+            help="Read \\n, \\r, \\t and \\\\ in -p, -c, -t, --delimiter, --following and texts of --stop "
+            "as line ends, tab and backslash.",
         ),
     ] = False
 
@@ -224,7 +229,8 @@ class SequencesGroup:
         int | None,
         Option(
             metavar="N",
-            help="Sequence i of every prompt has seed N + i, and is the same beside others but for draws closer than logits move between layouts (0.005 nats on the embedded model). [default: random]",
+            help="Sequence i of every prompt has seed N + i, and is the same beside others but for draws closer "
+            "than logits move between layouts (0.005 nats on the embedded model). [default: random]",
         ),
     ] = None
     draft: Annotated[

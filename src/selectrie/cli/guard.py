@@ -1,4 +1,4 @@
-"""From exceptions to exit codes and one line on stderr."""
+"""Turns exceptions into exit codes and one line on stderr."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ _REPORT = "this is a fault of selectrie; please report it with the command and t
 
 
 def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
-    """Run a command and leave with its exit code; an error becomes one line `error[code]: message` on stderr,
-    that about a grammar or a template with the line of it and a caret below.
+    """Run a command and leave with its exit code.
 
-    verbose: the traceback is written as well. flags: how the command's options are written, by name. A closed pipe ends silently with 0, as nobody is left to read.
+    An error becomes one line `error[code]: message` on stderr. For a grammar or a
+    template, the line in question and a caret follow. A closed pipe ends silently with
+    0, because there is no reader left.
+
+    Args:
+        verbose: Whether the traceback is written as well.
+        flags: How the command's options are written, by name.
     """
     try:
         with stoppable():
@@ -48,7 +53,11 @@ def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] 
 
 
 def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, str] | None = None) -> int:
-    """Write an error of selectrie; its exit code. flags: as of `guarded`."""
+    """Write an error of selectrie and return its exit code.
+
+    Args:
+        flags: As for `guarded`.
+    """
     message, marked = _taken_apart(error, flags or {})
     tell(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
     if marked:
@@ -57,15 +66,20 @@ def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, 
 
 
 def tell(code: str, message: str, *, verbose: bool = False) -> None:
-    """Write one line about what went wrong; verbose: below the traceback of the error
-    that is being handled."""
+    """Write one line about what went wrong.
+
+    If verbose, the traceback of the error being handled comes first.
+    """
     if verbose:
         output.write(traceback.format_exc(), sys.stderr, end="")
     output.write(output.visible(f"error[{code}]: {' '.join(message.split())}"), sys.stderr)
 
 
 def _taken_apart(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, str]:
-    """The message, and the line of a grammar or a template with a caret that may be its end."""
+    """Return the message, and the line with a caret that may end it.
+
+    Only errors about a grammar or a template have such a line.
+    """
     text = message_of(error, flags)
     if not isinstance(error, GrammarError | TemplateError) or not error.excerpt or text.count("\n") < 2:
         return text, ""

@@ -1,7 +1,8 @@
-r"""Files and arguments a caller hands over: choices, prompts, chats, priors, token ids.
+r"""Reads files and arguments of the caller: choices, prompts, chats, priors, token ids.
 
-Text is taken as it stands. Of a line or a file only the line end goes (`\n` or `\r\n`), and of a file a byte order mark
-at its beginning, which editors add; spaces at either end are kept, because ` Paris` and `Paris` are different choices.
+Text is taken unchanged. Only the line end of a line or file is removed (`\n` or
+`\r\n`), and a byte order mark at the beginning of a file, which editors add. Spaces at
+either end are kept, because ` Paris` and `Paris` are different choices.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from selectrie.errors import InputFileError, OptionError
 from selectrie.options.checks import MOST_NUMBER
 
 STDIN = "-"
-"""Path that stands for standard input."""
+"""The path that means standard input."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
-    """Choices of a file: one a line, or a `.json` array of strings.
+    """Return the choices of a file: one a line, or a `.json` array of strings.
 
-    A CR before the line end and the file's last line end are dropped, nothing else. An empty line raises unless
-    `allow_empty`; so do an empty file and bad UTF-8. Errors name the line.
+    Only a CR before the line end and the file's last line end are dropped. An empty
+    line raises unless `allow_empty`; so do an empty file and bad UTF-8. Errors name the
+    line.
     """
     text = _decode(path, _read_bytes(path))
     if path.lower().endswith(".json"):
@@ -46,19 +48,24 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
 
 
 def read_prompt(path: str) -> str:
-    """A prompt file as it stands, less one line end at its end (editors and `echo` add it)."""
+    """Return a prompt file unchanged, except for one line end at its end.
+
+    Editors and `echo` add that line end.
+    """
     return _decode(path, _read_bytes(path)).removesuffix("\n").removesuffix("\r")
 
 
 def read_text(path: str) -> str:
-    """A file of text as it stands."""
+    """Return a file of text unchanged."""
     return _decode(path, _read_bytes(path))
 
 
 def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
-    """Prompts of a file, a JSON value a line: a text, `{"prompt": text or token ids}`, or `{"messages": [...]}`.
+    """Return the prompts of a file with a JSON value on each line.
 
-    Errors name the line; so do an empty line and a key that is neither (an option there would be passed over).
+    A value is a text, `{"prompt": text or token ids}`, or `{"messages": [...]}`. Errors
+    name the line. An empty line is an error, and so is any other key, since an option
+    there would be ignored.
     """
     text = _decode(path, _read_bytes(path))
     if not text:
@@ -90,7 +97,10 @@ def _json_prompt(path: str, text: str, line: int) -> str | list[int] | list[dict
 
 
 def read_messages(path: str) -> list[dict[str, object]]:
-    """Chat messages: a JSON array of objects with a text `role` and a text `content`; other keys go to the template."""
+    """Return chat messages from a JSON array of objects.
+
+    Each has a text `role` and a text `content`; other keys go to the template.
+    """
     return _messages(path, _json(path, _decode(path, _read_bytes(path))))
 
 
@@ -111,9 +121,10 @@ def _messages(path: str, messages: object, *, line: int | None = None) -> list[d
 
 
 def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
-    """Prior probabilities: a JSON object from choice to a number that is not negative.
+    """Return prior probabilities from a JSON object from choice to a number.
 
-    A key that is no choice raises: it is a choice misspelt (often its leading space).
+    No number may be negative. A key that is no choice raises, because it is a misspelt
+    choice (often without its leading space).
     """
     prior = _json(path, _decode(path, _read_bytes(path)))
     if not isinstance(prior, dict):
@@ -128,12 +139,15 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
 
 
 def read_values(path: str) -> dict[str, Any]:
-    """Values of a template: a JSON object from name to value."""
+    """Return the values of a template from a JSON object from name to value."""
     return _object(path, _json(path, _decode(path, _read_bytes(path))))
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
-    """Values of many pages, a JSON object a line. Errors name the line; so does an empty one."""
+    """Return the values of many pages, from a JSON object on each line.
+
+    Errors name the line. An empty line is an error.
+    """
     text = _decode(path, _read_bytes(path))
     if not text:
         raise InputFileError(path, "holds no rows")
@@ -155,9 +169,10 @@ _VALUE = re.compile(r"([^\W\d]\w*)(:?)=(.*)", re.DOTALL)
 
 
 def parse_values(items: Sequence[str]) -> dict[str, Any]:
-    """`name=text` and `name:=json` items, later ones over earlier ones.
+    """Return the values of `name=text` and `name:=json` items; later items win.
 
-    The text is taken exactly as given; what follows `:=` is JSON: `level:=3`, `tags:=["a", "b"]`.
+    The text is taken exactly as given; what follows `:=` is JSON: `level:=3`,
+    `tags:=["a", "b"]`.
     """
     result: dict[str, Any] = {}
     for item in items:
@@ -171,8 +186,11 @@ def parse_values(items: Sequence[str]) -> dict[str, Any]:
 
 
 def _json_value(name: str, item: str, text: str, expected: str) -> Any:
-    """The JSON value in an item of an option; `OptionError` for what is none, is nested too deeply, or has a number that
-    is no number or of thousands of digits."""
+    """Return the JSON value in an item of an option.
+
+    Raises `OptionError` for what is not JSON, is nested too deeply, or has NaN, an
+    infinity, or a number of thousands of digits.
+    """
     try:
         return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
@@ -184,11 +202,11 @@ def _no_number(text: str) -> float:
 
 
 _TOKEN_DIGITS = 10
-"""More than any vocabulary's ids have."""
+"""More digits than any vocabulary's ids have."""
 
 
 def parse_token_ids(text: str) -> list[int]:
-    """Token ids separated by commas or white space."""
+    """Return token ids that are separated by commas or white space."""
     words = re.split(r"[,\s]+", text.strip().strip(","))
     if not all(word.isascii() and word.isdigit() and len(word) <= _TOKEN_DIGITS for word in words):
         raise OptionError("token_ids", text, "token ids such as 1,2,3")
@@ -196,7 +214,10 @@ def parse_token_ids(text: str) -> list[int]:
 
 
 def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
-    """`key=value` pairs whose values are JSON, so that `false` is not mistaken for a text (which counts as true)."""
+    """Return `key=value` pairs whose values are JSON.
+
+    `false` is thus not mistaken for a text, which would count as true.
+    """
     result: dict[str, Any] = {}
     for item in items:
         key, equals, value = item.partition("=")
@@ -209,7 +230,7 @@ def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_logit_bias(items: Sequence[str]) -> dict[int, float]:
-    """`ID=NUMBER` pairs; `-inf` forbids a token."""
+    """Return `ID=NUMBER` pairs; `-inf` forbids a token."""
     result: dict[int, float] = {}
     for item in items:
         token, equals, value = item.partition("=")
@@ -229,9 +250,10 @@ _ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
 
 
 def parse_escapes(name: str, text: str) -> str:
-    r"""A text in which `\n`, `\r`, `\t` and `\\` stand for LF, CR, tab and a backslash, which shells do not write.
+    r"""Return a text with the escapes `\n`, `\r`, `\t` and `\\` replaced.
 
-    Another character after a backslash, or none, raises: it might have been meant as either.
+    They mean LF, CR, tab and a backslash, which are hard to type in shells. Another
+    character after a backslash, or none, raises, because the meaning is not clear.
     """
     parts = re.split(r"(\\.?)", text, flags=re.DOTALL)
     unknown = next((part for part in parts[1::2] if part not in _ESCAPES), None)
@@ -247,7 +269,7 @@ def _read_bytes(path: str) -> bytes:
         if sys.stdin is None:
             raise InputFileError(path, "standard input is closed")
         return sys.stdin.buffer.read()
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path.
         raise InputFileError(path, getattr(error, "strerror", None) or str(error)) from error
 
 
@@ -262,7 +284,12 @@ def _decode(path: str, data: bytes) -> str:
 
 
 def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") -> Any:
-    """line: of the file that text is; None: text is the file. remedy: told with what is no JSON."""
+    """Return the value of a JSON text.
+
+    Args:
+        line: The line of the file that the text is; None if it is the whole file.
+        remedy: Added to the error for a text that is not JSON.
+    """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
@@ -292,7 +319,7 @@ def _json_choices(path: str, text: str) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    """What JSON calls it."""
+    """Return the name of a value's JSON type."""
     names = {
         dict: "an object",
         list: "an array",

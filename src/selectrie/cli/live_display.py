@@ -1,4 +1,4 @@
-"""Many sequences growing side by side on a terminal."""
+"""Shows many sequences growing side by side on a terminal."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from selectrie.results import Chunk, Completion
 
 _SPARE_LINES = 2
-"""Lines of a terminal left free, so that what was there before can be seen."""
+"""Lines of a terminal left free, so that earlier output can be seen."""
 
 
 class Growing:
-    """The ends of the sequences under way, a line each, as many as the terminal has lines."""
+    """The ends of the unfinished sequences, a line each, up to the terminal's height.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._texts: dict[tuple[int, int], str] = {}
 
     def add(self, chunk: Chunk) -> None:
-        """Take what came; a sequence that has ended is under way no more."""
+        """Add a chunk; a sequence that has ended is no longer shown."""
         place = chunk.prompt_index, chunk.index
         self._texts[place] = self._texts.get(place, "") + chunk.text
         if chunk.completion is not None:
@@ -44,7 +45,7 @@ class Growing:
         return Group(*lines, *([Text(f"… {rest} more")] if rest else []))
 
     def _line(self, place: tuple[int, int], text: str) -> str:
-        """The end of a text on one line: what does not fit goes from its beginning."""
+        """Return the end of a text on one line; its beginning is cut to fit."""
         begin = tag(*place) + "  "
         free = max(8, self._console.size.width - cell_len(begin) - 1)
         line = visible(" ".join(text[-4 * free :].split()))
@@ -54,9 +55,12 @@ class Growing:
 
 
 def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
-    """Show sequences as they grow; each that has ended is written for good above the rest, as `whole` gives it.
+    """Show sequences as they grow.
 
-    console: a `Screen` on standard output by default.
+    Each one that has ended is written permanently above the rest, as `whole` gives it.
+
+    Args:
+        console: Where to show them; a `Screen` on standard output by default.
     """
     console = console or Screen(sys.stdout)
     growing = Growing(console)

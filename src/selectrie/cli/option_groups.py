@@ -1,4 +1,4 @@
-"""Commands whose options are declared as frozen records, each group of options once."""
+"""Commands whose options are declared as frozen records, one record for each group."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ class SectionedCommand(TyperCommand):
 
 
 def command(app: typer.Typer) -> Callable[[Command], Command]:
-    """Register a function of option records as a command: the fields of its records become the options.
+    """Register a function of option records as a command.
 
-    Each parameter's type is a frozen dataclass whose fields are `Annotated[type, typer.Option(...)]` with defaults; the
-    name of a heading in the help is the class attribute `__doc__`'s first line. Errors become exit codes (`guarded`).
+    The fields of its records become the options. Each parameter's type is a frozen
+    dataclass whose fields are `Annotated[type, typer.Option(...)]` with defaults. The
+    first line of its docstring is the heading of the group in the help. Errors become
+    exit codes (`guarded`).
     """
 
     def register(function: Command) -> Command:
@@ -63,7 +65,7 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
 
 def _help(function: Command) -> str:
-    r"""The docstring; a line with `\b` keeps the lines of its paragraph apart."""
+    r"""Return the docstring; `\b` on a line keeps the lines of its paragraph apart."""
     return (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
 
 
@@ -71,7 +73,8 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     result = []
     for field in fields(group):
-        option = copy(hints[field.name].__metadata__[0])  # groups that share an option may have headings of their own
+        # Groups that share an option may have different headings.
+        option = copy(hints[field.name].__metadata__[0])
         option.rich_help_panel = _heading(group)
         hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
         default = inspect.Parameter.empty if field.default is MISSING else field.default
@@ -80,13 +83,16 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
 
 
 def _flags(group: type[Any]) -> dict[str, str]:
-    """How the fields of a group are written on the command line."""
+    """Return how the fields of a group are written on the command line."""
     hints = get_type_hints(group, include_extras=True)
     return {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
 
 
 def _collect(group: type[Any], values: dict[str, Any]) -> Any:
-    """The record of a group's values; lists become tuples. With --escapes those of texts that say so are read."""
+    """Return the record of a group's values, with lists as tuples.
+
+    With --escapes, the escapes of texts marked `WITH_ESCAPES` are read.
+    """
     named = {field.name: values[field.name] for field in fields(group)}
     if values.get("escapes"):
         hints = get_type_hints(group, include_extras=True)
@@ -96,7 +102,7 @@ def _collect(group: type[Any], values: dict[str, Any]) -> Any:
 
 
 def _unescaped(name: str, value: Any) -> Any:
-    """A text, a list of texts or None, escapes read. Raises `OptionError`."""
+    """Return a text, a list of texts or None, escapes read. Raises `OptionError`."""
     if isinstance(value, list):
         return [parse_escapes(name, text) for text in value]
     return None if value is None else parse_escapes(name, value)

@@ -1,4 +1,4 @@
-"""A progress bar for long work, on stderr, where somebody is looking."""
+"""A progress bar for long work, on stderr if it is a terminal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from selectrie.core.output import is_terminal
 
 PATIENCE_S = 1.0
-"""Work that is over sooner shows nothing."""
+"""Seconds before the bar appears; shorter work shows nothing."""
 
 OnProgress = Callable[[int, int], None]
 
 
 @contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress | None]:
-    """A callback (done, total) that draws a bar once `PATIENCE_S` have passed; None where stderr is no terminal."""
+    """Yield a callback (done, total) that draws a bar after `PATIENCE_S`.
+
+    Yields None if stderr is no terminal.
+    """
     if not is_terminal(sys.stderr):
         yield None
         return

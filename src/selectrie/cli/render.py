@@ -1,4 +1,4 @@
-"""`selectrie render`: a template to a page, or to many."""
+"""`selectrie render` turns a template into a page, or into many."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class RenderingGroup:
         int | None,
         Option(
             metavar="N",
-            help="What is drawn has seeds made from N; a draw closer than logits move between layouts (0.005 nats on the embedded model) may differ beside other work. [default: random]",
+            help="What is drawn has seeds made from N; a draw closer than logits move between layouts "
+            "(0.005 nats on the embedded model) may differ beside other work. [default: random]",
         ),
     ] = None
     max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that does not say it.")] = (
@@ -94,7 +95,8 @@ def render(
 ) -> int:
     r"""Render a template, whose slots the model decides.
 
-    Selects are decided by joint log-probability, together with the text that follows them. What a template may hold is described in docs/templates.md.
+    Selects are decided by joint log-probability, together with the text that follows
+    them. What a template may hold is described in docs/templates.md.
 
     \b
     selectrie render sheet.tmpl -m model.gguf --var name=Aria --var-file data.json --explain
@@ -125,7 +127,7 @@ def render(
 
 
 def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOutput) -> None:
-    """Refuse what would not go together."""
+    """Refuse options that do not go together."""
     for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
         if getattr(output, name) and getattr(output, other):
             raise OptionError(name, True, f"no --{other} beside it")
@@ -137,7 +139,7 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
 
 
 def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
-    """The values of every page, and with --rows those of each."""
+    """Return the values given for all pages and, with --rows, those of each page."""
     given: dict[str, Any] = {}
     for path in group.var_file or ():
         given |= inputs.read_values(path)
@@ -148,7 +150,8 @@ def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
 
 
 def _read_template(group: TemplateGroup) -> Template:
-    from selectrie.template.analysis.template import Template  # lark: not needed for --help
+    # lark: not needed for --help
+    from selectrie.template.analysis.template import Template
 
     dialect = "handlebars" if group.handlebars else None
     if group.file != inputs.STDIN:
@@ -158,7 +161,10 @@ def _read_template(group: TemplateGroup) -> Template:
 
 
 def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]:
-    """Names that are given and not read, each once, and what may have been meant."""
+    """Return given names that the template does not read, each once.
+
+    Each comes with a hint at what may have been meant.
+    """
     free = [need for need in template.needs if not any(need in row for row in rows)]
     return [
         (name, _meant(name, template, free)) for name in dict.fromkeys(n for row in rows for n in template.unused(row))
@@ -166,7 +172,11 @@ def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]
 
 
 def _meant(name: str, template: Template, free: Sequence[str]) -> str:
-    """free: names that nothing was given for."""
+    """Return a hint at what an unused name may have been meant for.
+
+    Args:
+        free: Names that the template needs and that were not given.
+    """
     if name in template.slots:
         return "; the model decides it"
     near = difflib.get_close_matches(name, free, n=1)
@@ -174,7 +184,7 @@ def _meant(name: str, template: Template, free: Sequence[str]) -> str:
 
 
 def _check_values(template: Template, given: Values, rows: Sequence[Values] | None) -> None:
-    """The values of every page; an error says which row it is of."""
+    """Check the values of every page; an error names its row."""
     if rows is None:
         template.check(given)
         return
@@ -184,7 +194,7 @@ def _check_values(template: Template, given: Values, rows: Sequence[Values] | No
 
 
 def _tell(template: Template, given: Values, rows: Sequence[Values] | None, output: RenderOutput) -> int:
-    """--check: values are checked where some are given."""
+    """Report on the template for --check; values are checked if any are given."""
     if given or rows is not None:
         _check_values(template, given, rows)
     from selectrie.cli.report.page import template_fields, template_report
@@ -206,7 +216,7 @@ def _rendering(group: RenderingGroup) -> Rendering:
 
 
 def _write(page: Page, output: RenderOutput) -> None:
-    """The page as one JSON object, or its text, whose last line is ended."""
+    """Write the page as one JSON object, or its text with the last line ended."""
     if output.json:
         from selectrie.cli.report import formats
 
@@ -216,7 +226,10 @@ def _write(page: Page, output: RenderOutput) -> None:
 
 
 def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | None) -> int:
-    """Every page, in the order of the rows; a text below a line with its number."""
+    """Write every page, in the order of the rows.
+
+    A text comes below a line with its row's number.
+    """
     for at, page in enumerate(pages):
         if not output.json:
             write(f"--- row {at}", sys.stdout)
@@ -227,7 +240,7 @@ def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | Non
 
 
 def _flow(stream: PageStream) -> Page:
-    """The page's text as it comes; its last line is ended, when it is interrupted too."""
+    """Write the page's text as it comes, and end its last line even if interrupted."""
     last = ""
     with stream as events:
         try:

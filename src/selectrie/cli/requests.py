@@ -1,4 +1,4 @@
-"""From option records to what the engine takes."""
+"""Turns option records into what the engine takes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 Prompt = str | list[int] | list[dict[str, object]]
 
 _PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
-"""Where one prompt may stand."""
+"""Options that may give one prompt."""
 
 
 def open_engine(group: ModelGroup) -> Engine:
-    """Load the model, the embedded one where none is named; the caller closes it."""
+    """Load the model, the embedded one if none is named; the caller closes it."""
     from selectrie.engine import load  # the engine and numpy: not needed for --help
 
     return load.load(group.model, **load_options(group))
 
 
 def load_options(group: ModelGroup) -> dict[str, Any]:
-    """What `selectrie.load` takes beside the model."""
+    """Return what `selectrie.load` takes besides the model."""
     return {
         "n_ctx": group.n_ctx,
         "n_batch": group.n_batch,
@@ -53,7 +53,7 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:
-    """The prompts, from the one place they are given in."""
+    """Return the prompts from the one option that gives them."""
     if group.prompts_file is None:
         return [read_prompt(group)]
     given = [name for name in _PROMPTS if getattr(group, name) is not None]
@@ -64,7 +64,7 @@ def read_prompts(group: PromptsGroup) -> list[Prompt]:
 
 
 def unnamed_model(group: ModelGroup) -> str | None:
-    """The name of the model that answers where the caller named none."""
+    """Return the name of the default model if the caller named none, else None."""
     if group.model is not None:
         return None
     from selectrie.engine import bundled_model
@@ -73,7 +73,7 @@ def unnamed_model(group: ModelGroup) -> str | None:
 
 
 def read_prompt(group: BarePromptGroup) -> Prompt:
-    """The prompt, from the one place it is given in; piped stdin where none is."""
+    """Return the prompt from the one option that gives it, else from piped stdin."""
     given = [name for name in _PROMPTS if getattr(group, name) is not None]
     if len(given) > 1:
         raise PromptError(f"the prompt is given {len(given)} times: {', '.join(map(_flag, given))}; give it once")
@@ -96,7 +96,7 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
 
 
 def prompting(group: BarePromptGroup, delimiter: str = "") -> Prompting:
-    """How prompt and choices become tokens."""
+    """Return how prompt and choices become tokens."""
     return Prompting(
         boundary=group.boundary if isinstance(group, PromptGroup) else DEFAULT_PROMPTING.boundary,
         delimiter=delimiter,
@@ -108,7 +108,7 @@ def prompting(group: BarePromptGroup, delimiter: str = "") -> Prompting:
 
 
 def read_choices(group: ChoicesGroup) -> list[str]:
-    """The choices of the command line, then those of the file."""
+    """Return the choices of the command line, then those of the file."""
     choices = list(group.choice or ())
     if group.choices_file is not None:
         choices += inputs.read_choices(group.choices_file, allow_empty=group.allow_empty)
@@ -118,13 +118,13 @@ def read_choices(group: ChoicesGroup) -> list[str]:
 
 
 def sampling(group: SamplingGroup) -> Sampling:
-    """How a token is drawn."""
+    """Return how a token is drawn."""
     values = {field.name: getattr(group, field.name) for field in fields(group)}
     return Sampling(**{**values, "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
 
 
 def stopping(group: StoppingGroup) -> Stopping:
-    """What ends a sequence."""
+    """Return what ends a sequence."""
     return Stopping(
         max_tokens=group.max_tokens,
         stop=tuple(group.stop or ()),
@@ -134,19 +134,19 @@ def stopping(group: StoppingGroup) -> Stopping:
 
 
 def rule(group: RuleGroup) -> Rule:
-    """The rule with its texts."""
+    """Return the rule with its texts."""
     if group.rule == "batch":
         raise OptionError("rule", "batch", "a rule for one prompt; batch needs many (select_many in Python)")
     return Rule(group.rule, premise=group.premise, content_free=tuple(group.content_free or ()))
 
 
 def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
-    """The prior's file, or None."""
+    """Return the priors in the file, or None if no file is given."""
     return None if group.prior is None else inputs.read_prior(group.prior, choices)
 
 
 def search(group: SearchGroup, k: int) -> Search:
-    """How the set is searched; k places must be certain."""
+    """Return how the set is searched; k places must be certain."""
     return Search(
         method=group.method, k=k, stop=group.stop, mass=group.mass, budget_nodes=group.budget, width=group.width
     )

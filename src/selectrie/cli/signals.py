@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM: the process ends with 130 and 143, whatever it is doing.
+"""Handles Ctrl-C and SIGTERM: the process ends with 130 and 143, whatever it does.
 
-This module imports next to nothing, because it is in charge before anything slow is
+This module imports next to nothing, because it must be ready before anything slow is
 imported.
 """
 
@@ -16,26 +16,35 @@ from types import FrameType
 INTERRUPTED = 130
 TERMINATED = 143
 _IMPORTING = "<frozen importlib"
-"""How the files of the frames that import a module are named."""
+"""How the files of frames that import a module begin."""
 _LOG = "selectrie.backends.", "_receive"
-"""Module, as it begins, and name of the function that C calls with its log: ctypes drops
-what is raised there."""
+"""Beginning of the module, and name of the function, that C calls with its log.
+
+ctypes drops exceptions that are raised there.
+"""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where a command is at work: it is stopped as by Ctrl-C."""
+    """SIGTERM while a command runs, which stops it as Ctrl-C does."""
 
 
 class _Listener:
-    """What a signal does. is_working: a command is at work that ends in good order."""
+    """Handles a signal.
+
+    Attributes:
+        is_working: Whether a command runs that can end in good order.
+    """
 
     def __init__(self) -> None:
         self.is_working = False
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Stop the command; the second signal, and one outside of a command, in the
-        middle of an import or of loading a model, ends the process at once: an exception
-        might be lost there, and nothing has been begun."""
+        """Stop the command, or end the process at once.
+
+        The process ends at once on the second signal, outside a command, in the middle
+        of an import, and while a model is loading. An exception might be lost there,
+        and no work has begun.
+        """
         if not self.is_working or _is_lost_in(frame):
             _show_cursor()
             os._exit(128 + number)
@@ -47,8 +56,7 @@ _listener = _Listener()
 
 
 def listen() -> None:
-    """Take charge of both signals, but for one that whoever started the process has
-    told it to ignore."""
+    """Handle both signals, except one that the parent process has set to be ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _listener.hear)
@@ -56,7 +64,7 @@ def listen() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """A command at work: the first signal is raised in it as `KeyboardInterrupt`."""
+    """Run a command; the first signal is raised in it as `KeyboardInterrupt`."""
     _listener.is_working = True
     try:
         yield
@@ -65,12 +73,12 @@ def stoppable() -> Iterator[None]:
 
 
 def code_of(stopped: KeyboardInterrupt) -> int:
-    """The exit code of a command that was stopped."""
+    """Return the exit code of a command that was stopped."""
     return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
 
 
 def _is_lost_in(frame: FrameType | None) -> bool:
-    """Whether an exception raised in this frame may go no further than a caller of it."""
+    """Return whether an exception raised in this frame may be lost in a caller."""
     module, function = _LOG
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTING):
@@ -82,7 +90,7 @@ def _is_lost_in(frame: FrameType | None) -> bool:
 
 
 def _show_cursor() -> None:
-    """Where a view that is drawn again and again may have hidden it."""
+    """Show the cursor, which a live display may have hidden."""
     if "rich.live" in sys.modules:
         from selectrie.core.output import show_cursor
 

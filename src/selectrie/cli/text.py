@@ -1,14 +1,17 @@
-"""The names of sequences in front of their lines."""
+"""The names of sequences at the beginning of their lines."""
 
 from __future__ import annotations
 
 
 def tag(prompt_index: int, index: int) -> str:
-    """What names a sequence among many."""
+    """Return the name of one sequence among many."""
     return f"{prompt_index}.{index}"
 
 
 def tagged(prompt_index: int, index: int, text: str) -> str:
-    """Each line of a text, its last line end aside, behind the sequence's tag and a tab."""
+    """Return the lines of a text, each after the sequence's tag and a tab.
+
+    The text's last line end is ignored.
+    """
     begin = tag(prompt_index, index) + "\t"
     return "\n".join(begin + line for line in text.removesuffix("\n").split("\n"))

@@ -21,9 +21,12 @@ _LEGEND = f"{WINNER_MARK} best   {GREEDY_MARK} masked greedy   numbers: log-prob
 def beam_report(
     result: BeamResult, *, explain: bool = False, limit: int = 200, unnamed: str | None = None
 ) -> RenderableType:
-    """Facts of the search and a row for each text; explain: also the tree of their tokens, its `limit` heaviest nodes.
+    """Return facts of the search and a row for each text.
 
-    unnamed: the model that answered where the caller named none.
+    Args:
+        explain: Whether to add the tree of their tokens, with its `limit` heaviest
+            nodes.
+        unnamed: The model that answered if the caller named none.
     """
     parts: list[RenderableType] = [facts_table([*beam_facts(result), *unnamed_model(unnamed)]), Text(), _table(result)]
     if explain:
@@ -34,7 +37,11 @@ def beam_report(
 
 
 def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple[str, str]]:
-    """Winner, warnings, greedy, proof, what was dropped, cost, what the numbers are. remedy: what proves more than a beam does."""
+    """Return winner, warnings, greedy, proof, dropped paths, cost and scoring as facts.
+
+    Args:
+        remedy: What proves more than a beam search does.
+    """
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
     if not best.complete:

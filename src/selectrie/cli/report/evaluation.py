@@ -1,4 +1,4 @@
-"""Evaluations and comparisons as tables for people, from their JSON-ready dictionaries."""
+"""Evaluations and comparisons as tables for people, from JSON-ready dictionaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _MOST_SUBSETS = 80
 
 
 def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
-    """Figures of each task with their intervals, then of its subsets; what could not be measured; rows saved."""
+    """Return the report of an evaluation.
+
+    It has the figures of each task and its subsets with intervals, what could not be
+    measured, and the rows saved.
+    """
     parts: list[RenderableType] = []
     for task in evaluation["tasks"]:
         shots = f", {count(task['shots'], 'shot')}" if task["shots"] else ""
@@ -77,17 +81,17 @@ def _notes(task: Mapping[str, Any]) -> Iterator[str]:
 
 
 def visible(text: str) -> str:
-    """The text with what does not print escaped."""
+    """Return the text with unprintable characters escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _name(text: str) -> Text:
-    """On one line, however little room there is."""
+    """Return a text on one line, shortened if there is little room."""
     return Text(visible(text), no_wrap=True, overflow="ellipsis")
 
 
 def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]]) -> RenderableType:
-    """Tasks: name, kind, metrics, and the fields of each shape of record that is read."""
+    """Return tasks with name, kind, metrics, and the fields of each shape of record."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("task", "metrics", "reads records of"):
         table.add_column(name, no_wrap=name == "task", overflow="fold")
@@ -99,7 +103,11 @@ def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]])
 
 
 def comparison_report(comparison: Mapping[str, Any], first: str, second: str, *, flips: int) -> RenderableType:
-    """Differences of each task, and the items that one run alone has right. first, second: names of the runs."""
+    """Return the differences of each task, and the items that only one run gets right.
+
+    Args:
+        first, second: The names of the runs.
+    """
     parts: list[RenderableType] = [Text(f"first   {first}\nsecond  {second}")]
     for task in comparison["tasks"]:
         parts += [
@@ -134,7 +142,10 @@ def _signed(value: float | None) -> str:
 
 
 def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
-    """As many of either kind as there is room for, `+` right in the second alone, `-` in the first alone."""
+    """Yield as many flips of either kind as there is room for.
+
+    `+` is right only in the second run, `-` only in the first.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
     gained, lost = task["gained"], task["lost"]
     has_subsets = any(one["subset"] for one in (*gained, *lost))

@@ -12,17 +12,19 @@ TSV_COLUMNS = ("rank", "index", "text", "probability", "logp", "score", "logp_up
 
 
 def to_json(fields: Mapping[str, object]) -> str:
-    r"""One object on one line, UTF-8 as it stands, but for controls and direction marks, which are `\uXXXX`.
+    r"""Return one JSON object on one line, in UTF-8.
 
-    Strict: a number JSON cannot hold is an error of ours, not `NaN`.
+    Control characters and direction marks are written `\uXXXX`. A number that JSON
+    cannot hold is an internal error, not `NaN`.
     """
     return json_escaped(json.dumps(fields, ensure_ascii=False, allow_nan=False))
 
 
 def to_tsv(ranked: Iterable[ChoiceScore]) -> str:
-    r"""A head line and a line per choice, best first; numbers in full; cells of pruned choices are empty but for the bound.
+    r"""Return a header line and a line for each choice, best first.
 
-    In texts backslash, tab, CR and LF are written `\\`, `\t`, `\r`, `\n`.
+    Numbers are written in full. A pruned choice has empty cells except for its bound.
+    In texts, backslash, tab, CR and LF are written `\\`, `\t`, `\r`, `\n`.
     """
     lines = ["\t".join(TSV_COLUMNS)]
     for rank, choice in enumerate(ranked, start=1):
@@ -33,5 +35,8 @@ def to_tsv(ranked: Iterable[ChoiceScore]) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""The text on one line: backslash, tab, CR and LF as `\\`, `\t`, `\r`, `\n`."""
+    r"""Return the text on one line, with backslash, tab, CR and LF escaped.
+
+    They are written `\\`, `\t`, `\r`, `\n`.
+    """
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")

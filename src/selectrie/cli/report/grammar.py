@@ -13,11 +13,14 @@ _MOST_NAMES = 12
 _MOST_EXPECTED = 16
 _CONTEXT = 60
 _COUNTED = 10**12
-"""Numbers from here on are rounded."""
+"""The smallest number that is rounded."""
 
 
 def grammar_lines(name: str, report: Report) -> list[str]:
-    """A line for each thing that is known, the unremarkable left out; texts are quoted as Python does."""
+    """Return a line for each remarkable thing known about a grammar.
+
+    Texts are quoted as Python does.
+    """
     lines = [_line("grammar", f"{name}, {report.n_rules} rule{'s' * (report.n_rules != 1)}")]
     if report.error is not None:
         lines.append(_line("refused", report.error.reason))
@@ -42,7 +45,11 @@ def grammar_lines(name: str, report: Report) -> list[str]:
 
 
 def verdict_lines(text: str, verdict: Verdict) -> list[str]:
-    """The verdict; for what is refused or unfinished the place, the line with a caret, and what could stand there."""
+    """Return the verdict as lines.
+
+    If the text is refused or unfinished, they give the position, the line with a caret,
+    and what could come there.
+    """
     if verdict:
         return ["yes"]
     expected = " ".join(verdict.expected[:_MOST_EXPECTED]) + (" …" if len(verdict.expected) > _MOST_EXPECTED else "")
@@ -53,7 +60,11 @@ def verdict_lines(text: str, verdict: Verdict) -> list[str]:
 
 
 def count_words(n: int) -> str:
-    """`39`, `3 652 059`, `about 2.9e+151`; of any size, as Python refuses to write numbers of more than 4300 digits."""
+    """Return a number as `39`, `3 652 059` or `about 2.9e+151`.
+
+    It may have any size, although Python refuses to write numbers of more than 4300
+    digits.
+    """
     if n < _COUNTED:
         return f"{n:,}".replace(",", " ")
     exponent = int((n.bit_length() - 1) * log10(2))

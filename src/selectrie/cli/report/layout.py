@@ -14,9 +14,12 @@ _UNIT = re.compile(r"""(?<!\S)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\S*|\S+""")
 
 
 class Units:
-    """Units of text, each kept on one line where it fits, one space between them.
+    """Units of text, each kept on one line if it fits, with one space between them.
 
-    units: (text, style) pairs; `Units.of(sentence)` splits a sentence at white space outside of quotes.
+    `Units.of(sentence)` splits a sentence at white space outside quotes.
+
+    Args:
+        units: (text, style) pairs.
     """
 
     def __init__(self, units: Sequence[tuple[str, str]]) -> None:
@@ -24,7 +27,7 @@ class Units:
 
     @classmethod
     def of(cls, sentence: str) -> Units:
-        """A plain sentence."""
+        """Return the units of a plain sentence."""
         return cls([(unit, "") for unit in _UNIT.findall(sentence)])
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:

@@ -1,4 +1,4 @@
-"""The list of models as a table: a row of figures and, below it, where the model is."""
+"""The list of models as a table: a row of figures, and below it where the model is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _DIGEST_DIGITS = 8
 
 
 def models_report(records: Sequence[ModelRecord]) -> RenderableType:
-    """Name, size, parameters, the beginning of the digest, when it was loaded last, and the state of its file."""
+    """Return the list of models.
+
+    It has name, size, parameters, the beginning of the digest, when the model was last
+    loaded, and the state of its file.
+    """
     rows = [_cells(record) for record in records]
     widths = [max(len(row[at]) for row in [HEAD, *rows]) for at in range(len(HEAD))]
     lines: list[RenderableType] = [Text(_line(HEAD, widths), "bold")]
@@ -28,12 +32,12 @@ def models_report(records: Sequence[ModelRecord]) -> RenderableType:
 
 
 def size_words(n_bytes: int) -> str:
-    """`7.9 MB`: decimal units, two digits at least."""
+    """Return a size as `7.9 MB`: decimal units, at least two digits."""
     return _scaled(n_bytes, ("B", "kB", "MB", "GB", "TB"))
 
 
 def parameters_words(n: int) -> str:
-    """`3.6 M`, `494 M`, `7.6 B`."""
+    """Return a number as `3.6 M`, `494 M` or `7.6 B`."""
     return _scaled(n, ("", "k", "M", "B", "T"))
 
 
@@ -47,7 +51,7 @@ def _scaled(n: int, units: Sequence[str]) -> str:
 
 def _cells(record: ModelRecord) -> tuple[str, ...]:
     name = _printable(record.name)
-    known = bool(record.digest)  # of an embedded model that is missing nothing is
+    known = bool(record.digest)  # nothing is known of an embedded model that is missing
     return (
         name if len(name) <= _NAME_CELLS else name[: _NAME_CELLS - 1] + "…",
         size_words(record.size_bytes) if known else "",
@@ -59,7 +63,7 @@ def _cells(record: ModelRecord) -> tuple[str, ...]:
 
 
 def _where(record: ModelRecord) -> str:
-    """What to load it by, and where the file is."""
+    """Return how to load the model, and where its file is."""
     local = "" if record.source == record.path else f" in {record.path}"
     return ("comes with selectrie: " if record.embedded else "") + _printable(record.source + local)
 
@@ -72,5 +76,5 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _printable(text: str) -> str:
-    """What a terminal would act on, and bytes that are no text, escaped."""
+    """Return the text with control characters and bytes that are no text escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

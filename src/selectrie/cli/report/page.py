@@ -1,4 +1,4 @@
-"""What was decided on a page, slot by slot, and what a template needs, for people at a terminal."""
+"""What was decided on a page, and what a template needs, for people at a terminal."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ _LEAST_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
-    """A block for each slot, in the order decided: its facts, and its `top` candidates with bars.
+    """Return a block for each slot, in the order decided.
 
-    The selects of a joint block share one. unnamed: the model that answered where the caller named none.
+    A block has the slot's facts and its `top` candidates with bars. The selects of a
+    joint block share one block.
+
+    Args:
+        unnamed: The model that answered if the caller named none.
     """
     parts: list[RenderableType] = []
     told: set[int] = set()
@@ -45,7 +49,7 @@ def _page_words(page: Page) -> str:
 
 
 def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
-    """Heading, facts and candidates of one decision."""
+    """Yield heading, facts and candidates of one decision."""
     record = slot.record
     if isinstance(record, JointSelection):
         yield _heading(" + ".join(record.names), "joint", slot)
@@ -115,7 +119,7 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
 
 
 class _Candidates:
-    """Text, bar, probability and log-probability of each, laid out for the width there is."""
+    """Text, bar, probability and log-probability of candidates, fit to the width."""
 
     def __init__(self, rows: Sequence[tuple[str, float, float]]) -> None:
         self._rows = rows
@@ -142,7 +146,12 @@ class _Candidates:
 
 @dataclass(frozen=True, slots=True)
 class SlotPlace:
-    """A slot of a template: name, kind ("select", "gen", "beam", "geneach"), file, line and column of its tag."""
+    """A slot of a template, and where its tag is.
+
+    Attributes:
+        kind: "select", "gen", "beam" or "geneach".
+        file, line, column: The position of its tag.
+    """
 
     name: str
     kind: str
@@ -152,7 +161,7 @@ class SlotPlace:
 
 
 def template_report(template: Template) -> RenderableType:
-    """What values the template needs, its slots with their places, the files it is made of."""
+    """Return the values that the template needs, its slots, and its files."""
     slots = slot_places(template)
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("slot", "kind", "place"):
@@ -172,7 +181,7 @@ def _template_facts(template: Template) -> list[tuple[str, str]]:
 
 
 def template_fields(template: Template) -> dict[str, object]:
-    """The same, JSON-ready."""
+    """Return the content of `template_report`, JSON-ready."""
     return {
         "kind": "template",
         "name": template.name,
@@ -184,7 +193,7 @@ def template_fields(template: Template) -> dict[str, object]:
 
 
 def slot_places(template: Template) -> list[SlotPlace]:
-    """Every slot of the template and of what it includes, in the order written."""
+    """Return every slot of the template and its includes, in the order written."""
     documents = [template.document, *(template.documents[path] for path in sorted(template.documents))]
     return [
         SlotPlace(

@@ -13,9 +13,11 @@ from selectrie.core.output import is_terminal, put, visible
 
 
 class Screen(Console):
-    """A console whose texts command nothing: only what rich itself writes between them,
-    colours and movements of the cursor, is obeyed. Where NO_COLOR is set there is no
-    style at all, bold included."""
+    """A console on which texts cannot act.
+
+    Only what rich itself writes between them is obeyed: colours and cursor movements.
+    If NO_COLOR is set, there is no style at all, not even bold.
+    """
 
     def __init__(self, stream: TextIO, *, width: int | None = None) -> None:
         super().__init__(

@@ -1,4 +1,7 @@
-"""What a result says about itself, in sentences: pairs of a name and a sentence, warnings first marked by "!"."""
+"""What a result says about itself, as pairs of a name and a sentence.
+
+Warnings come first, marked by "!".
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from selectrie.core.types import ROOT, Cost
 from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan
 
 LOW_COVERAGE = 0.01
-"""Below it the set holds so little of the model's belief that something is usually wrong with prompt or choices."""
+"""Coverage below which something is usually wrong with prompt or choices.
+
+The set then holds very little of the model's belief.
+"""
 
 LARGE_SHARE = 0.5
 SPACE_CAUSE = (
@@ -24,7 +30,7 @@ PAGE_CAUSE = "Look at the text before the slot and behind it: it may not be what
 
 
 def selection_facts(selection: Selection) -> list[tuple[str, str]]:
-    """Winner, warnings, coverage, masked greedy, proof, cost, what the numbers are."""
+    """Return winner, warnings, coverage, greedy, proof, cost and scoring as facts."""
     return [
         ("winner", _winner(selection)),
         *_warnings(selection),
@@ -38,7 +44,13 @@ def selection_facts(selection: Selection) -> list[tuple[str, str]]:
 
 
 def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
-    """Of a select on a page: winner (by what name), warnings, masked greedy, what ended it, cost."""
+    """Return the facts of a select on a page.
+
+    They are winner, warnings, masked greedy, what ended it, and cost.
+
+    Args:
+        winner: The name under which the winner is listed.
+    """
     return [
         (winner, _winner(selection)),
         *_warnings(selection, on_page=True),
@@ -49,7 +61,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
 
 
 def terminator_words(name: str) -> str:
-    """A terminator and what it means on a page."""
+    """Return a terminator and what it means on a page."""
     return _TERMINATOR_WORDS.get(name, name)
 
 
@@ -62,7 +74,7 @@ _TERMINATOR_WORDS = {
 
 
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
-    """Log-probability, tokens, cost."""
+    """Return log-probability, tokens and cost as facts."""
     mean = score.logp / max(1, len(score.tokens))
     return [
         ("text", quoted(score.text)),
@@ -81,7 +93,7 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
 
 
 def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
-    """How a request is cut, and what it will take."""
+    """Return how a request is tokenized, and what it will take."""
     shared = f"{plan.rows_prompt} for the context, {plan.rows_inner} for the trie"
     moved = sum(shift > 0 for shift in plan.boundary_shift)
     facts = [
@@ -98,12 +110,19 @@ def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
 
 
 def unnamed_model(name: str | None) -> list[tuple[str, str]]:
-    """Which model it was, where the caller named none: nobody shall take it for one of his own."""
+    """Return which model answered if the caller named none.
+
+    The caller then does not mistake it for another model.
+    """
     return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
 
 
 def cost_sentence(cost: Cost) -> str:
-    """Rows and calls, the rows that evaluating prompt + choice one by one would take, seconds inside the model."""
+    """Return a sentence on the cost of a request.
+
+    It has rows, calls, the rows of evaluating prompt and choice one by one, and seconds
+    inside the model.
+    """
     if not cost.rows:
         return f"no row: everything was held already; one by one {thousands(cost.rows_naive)}"
     ratio = cost.rows_naive / cost.rows
@@ -115,8 +134,7 @@ def cost_sentence(cost: Cost) -> str:
 
 
 def signature_words(signature: Signature) -> str:
-    """Precision, how far layout can move a number, and by how many rows that was
-    measured."""
+    """Return precision, how far layout can move a number, and how it was measured."""
     if signature.tolerance is None:
         return f"{signature.precision} (tolerance not measured)"
     compared = f" by {count(signature.rows_compared, 'row')}" if signature.rows_compared else ""
@@ -133,7 +151,11 @@ def _winner(selection: Selection) -> str:
 
 
 def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str, str]]:
-    """Ties, lacking proof, low coverage. on_page: the choices stand in a template, where a slot is healed."""
+    """Return warnings about ties, missing proof and low coverage.
+
+    Args:
+        on_page: Whether the choices are in a template, where a slot is healed.
+    """
     warnings = []
     if selection.is_tie:
         warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
@@ -154,7 +176,7 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
 
 
 def _lacks_space(selection: Selection) -> bool:
-    """The model mostly goes on with a space, and no choice begins with one."""
+    """Return whether the model expects a space and no choice begins with one."""
     trie, pieces = selection.choices.trie, selection.choices.pieces
     first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
     spaced = sum(math.exp(token.logp) for token in selection.wanted if token.piece.startswith(b" "))

@@ -1,4 +1,4 @@
-"""Results for people at a terminal: plain words, bars, nothing that needs colour to be understood."""
+"""Results for people at a terminal: plain words and bars, readable without colour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ _WARNING = "bold yellow"
 
 
 def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> None:
-    """Write a report to `file`: in colour on a terminal unless NO_COLOR is set, plain and without trailing spaces elsewhere."""
+    """Write a report to `file`.
+
+    It is coloured on a terminal unless NO_COLOR is set. Elsewhere it is plain, without
+    trailing spaces.
+    """
     screen = Screen(file, width=width)
     with screen.capture() as capture:
         screen.print(report)
@@ -37,9 +41,11 @@ def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> N
 def selection_report(
     selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60, unnamed: str | None = None
 ) -> RenderableType:
-    """Facts of the decision and the `top` choices with bars; explain: also the trie, its `limit` heaviest nodes.
+    """Return facts of the decision and the `top` choices with bars.
 
-    unnamed: the model that answered where the caller named none.
+    Args:
+        explain: Whether to add the trie, with its `limit` heaviest nodes.
+        unnamed: The model that answered if the caller named none.
     """
     facts = [*selection_facts(selection), *unnamed_model(unnamed)]
     parts: list[RenderableType] = [facts_table(facts), Text(), Ranking(selection, top)]
@@ -51,7 +57,12 @@ def selection_report(
 
 
 def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str | None = None) -> RenderableType:
-    """Facts of a scored text; per_token: also a row per token. unnamed: as of `selection_report`."""
+    """Return facts of a scored text.
+
+    Args:
+        per_token: Whether to add a row for each token.
+        unnamed: As for `selection_report`.
+    """
     facts = facts_table([*text_score_facts(score), *unnamed_model(unnamed)])
     if not per_token:
         return facts
@@ -68,9 +79,12 @@ def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str
 def token_plan_report(
     plan: TokenPlan, choices: Sequence[str], *, top: int = 10, unnamed: str | None = None
 ) -> RenderableType:
-    """The prompt's tokens, the first `top` choices' paths, and the trie that would be evaluated.
+    """Return the prompt's tokens, the first `top` choices' paths, and the trie.
 
-    unnamed: as of `selection_report`.
+    The trie is what would be evaluated.
+
+    Args:
+        unnamed: As for `selection_report`.
     """
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     table.add_column("choice", overflow="fold", ratio=2)
@@ -90,7 +104,7 @@ def token_plan_report(
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
-    """Name and sentence; a name that begins with "!" is a warning."""
+    """Return names with sentences; a name that begins with "!" is a warning."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -148,7 +162,10 @@ class Ranking:
 
 
 def bar(p: float, cells: int) -> str:
-    """P of `cells` character cells, in eighths; something however small for p > 0."""
+    """Return a bar of up to `cells` characters for p, in eighths.
+
+    If p > 0, at least an eighth is shown.
+    """
     eighths = min(8 * cells, max(round(p * 8 * cells), int(p > 0)))
     return "█" * (eighths // 8) + (_PARTS[eighths % 8] if eighths % 8 else "")
 
@@ -166,5 +183,5 @@ def _choice_label(selection: Selection) -> Callable[[int], str]:
 
 
 def _token_text(path: Sequence[tuple[int, str]]) -> Units:
-    """Tokens one after the other, each quoted, with its id."""
+    """Return tokens one after the other, each quoted and with its id."""
     return Units([(f"{quoted(spelling)}:{token}", "") for token, spelling in path] or [("(none)", _GREY)])

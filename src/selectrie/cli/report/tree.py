@@ -16,16 +16,22 @@ _WINNER, _GREEDY, _PRUNED, _GUIDE = "bold green", "yellow", "bright_black", "bri
 
 
 def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(prompt)") -> list[Text]:
-    """One line a node, depth first, siblings heaviest first, under a gutter of two marks.
+    """Return one line for each node, depth first, the heaviest siblings first.
 
-    label: what to write after the edge where the choice with this index ends.
-    Choices that are not shown are counted: on the node's own line where nothing below it is shown, else on a last line below.
+    Each line begins with a gutter of two marks. Choices that are not shown are counted:
+    on the node's own line if nothing below it is shown, else on a last line below.
+
+    Args:
+        label: Returns what to write after the edge where the choice with this index
+            ends.
     """
     children: list[list[int]] = [[] for _ in view.parent]
     for node, parent in enumerate(view.parent[1:], start=1):
         children[parent].append(node)
     lines: list[Text] = []
-    stack = [(0, True, "", "")]  # node, itself or the count of what is hidden below it, guides of its line and below it
+    # Node, itself or the count of what is hidden below it, guides of its line and
+    # below.
+    stack = [(0, True, "", "")]
     while stack:
         node, itself, lead, below = stack.pop()
         if not itself:
