@@ -155,7 +155,7 @@ class SelfCheck:
     """How far the layout of the work moves a model's log-probabilities, as measured.
 
     Attributes:
-        granule: Number of rows to which a call is padded.
+        granule: Calls are padded to a multiple of this number of rows.
         moved: Largest move of a row, in nats.
         tolerance: The stated tolerance, in nats per row.
         n_rows: Number of rows compared; 0 if not known.
