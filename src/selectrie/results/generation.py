@@ -45,8 +45,8 @@ class Completion:
         seed: Seed that reproduces this sequence alone.
         close_steps: Steps whose draw the layout of the work could have changed
             (`tolerance`); None if that is not measured.
-        n_drafted: Number of drafted tokens.
-        n_accepted: Number of drafted tokens that were accepted.
+        n_drafted: Number of drafted tokens that were evaluated.
+        n_accepted: Number of these that were drawn.
         cost: What the sequence took.
     """
 
