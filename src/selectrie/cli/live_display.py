@@ -23,7 +23,7 @@ _SPARE_LINES = 2
 
 
 class Growing:
-    """The ends of the unfinished sequences, a line each, up to the terminal's height."""
+    """The ends of unfinished sequences, a line each, up to the terminal's height."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

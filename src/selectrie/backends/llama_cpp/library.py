@@ -122,10 +122,10 @@ log = Log()
 def interrupt_held() -> Iterator[None]:
     """Let Ctrl-C wait until the block is left.
 
-    Python answers a signal in the middle of a long call when C calls back, as it does to
-    log, and ctypes prints and drops what is raised there. Held is `KeyboardInterrupt` of
-    Python's own handler, in the main thread; whoever has set another handler answers
-    for it.
+    Python handles a signal in the middle of a long call when C calls back, as it does
+    for logging, and ctypes prints and drops what is raised there. Only the
+    `KeyboardInterrupt` of Python's own handler is held, in the main thread. A program
+    that has set another handler has to do this itself.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
