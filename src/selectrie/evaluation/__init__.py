@@ -3,10 +3,10 @@ r"""Scores models on benchmarks.
 Tasks are data. The modules read items, measure them, compute metrics, and keep runs
 that survive a crash.
 
->>> from selectrie.evaluation import Item, evaluate                       # doctest:
-+SKIP
->>> evaluate(llm, [Item("Q: 2 + 2 = ?\nA:", ("3", "4"), gold=(1,))])     # doctest:
-+SKIP
+>>> from selectrie.evaluation import Item, evaluate  # doctest: +SKIP
+>>> evaluate(  # doctest: +SKIP
+...     llm, [Item("Q: 2 + 2 = ?\nA:", ("3", "4"), gold=(1,))]
+... )
 """
 
 from __future__ import annotations
