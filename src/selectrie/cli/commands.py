@@ -172,7 +172,7 @@ def generate(
 
     One sequence or many, after one prompt or many, all side by side. The same seed
     gives the same text, whatever runs beside it, but for draws closer than logits move
-    between layouts (0.005 nats on the embedded model): with --precision exact, --json
+    between layouts (0.008 nats on the embedded model): with --precision exact, --json
     names them.
 
     \b

@@ -230,7 +230,7 @@ class SequencesGroup:
         Option(
             metavar="N",
             help="Sequence i of every prompt has seed N + i, and is the same beside others but for draws closer "
-            "than logits move between layouts (0.005 nats on the embedded model). [default: random]",
+            "than logits move between layouts (0.008 nats on the embedded model). [default: random]",
         ),
     ] = None
     draft: Annotated[

@@ -65,7 +65,7 @@ class RenderingGroup:
         Option(
             metavar="N",
             help="What is drawn has seeds made from N; a draw closer than logits move between layouts "
-            "(0.005 nats on the embedded model) may differ beside other work. [default: random]",
+            "(0.008 nats on the embedded model) may differ beside other work. [default: random]",
         ),
     ] = None
     max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that does not say it.")] = (
