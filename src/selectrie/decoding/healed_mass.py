@@ -46,7 +46,7 @@ class HealedMass:
         self._covered = -np.inf
         self._open: list[
             tuple[float, int, int, float]
-        ] = []  # minus the log-probability of both, node, token, logp of the token
+        ] = []  # minus logp of node and token together, node, token, logp of token
         self._n_read = 0
 
     @property

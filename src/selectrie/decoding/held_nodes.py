@@ -12,7 +12,7 @@ from selectrie.core.types import ROOT, BoolArray, IntArray, Room
 from selectrie.decoding.task import Ask
 
 GRANULE = 8
-"""Number of rows that a call is filled up to a multiple of.
+"""Calls are filled up to a multiple of this many rows.
 
 Where rows are padded, a call of 8k + 1 rows costs as much as one of 8k + 8.
 """
@@ -39,7 +39,8 @@ class _Fit:
     Attributes:
         held: The nodes to hold after the ask, each with its number of held children.
         asked: Nodes to evaluate, parents first.
-        served: The number of targets among `asked`.
+        served: The number of targets added to `held`, whether asked for or alive
+            already.
         n_leaves: The number of leaves among `held`.
     """
 

@@ -25,9 +25,9 @@ _NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "content_free": ("logp_content_free", "after content-free contexts"),
     }
 )
-"""For each need of a metric (`Metric.needs`), the field of `Measured` and its name.
+"""Maps a need of a metric (`Metric.needs`) to a field of `Measured` and a phrase.
 
-The name says which log-probability it is.
+The phrase says which log-probability it is.
 """
 
 

@@ -71,8 +71,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
                 model.
             max_length: How many tokens the model reads at once, at most what it holds.
             max_gen_toks: Maximum number of generated tokens if a task gives none.
-            add_bos_token: Whether BOS comes before texts (default: whether the model
-                has one).
+            add_bos_token: Whether BOS comes before texts (default: what the model
+                says).
             options: Options of `load` (`n_ctx`, `n_threads`, `precision` …). What the
                 harness gives every model (`batch_size`, `max_batch_size`, `device`) is
                 ignored.

@@ -91,13 +91,13 @@ class _Row:
 
 
 class RemainingMass:
-    """For each node n of a tree of token paths, the probability that was not removed.
+    """Tracks how much probability is left below each node n of a tree of token paths.
 
-    This part is called left(n). What is removed is certain to lie outside the language,
-    so left(n) is never below the part that lies inside. left(n) = 1 until the node's
-    row is known; then it is p(end) + the sum over allowed tokens t of p(t) left(n t).
-    Each change is carried up to the root. The caller numbers the nodes and calls `hang`
-    to say where they are.
+    left(n) is the part of the node's probability that was not removed. What is removed
+    is certain to lie outside the language, so left(n) is never below the part that lies
+    inside. left(n) = 1 until the node's row is known; then it is p(end) + the sum over
+    allowed tokens t of p(t) left(n t). Each change is carried up to the root. The
+    caller numbers the nodes and calls `hang` to say where they are.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class PathScores:
             -inf means probability 0 and is a result.
         logp_lower, logp_upper: float64[P], bounds. They equal `logp` where everything
             it needs was evaluated; otherwise they are within `RESOLVED` of each other
-            where it is resolved.
+            if the path is resolved.
         logp_terminator: float64[P], the terminator's part of `logp`; NaN where not
             resolved.
         logp_local: float64[P], under masked step-by-step choice; NaN where a row on the
