@@ -17,7 +17,7 @@ import selectrie
 from benchmarks._common import Targets, arguments, refuse_under_load, report
 from benchmarks.workload import byte_bpe, data_file, generated_model, words
 from selectrie.tokenization.choices import encode_choices
-from selectrie.options import Prompting
+from selectrie.options import PromptParams
 from selectrie.tokenization.prompts import read_prompt
 from selectrie.core.vocabulary import Vocabulary
 
@@ -40,7 +40,7 @@ def prompt_of(n_bytes: int) -> str:
 
 def measure(vocabulary: Vocabulary, prompt: str, choices: list[bytes], following: bytes) -> tuple[float, int]:
     """Seconds to encode the choices, and their tokens. One choice is encoded before: it builds the vocabulary's tables."""
-    read = read_prompt(vocabulary, prompt, Prompting())
+    read = read_prompt(vocabulary, prompt, PromptParams())
     encode_choices(vocabulary, read, choices[:1], following)
     start = time.perf_counter()
     encoded = encode_choices(vocabulary, read, choices, following)

@@ -38,8 +38,8 @@ from benchmarks.workload import generated_model, labels, prompt_text
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.engine.requests.speculative import LookupDrafter
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.generate import Generating
-from selectrie.options import Sampling, Stopping
+from selectrie.engine.requests.generate import GenerationParams
+from selectrie.options import SamplingParams, StopParams
 from selectrie.core.types import Precision
 
 TARGETS = Targets(
@@ -92,9 +92,9 @@ class Bench:
         """A prompt that shares no prefix with any before."""
         return prompt_text(self.bare, n_tokens, next(_PROMPTS))
 
-    def stopping(self, n_tokens: int | None = None) -> Stopping:
+    def stopping(self, n_tokens: int | None = None) -> StopParams:
         """By the number of tokens; on random weights a sequence of this length hardly ever ends by itself."""
-        return Stopping(max_tokens=n_tokens or self.sizes.n_tokens)
+        return StopParams(max_tokens=n_tokens or self.sizes.n_tokens)
 
 
 def together(bench: Bench, prompt: str, seed: int) -> None:
@@ -142,9 +142,9 @@ def selects(bench: Bench, choices: list[str]) -> None:
     bench.counts.update({"selects_one_by_one_calls": len(calls), "selects_at_once_calls": len(merged)})
 
 
-SAMPLING = {name: getattr(Sampling(), name) for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")} | {
-    "repeat_penalty": 1.0
-}
+SAMPLING = {
+    name: getattr(SamplingParams(), name) for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")
+} | {"repeat_penalty": 1.0}
 """The default chain by the names of `create_completion`, whose own defaults are others."""
 
 
@@ -221,12 +221,12 @@ def draft(bench: Bench) -> None:
 
     It is the only one allowed, so how often a guess is right does not depend on the weights.
     """
-    prompt, only = f"{next(_PROMPTS)} " + PHRASE * 2, Generating(choices=[PHRASE * 6])
+    prompt, only = f"{next(_PROMPTS)} " + PHRASE * 2, GenerationParams(choices=[PHRASE * 6])
     for name, drafter in (("undrafted", None), ("drafted", LookupDrafter())):
         bench.llm.trim()
         with bench.recorder.watching():
             start = time.perf_counter()
-            drawn = bench.llm.generate(prompt, seed=1, stopping=Stopping(max_tokens=512), draft=drafter, options=only)
+            drawn = bench.llm.generate(prompt, seed=1, stopping=StopParams(max_tokens=512), draft=drafter, options=only)
             bench.figures.add(name, time.perf_counter() - start)
             bench.counts[f"{name}_calls"] = len(bench.recorder.made)
         bench.counts.update({"draft_proposed": drawn[0].n_drafted, "draft_accepted": drawn[0].n_accepted})

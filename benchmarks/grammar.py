@@ -54,7 +54,7 @@ from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.grammar.tokens.byte_trie import byte_trie
-from selectrie.options import Beam
+from selectrie.options import BeamSearchParams
 from selectrie.core.types import Precision
 from selectrie.core.vocabulary import Vocabulary
 
@@ -199,7 +199,7 @@ def copies(bench: Bench) -> None:
         add(name, (time.perf_counter() - start) / N_COPIES)
 
 
-def beams(llm: Engine, figures: Figures, beam: Beam) -> dict[str, int]:
+def beams(llm: Engine, figures: Figures, beam: BeamSearchParams) -> dict[str, int]:
     """Searches under grammars that nobody has seen, and again. Returns how many steps and rows they took."""
     made: dict[str, Callable[[], Grammar]] = {"beam": lambda: Grammar.from_gbnf(installed_grammar("json"))}
     if find_spec("llguidance") is not None:
@@ -220,7 +220,7 @@ def beams(llm: Engine, figures: Figures, beam: Beam) -> dict[str, int]:
     return counts
 
 
-def searched(path: Path, figures: Figures, *, repeats: int, threads: int, beam: Beam) -> dict[str, Any]:
+def searched(path: Path, figures: Figures, *, repeats: int, threads: int, beam: BeamSearchParams) -> dict[str, Any]:
     """Beam searches on a model file, and the shares of their time outside `llama_decode`."""
     settings = LlamaOptions(n_ctx=4096, n_batch=512, n_threads=threads, precision=Precision.FAST)
     counts: dict[str, int] = {}
@@ -298,7 +298,9 @@ def main() -> int:
     )
     options = parser.parse_args()
     shape, beam = (
-        ("tiny", Beam(max_tokens=8)) if options.quick else ("0.5b", Beam(n=8, max_tokens=32, length_penalty=1))
+        ("tiny", BeamSearchParams(max_tokens=8))
+        if options.quick
+        else ("0.5b", BeamSearchParams(n=8, max_tokens=32, length_penalty=1))
     )
     real = None if options.quick else data_file(VOCABULARY)
     beam = replace(beam, canonical_only=real is not None)

@@ -109,7 +109,7 @@ def measure(case: Case, method: str, threads: int) -> dict[str, Any]:
         if method == "as_grammar":
             chosen = llm.select(case.prompt, grammar=Grammar.from_choices(choices), following=case.following)
         else:
-            search = selectrie.Search(method=method)
+            search = selectrie.SearchParams(method=method)
             chosen = llm.select(case.prompt, choices, following=case.following, search=search)
         seconds = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -44,8 +44,8 @@ TARGETS = Targets(
     },
     at_least={"naive_over_cold": 25, "loop_padded_over_cold": 3.5, "loop_padded_over_warm": 6},
 )
-EXHAUSTIVE = selectrie.Search(method="exhaustive")
-BEST_FIRST = selectrie.Search(method="best_first")
+EXHAUSTIVE = selectrie.SearchParams(method="exhaustive")
+BEST_FIRST = selectrie.SearchParams(method="best_first")
 
 Scores = dict[int, float]
 
@@ -111,7 +111,7 @@ def floor(bare: Bare, work: Workload) -> tuple[float, float]:
 
 
 def selection(
-    llm: selectrie.Engine, work: Workload, search: selectrie.Search, *, cold: bool
+    llm: selectrie.Engine, work: Workload, search: selectrie.SearchParams, *, cold: bool
 ) -> tuple[float, selectrie.Selection]:
     """One select, on an empty cache or on what is there; its seconds."""
     if cold:

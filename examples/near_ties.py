@@ -1,4 +1,4 @@
-"""What tolerance, near ties and `settled` mean.
+"""What tolerance, near ties and `rescored` mean.
 
     python examples/near_ties.py [model.gguf]
 
@@ -23,7 +23,9 @@ def main() -> None:
         answer = llm.select(PROMPT, CHOICES)
         rows = max(len(choice.tokens) for choice in answer.choices)
         print(f"tolerance {llm.tolerance:.1e} nats a row, so about {llm.tolerance * rows:.1e} nats for these choices")
-        print(f"margin    {answer.margin:.6f} nats: {'a clear winner' if not answer.certificate.n_settled else 'near'}")
+        print(
+            f"margin    {answer.margin:.6f} nats: {'a clear winner' if not answer.certificate.n_rescored else 'near'}"
+        )
 
         # A prior can bring two choices as close as anyone likes.
         first, second = answer.top(2)
@@ -32,7 +34,7 @@ def main() -> None:
         near = llm.select(PROMPT, CHOICES, prior=prior)
         certificate = near.certificate
         print(f"near tie  {near.margin:.1e} nats between {first.text!r} and {second.text!r}")
-        print(f"          settled: {certificate.settled}, by scoring {certificate.n_settled} choices again")
+        print(f"          rescored: {certificate.rescored}, by scoring {certificate.n_rescored} choices again")
 
         winners = {near.text}
         for others in ([2, 3], [4], []):

@@ -47,7 +47,7 @@ TICKETS = [
 def ask(llm: selectrie.Engine, messages: list[str]) -> list[selectrie.Selection]:
     """The best intent for each message."""
     requests = [(f"Message: {message}\nIntent:", INTENTS) for message in messages]
-    return llm.select_many(requests, following="\n", prompting=selectrie.Prompting(delimiter=" "))
+    return llm.select_many(requests, following="\n", prompting=selectrie.PromptParams(delimiter=" "))
 
 
 def n_right(answers: list[selectrie.Selection], limit: float) -> int:
@@ -79,7 +79,10 @@ def main() -> None:
         print(f"{ticket}\n  -> {answer.text if answer.coverage >= limit else 'a person'}")
         print(f"     best {answer.text!r} p={answer.probability:.3f} coverage={answer.coverage:.2g}")
         if answer.coverage < limit:
-            print("     the model would have gone on with", ", ".join(repr(token.label) for token in answer.wanted[:3]))
+            print(
+                "     the model would have gone on with",
+                ", ".join(repr(token.label) for token in answer.top_tokens[:3]),
+            )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import math
 import sys
 
 import selectrie
-from selectrie import Beam, Grammar, Prompting
+from selectrie import BeamSearchParams, Grammar, PromptParams
 
 PROMPT = "The following is a character profile for an RPG game in JSON format.\n"
 ARMORS = Grammar.from_choices(["leather", "chainmail", "plate"], name="armors")
@@ -23,7 +23,9 @@ ITEMS = Grammar.from_gbnf('root ::= word (", " word)*\nword ::= [a-z]{3,12} (" "
 
 def main() -> None:
     with selectrie.load(*sys.argv[1:2]) as llm:
-        found = llm.beam_search(PROMPT, Grammar.load("rpg-character"), beam=Beam(width=3, n=2, max_tokens=200))
+        found = llm.beam_search(
+            PROMPT, Grammar.load("rpg-character"), beam=BeamSearchParams(width=3, n=2, max_tokens=200)
+        )
         for text in found:
             record = json.loads(text.text)
             print(f"{record['name']}, {record['age']} ({record['race']} {record['class']}, level {record['level']})")
@@ -31,12 +33,12 @@ def main() -> None:
             print(f"  logp {text.logp:.2f}, {text.logp / len(text.tokens):.2f} a token, {len(text.tokens)} tokens")
         print(f"masked greedy decoding would have written the first: {found.agrees_with_greedy}")
 
-        prompting = Prompting(delimiter=" ")
+        prompting = PromptParams(delimiter=" ")
         for role in ("knight", "thief", "warrior"):
             armor = llm.select(f"Class: {role}\nArmor:", grammar=ARMORS, prompting=prompting)
             print(f"armor of a {role}: {armor.text} (p {armor.probability:.2f} of {len(armor.choices)})")
 
-        exact = Beam(exact=True, max_tokens=24, budget_nodes=300)
+        exact = BeamSearchParams(exact=True, max_tokens=24, budget_nodes=300)
         items = llm.beam_search("Class: ranger\nItems:", ITEMS, beam=exact, prompting=prompting)
         proved = "proved to be the most probable" if items.certificate.proved else "the best found so far"
         print(f"items of a ranger: {items.text!r}, p {math.exp(items.logp):.2g}, {proved}")

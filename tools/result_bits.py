@@ -25,16 +25,16 @@ from selectrie import evaluation, testing
 from selectrie.errors import SelectrieError
 
 PUBLIC = {
-    "beam": "Beam",
+    "beam": "BeamSearchParams",
     "engine": "Engine",
-    "generation": "Generating",
+    "generation": "GenerationParams",
     "grammar": "Grammar",
-    "prompt": "Prompting",
-    "render": "Rendering",
-    "rule": "Rule",
-    "sampling": "Sampling",
-    "search": "Search",
-    "stop": "Stopping",
+    "prompt": "PromptParams",
+    "render": "RenderParams",
+    "rule": "ScoringRule",
+    "sampling": "SamplingParams",
+    "search": "SearchParams",
+    "stop": "StopParams",
     "template": "Template",
 }
 """Names of `selectrie` by what they are here."""

@@ -21,14 +21,22 @@ if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
     from selectrie.engine.history import models
     from selectrie.engine.load import load
-    from selectrie.engine.pool import Models
+    from selectrie.engine.pool import ModelPool
     from selectrie.engine.rendering.page_requests import PageStream
-    from selectrie.engine.requests.generate import Generating
+    from selectrie.engine.requests.generate import GenerationParams
     from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
     from selectrie.engine.requests.stream import Stream
     from selectrie.errors import SelectrieError
     from selectrie.grammar import Grammar
-    from selectrie.options import Beam, Prompting, Rendering, Rule, Sampling, Search, Stopping
+    from selectrie.options import (
+        BeamSearchParams,
+        PromptParams,
+        RenderParams,
+        SamplingParams,
+        ScoringRule,
+        SearchParams,
+        StopParams,
+    )
     from selectrie.results import (
         BeamResult,
         ChoiceScore,
@@ -45,30 +53,30 @@ if TYPE_CHECKING:
     from selectrie.template.analysis.template import Template
 
 __all__ = [
-    "Beam",
     "BeamResult",
+    "BeamSearchParams",
     "ChoiceScore",
     "Chunk",
     "Completion",
     "Engine",
     "EngineDrafter",
-    "Generating",
     "Generation",
+    "GenerationParams",
     "Grammar",
     "Hypothesis",
     "LookupDrafter",
+    "ModelPool",
     "ModelRecord",
-    "Models",
     "Page",
     "PageStream",
-    "Prompting",
-    "Rendering",
-    "Rule",
-    "Sampling",
-    "Search",
+    "PromptParams",
+    "RenderParams",
+    "SamplingParams",
+    "ScoringRule",
+    "SearchParams",
     "Selection",
     "SelectrieError",
-    "Stopping",
+    "StopParams",
     "Stream",
     "Template",
     "TextScore",
@@ -79,30 +87,30 @@ __all__ = [
 ]
 
 _HOME = {
-    "Beam": "options",
+    "BeamSearchParams": "options",
     "BeamResult": "results",
     "ChoiceScore": "results",
     "Chunk": "results",
     "Completion": "results",
     "Engine": "engine.engine",
     "EngineDrafter": "engine.requests.speculative",
-    "Generating": "engine.requests.generate",
+    "GenerationParams": "engine.requests.generate",
     "Generation": "results",
     "Grammar": "grammar",
     "Hypothesis": "results",
     "LookupDrafter": "engine.requests.speculative",
     "ModelRecord": "results",
-    "Models": "engine.pool",
+    "ModelPool": "engine.pool",
     "Page": "results",
     "PageStream": "engine.rendering.page_requests",
-    "Prompting": "options",
-    "Rendering": "options",
-    "Rule": "options",
-    "Sampling": "options",
-    "Search": "options",
+    "PromptParams": "options",
+    "RenderParams": "options",
+    "ScoringRule": "options",
+    "SamplingParams": "options",
+    "SearchParams": "options",
     "Selection": "results",
     "SelectrieError": "errors",
-    "Stopping": "options",
+    "StopParams": "options",
     "Stream": "engine.requests.stream",
     "Template": "template.analysis.template",
     "TextScore": "results",

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from selectrie.decoding.sampling.sampler import candidates
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 
 TOLERANCE = 2e-5
 """Of a probability: llama.cpp sums in float32."""
 
 
-def of_llama_cpp(logits: np.ndarray, sampling: Sampling, history: list[int]) -> dict[int, float]:
+def of_llama_cpp(logits: np.ndarray, sampling: SamplingParams, history: list[int]) -> dict[int, float]:
     """Probability by token after llama.cpp's default chain."""
     n_looked = len(history) if sampling.penalty_last_n < 0 else sampling.penalty_last_n
     biases = [llama_cpp.llama_logit_bias(token=token, bias=bias) for token, bias in sampling.logit_bias.items()]
@@ -49,14 +49,14 @@ def of_llama_cpp(logits: np.ndarray, sampling: Sampling, history: list[int]) -> 
         llama_cpp.llama_sampler_free(chain)
 
 
-def of_ours(logits: np.ndarray, sampling: Sampling, history: list[int]) -> dict[int, float]:
+def of_ours(logits: np.ndarray, sampling: SamplingParams, history: list[int]) -> dict[int, float]:
     """Probability by token after our chain."""
     n_looked = len(history) if sampling.penalty_last_n < 0 else min(sampling.penalty_last_n, len(history))
     ids, p = candidates(logits, sampling, counts=Counter(history[len(history) - n_looked :]))
     return {token: each for token, each in zip(ids.tolist(), p.tolist(), strict=True) if each > 0}
 
 
-def drawn_case(rng: np.random.Generator) -> tuple[np.ndarray, Sampling, list[int]]:
+def drawn_case(rng: np.random.Generator) -> tuple[np.ndarray, SamplingParams, list[int]]:
     """A row, a chain and what stands before, at random. -inf and typical_p apart: llama.cpp makes NaN of them."""
 
     def one_of(*values: float) -> float:
@@ -66,7 +66,7 @@ def drawn_case(rng: np.random.Generator) -> tuple[np.ndarray, Sampling, list[int
     logits = rng.normal(3 * rng.normal(), one_of(0.5, 2, 5), n_vocabulary).astype(np.float32)
     typical_p = one_of(1.0, 1.0, 0.9, 0.3)
     biases = (1.5, -2.0, -math.inf if typical_p == 1 else -9.0)
-    sampling = Sampling(
+    sampling = SamplingParams(
         temperature=one_of(0.0, 0.3, 0.8, 1.0, 2.0),
         top_k=int(one_of(0, 1, 5, 40, 1000)),
         top_p=one_of(1.0, 0.95, 0.5, 0.1, 0.0),
@@ -95,7 +95,7 @@ def test_the_chain_is_that_of_llama_cpp(seed):
 def test_another_order_would_be_seen():
     """A negative check: top-p before top-k leaves other tokens than after it."""
     logits = np.log(np.array([0.3, 0.3, 0.2, 0.1, 0.1], dtype=np.float32))
-    both = Sampling(temperature=1, top_k=3, top_p=0.7, min_p=0)
-    swapped = Sampling(temperature=1, top_k=0, top_p=0.7, min_p=0)
+    both = SamplingParams(temperature=1, top_k=3, top_p=0.7, min_p=0)
+    swapped = SamplingParams(temperature=1, top_k=0, top_p=0.7, min_p=0)
     assert len(of_llama_cpp(logits, both, [])) == len(of_ours(logits, both, [])) == 2
     assert len(of_llama_cpp(logits, swapped, [])) == len(of_ours(logits, swapped, [])) == 3

@@ -200,7 +200,7 @@ def test_calls_that_cannot_be_done_change_nothing(model_of, kind):
 def test_more_branches_than_sequences_are_refused(any_model):
     """One leaf more than there are ids is refused by number; as many as there are work, and wait for room afterwards."""
     with opened(any_model, n_batch=16) as model:
-        branches = model.limits.branches
+        branches = model.limits.sequences
         assert branches == 14
         prompt = chain(model, ROOT, [5, 6])
         top = int(prompt.nodes[-1])
@@ -208,15 +208,15 @@ def test_more_branches_than_sequences_are_refused(any_model):
             fan(model, top, range(20, 20 + branches + 1))
         assert (caught.value.needed, caught.value.available) == (branches + 1, branches)
         leaves = fan(model, top, range(20, 20 + branches))
-        assert model.room().branches == 0
+        assert model.room().sequences == 0
         with pytest.raises(CapacityError):
             fan(model, top, [50])
         one_more = fan(model, int(leaves.nodes[0]), [50])
-        assert model.room().branches == 0
+        assert model.room().sequences == 0
         again = model.extend(ints(top), ints(20), flags(1, 0), flags(1))
         assert again.rows_repeated == 1
         model.release(leaves.nodes[1:3])
-        assert model.room().branches == 2
+        assert model.room().sequences == 2
         fan(model, top, [50, 51])
         assert one_more.nodes[0] != leaves.nodes[0]
 
@@ -249,7 +249,7 @@ def test_forking_models_take_one_round_and_extend_only_kept_nodes(model_of):
             model.extend(run.nodes[:1], ints(9), flags(1), flags(1))
         assert model.find(ints(5, 6, 7, 8)) == (run.nodes[2], 3)
         assert model.find(ints(5, 6, 9)) == (ROOT, 0)
-        assert model.room().branches == model.limits.branches - 1
+        assert model.room().sequences == model.limits.sequences - 1
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
@@ -277,7 +277,7 @@ def test_states_that_nobody_holds_make_room_for_others(model_of):
     path = model_of("recurrent")
     twin = SinglePath(path)
     with opened(path, n_batch=8) as model:
-        assert model.limits.branches == 7
+        assert model.limits.sequences == 7
         prompt = fan(model, ROOT, [65], keep=True)
         for token in range(70, 80):
             one = fan(model, int(prompt.nodes[0]), [token], keep=True)
@@ -285,7 +285,7 @@ def test_states_that_nobody_holds_make_room_for_others(model_of):
         two = fan(model, int(prompt.nodes[0]), [90], keep=True)
         np.testing.assert_allclose(logp(two.rows, 0), twin.row((65, 90)), rtol=0, atol=row_nats(path))
         held = [fan(model, int(prompt.nodes[0]), [100 + i], keep=True) for i in range(5)]
-        assert model.room().branches == 0
+        assert model.room().sequences == 0
         with pytest.raises(CapacityError):
             fan(model, int(prompt.nodes[0]), [110], keep=True)
         last = fan(model, int(held[0].nodes[0]), [111])

@@ -135,20 +135,20 @@ def test_sizes_follow_options_and_budgets(tiny_model, monkeypatch):
     """The training context by default; rows by the vocabulary's logits; ids by rows; the context by free memory."""
     with open_model(tiny_model(), ONE_THREAD) as model:
         limits = model.limits
-        assert (limits.nodes, limits.rows_per_call, limits.branches) == (1024, 512, 254)
+        assert (limits.nodes, limits.rows_per_call, limits.sequences) == (1024, 512, 254)
         shape = llama_cpp.llama_model_n_params(model._weights.pointer) // (2 * 2 * 64)
-        assert limits.idle_rows == shape
+        assert limits.max_idle_rows == shape
     monkeypatch.setattr(size, "_LOGITS_BUDGET_BYTES", 4 * 512 * 100)
     with open_model(tiny_model(), ONE_THREAD) as model:
-        assert (model.limits.rows_per_call, model.limits.branches) == (64, 62)
+        assert (model.limits.rows_per_call, model.limits.sequences) == (64, 62)
     monkeypatch.setattr(size, "_free_bytes", lambda: 2 * 700 * (2 * 2 * 32 * 4 + 2 * 64 * 4 * 4))
     with open_model(tiny_model(), ONE_THREAD) as model:
         assert model.limits.nodes == 700 - 64
     with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
-        assert model.limits.branches == 63
+        assert model.limits.sequences == 63
     monkeypatch.setattr(size, "_STATES_BUDGET_BYTES", 1)
     with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
-        assert model.limits.branches == 7
+        assert model.limits.sequences == 7
 
 
 def test_added_cells_do_not_carry_a_model_over_to_its_long_rope_factors(tmp_path, tiny_model):

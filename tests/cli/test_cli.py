@@ -20,7 +20,7 @@ from selectrie import errors
 from selectrie.cli import app, requests
 from selectrie.cli import progress as progress_module
 from selectrie.engine import bundled_model, load
-from selectrie.options import Prompting, Rule, Search
+from selectrie.options import PromptParams, ScoringRule, SearchParams
 from tests.support.answers import ARMOUR, PROVED, armour, plan, text_score
 
 CHOICES = [choice.replace("|", "") for choice, *_ in ARMOUR]
@@ -92,12 +92,12 @@ def test_select_hands_choices_and_prompt_on_as_given(engine: Engine):
             "select",
             (" He wears ", [*CHOICES, " ", "-x", "*", "a\\n"]),
             {
-                "rule": Rule(),
+                "rule": ScoringRule(),
                 "terminator": "auto",
                 "following": "",
                 "prior": None,
-                "search": Search(),
-                "prompting": Prompting(template_args={}),
+                "search": SearchParams(),
+                "prompting": PromptParams(template_args={}),
             },
         )
     ]
@@ -133,12 +133,12 @@ def test_every_option_of_select_reaches_the_engine(engine: Engine, tmp_path: Pat
     words += f" --prior {prior} --premise P"
     assert run("select", "-p", "p", *flags(CHOICES), *words.split()).exit_code == 0
     assert engine.asked[0][2] == {
-        "rule": Rule("pmi", premise="P"),
+        "rule": ScoringRule("pmi", premise="P"),
         "terminator": "eog",
         "following": ".",
         "prior": {" leather": 0.25},
-        "search": Search(method="best_first", stop="mass", mass=0.5, budget_nodes=7, width=3),
-        "prompting": Prompting(
+        "search": SearchParams(method="best_first", stop="mass", mass=0.5, budget_nodes=7, width=3),
+        "prompting": PromptParams(
             boundary="split",
             truncate="left",
             delimiter="=",
@@ -414,11 +414,11 @@ def test_score_and_tokens_hand_on_what_they_are_given(engine: Engine):
     result = run("tokens", "-p", "He wears", *flags(CHOICES), "--terminator", "eog", "--delimiter", "-")
     assert (result.exit_code, "   ├─ ' le'" in result.stdout) == (0, True)
     assert engine.asked == [
-        ("score", ("The sky is", " blue"), {"prompting": Prompting(template_args={}), "following": "."}),
+        ("score", ("The sky is", " blue"), {"prompting": PromptParams(template_args={}), "following": "."}),
         (
             "tokens",
             ("He wears", CHOICES),
-            {"terminator": "eog", "following": "", "prompting": Prompting(delimiter="-", template_args={})},
+            {"terminator": "eog", "following": "", "prompting": PromptParams(delimiter="-", template_args={})},
         ),
     ]
 

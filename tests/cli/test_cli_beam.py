@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from selectrie.cli import app, requests
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.options import Beam
+from selectrie.options import BeamSearchParams
 from selectrie.testing import HashModel, TableModel
 
 PETS = 'root ::= "cat" | "bat"'
@@ -48,7 +48,7 @@ def test_options_reach_the_engine(asked, tmp_path):
     run("--grammar", str(path), *flags.split(), *["--terminator", "eog", "--budget", "50", "--incomplete"])
     [(prompt, grammar, options)] = asked
     assert (prompt, grammar.name) == ("a ", "pets.gbnf")
-    assert options["beam"] == Beam(
+    assert options["beam"] == BeamSearchParams(
         width=6,
         n=2,
         max_tokens=9,

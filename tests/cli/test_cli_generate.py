@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from selectrie import Chunk, Generating, LookupDrafter, Prompting, Sampling, Stopping
+from selectrie import Chunk, GenerationParams, LookupDrafter, PromptParams, SamplingParams, StopParams
 from selectrie.cli import app, inputs, requests
 from selectrie.cli.live_display import Growing, watch
 from selectrie.cli.text import tagged
@@ -85,11 +85,11 @@ def test_defaults_are_those_of_the_library_but_fast(engine: Remembering):
     expected = {
         "n": 1,
         "seed": None,
-        "sampling": Sampling(),
-        "stopping": Stopping(),
+        "sampling": SamplingParams(),
+        "stopping": StopParams(),
         "draft": None,
-        "prompting": Prompting(),
-        "options": Generating(),
+        "prompting": PromptParams(),
+        "options": GenerationParams(),
     }
     assert engine.asked == [("generate", " a cat ", expected)]
     assert (engine.opened[0].model, engine.opened[0].precision) == ("x.gguf", "fast")
@@ -109,7 +109,7 @@ def test_every_option_reaches_the_engine(engine: Remembering):
     assert options == {
         "n": 2,
         "seed": 4,
-        "sampling": Sampling(
+        "sampling": SamplingParams(
             temperature=0.5,
             top_k=7,
             top_p=0.9,
@@ -121,9 +121,9 @@ def test_every_option_reaches_the_engine(engine: Remembering):
             penalty_last_n=9,
             logit_bias={3: -float("inf"), 4: 1.5},
         ),
-        "stopping": Stopping(max_tokens=5, stop=("\n\n", "END"), stop_tokens=(6, 7), ignore_eog=True),
-        "prompting": Prompting(truncate="left", delimiter="t"),
-        "options": Generating(best_of=3, choices=("a", "b"), heal=True, n_alternatives=2, deadline_s=60.0),
+        "stopping": StopParams(max_tokens=5, stop=("\n\n", "END"), stop_tokens=(6, 7), ignore_eog=True),
+        "prompting": PromptParams(truncate="left", delimiter="t"),
+        "options": GenerationParams(best_of=3, choices=("a", "b"), heal=True, n_alternatives=2, deadline_s=60.0),
     }
     assert engine.opened[0].precision == "exact"
     answer = json.loads(result.stdout)
@@ -262,7 +262,7 @@ def test_a_prompt_that_is_refused_is_counted(engine: Remembering):
 
 
 def texts(engine: Remembering, prompts: Any, **options: Any) -> list[str]:
-    return list(engine.engine.generate(prompts, stopping=Stopping(max_tokens=12), **options).texts)
+    return list(engine.engine.generate(prompts, stopping=StopParams(max_tokens=12), **options).texts)
 
 
 def test_one_text_is_printed_as_it_is(engine: Remembering):
@@ -351,7 +351,7 @@ def test_growing_texts_have_a_line_each():
 
 def test_finished_texts_stand_above_those_that_grow(engine: Remembering):
     """At the end only the whole texts are left, in the order in which they ended."""
-    chunks = list(engine.engine.stream("a", n=3, seed=1, stopping=Stopping(max_tokens=4)))
+    chunks = list(engine.engine.stream("a", n=3, seed=1, stopping=StopParams(max_tokens=4)))
     ended = [chunk.completion for chunk in chunks if chunk.completion is not None]
     out = console(20)
     watch(chunks, lambda completion: f"<{completion.index}>", out)

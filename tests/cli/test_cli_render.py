@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
 import selectrie
-from selectrie import Engine, Rendering
+from selectrie import Engine, RenderParams
 from selectrie.cli import app, inputs, requests
 from selectrie.cli.report import terminal
 from selectrie.cli.report.page import page_report
@@ -83,7 +83,7 @@ def test_a_page_is_printed(opened, sheet):
 def test_the_page_is_that_of_the_library(opened, sheet, llm):
     """Values, seed and chat template's arguments reach the engine."""
     template = selectrie.Template.from_file(sheet)
-    page = llm.render(template, name="Aria", armors=json.loads(ARMORS), rendering=Rendering(seed=3))
+    page = llm.render(template, name="Aria", armors=json.loads(ARMORS), rendering=RenderParams(seed=3))
     shown = json.loads(run(sheet, *VALUES, "--seed", "3", "--json").stdout)
     assert shown["text"] == page.text
     assert shown["kind"] == "page"
@@ -344,7 +344,7 @@ def test_text_that_the_model_does_not_expect_is_told(opened):
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_an_explanation_fits_its_terminal(llm, width):
     """No line is wider than the terminal, and no number is cut."""
-    page = llm.render(selectrie.Template(EVERYTHING), rendering=Rendering(seed=1))
+    page = llm.render(selectrie.Template(EVERYTHING), rendering=RenderParams(seed=1))
     file = io.StringIO()
     terminal.show(page_report(page), file, width=width)
     lines = file.getvalue().splitlines()

@@ -79,7 +79,7 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
 def test_a_set_the_model_does_not_expect_is_said_plainly():
     """Low coverage shows what the model wanted instead, control tokens by name, and the usual causes."""
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
-    report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, wanted=wanted))).split())
+    report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, top_tokens=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
     assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
     assert "leading space" in report
@@ -91,7 +91,10 @@ def test_a_set_the_model_does_not_expect_is_said_plainly():
 def test_a_missing_leading_space_is_named_as_the_cause():
     """Where the model goes on with a space and no choice begins with one, that is what is said."""
     wanted = (TokenScore(5, b" mail", math.log(0.6)), TokenScore(6, b",", math.log(0.3)))
-    bare, spaced = answer(("le|ather", 0.01, 0.1), coverage=0.001, wanted=wanted), armour(coverage=0.001, wanted=wanted)
+    bare, spaced = (
+        answer(("le|ather", 0.01, 0.1), coverage=0.001, top_tokens=wanted),
+        armour(coverage=0.001, top_tokens=wanted),
+    )
     named = "begin without the space that the model puts there"
     assert named in " ".join(shown(terminal.selection_report(bare)).split())
     assert named not in " ".join(shown(terminal.selection_report(spaced)).split())
@@ -127,13 +130,13 @@ def test_low_coverage_of_an_open_search_is_no_warning():
         ({"is_tie": True}, "! tie the first place is shared exactly; the lowest index was taken"),
         ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 0.1176)"),
         ({"certificate": replace(PROVED, proved=False, bound_gap=-0.3)}, "may be ahead by 0.300 nats"),
-        ({"certificate": replace(PROVED, n_settled=2)}, "2 near ties settled"),
+        ({"certificate": replace(PROVED, n_rescored=2)}, "2 near ties settled"),
         (
-            {"certificate": replace(PROVED, settled=False)},
+            {"certificate": replace(PROVED, rescored=False)},
             "near ties not settled (it would take more rows than the request)",
         ),
         (
-            {"certificate": replace(PROVED, settled=False), "signature": replace(SIGNATURE, precision="fast")},
+            {"certificate": replace(PROVED, rescored=False), "signature": replace(SIGNATURE, precision="fast")},
             "near ties not settled (in fast precision)",
         ),
         ({"signature": replace(SIGNATURE, tolerance=None)}, "exact (tolerance not measured)"),

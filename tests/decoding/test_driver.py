@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Rows
-from selectrie.core.types import ROOT, Limits, ModelKind, Room
+from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
 from selectrie.decoding.task import Ask, check_count, extend_in_rounds
 from selectrie.errors import DecodeError, ProtocolError
 from selectrie.testing import HashModel
 from selectrie.testing.driver import run
 
 BOS = 0
-RECURRENT = Limits(nodes=30, branches=8, rows_per_call=6, kind=ModelKind.RECURRENT, idle_rows=10)
+RECURRENT = Limits(nodes=30, sequences=8, rows_per_call=6, kind=ModelKind.RECURRENT, max_idle_rows=10)
 
 
 def ints(*values: int) -> np.ndarray:
@@ -30,7 +30,7 @@ class Walk:
     """A task of random asks that keeps what it was told of each row, with the row's path."""
 
     def __init__(self, seed: int, prompt: list[int], n_asks: int = 6) -> None:
-        self.prompt, self.floor = ints(*prompt), Room(rows=1, nodes=8, branches=1)
+        self.prompt, self.floor = ints(*prompt), Capacity(rows=1, nodes=8, sequences=1)
         self.log: list[tuple[tuple[int, ...], list[float]]] = []
         self.left = n_asks
         self._rng = np.random.default_rng(seed)
@@ -38,7 +38,7 @@ class Walk:
         self._parent = {0: 0}  # of every local row held
         self._expected = [0]
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if not self.left:
             return None
         self.left -= 1
@@ -73,7 +73,7 @@ class Walk:
 @settings(max_examples=15)
 def test_run_tells_every_row_and_leaves_nothing(kind, rows_per_call, seed, prompt):
     """A task is told the row of each wanted node of its asks, in order, on every kind of model; then all is given back."""
-    limits = Limits(nodes=60, branches=30, rows_per_call=rows_per_call, kind=kind, idle_rows=10)
+    limits = Limits(nodes=60, sequences=30, rows_per_call=rows_per_call, kind=kind, max_idle_rows=10)
     model = HashModel(seed, limits=limits)
     log = run(Walk(seed, [BOS, *prompt]), model)
     assert log[0][0] == (BOS, *prompt)
@@ -115,7 +115,7 @@ def test_run_refuses_parents_the_task_does_not_hold(parent):
     """A row never given, and a row released, are the task's mistake."""
 
     class Wrong(Walk):
-        def ask(self, room: Room) -> Ask | None:
+        def ask(self, room: Capacity) -> Ask | None:
             self.left -= 1
             self._expected = []
             if self.left == 5:

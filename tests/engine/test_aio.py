@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from selectrie import Sampling, Stopping
+from selectrie import SamplingParams, StopParams
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import CancelledError, ClosedError, OptionError
@@ -16,7 +16,7 @@ from selectrie.testing import HashModel
 
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
 EVERYTHING_IS_CLOSE = SelfCheck(8, 1.0, 4.0)
-ENDLESS = Stopping(max_tokens=2000, ignore_eog=True)
+ENDLESS = StopParams(max_tokens=2000, ignore_eog=True)
 CHOICES = ["at", " cat", "s", " bat s"]
 PATIENCE_S = 20
 """After which a test that hangs has failed."""
@@ -67,7 +67,7 @@ def test_awaitable_forms_take_what_the_plain_ones_take(name):
 def test_awaited_answers_are_the_plain_ones():
     """Each form gives what its blocking twin gives."""
     with engine_on(HashModel(1)) as engine:
-        how = {"n": 2, "seed": 4, "stopping": Stopping(max_tokens=6)}
+        how = {"n": 2, "seed": 4, "stopping": StopParams(max_tokens=6)}
 
         async def main():
             chunks = [chunk async for chunk in engine.astream(["a", "b"], **how)]
@@ -157,7 +157,7 @@ def test_cancelling_takes_the_work_back(name):
 def test_cancelling_one_changes_no_other():
     """Requests that share calls with one that is cancelled answer as they do alone."""
     with engine_on(HashModel(1)) as engine:
-        how = {"seed": 5, "stopping": Stopping(max_tokens=25, ignore_eog=True)}
+        how = {"seed": 5, "stopping": StopParams(max_tokens=25, ignore_eog=True)}
         expected = engine.generate(["a cat", "b"], **how), engine.select("a cat", CHOICES)
         engine.trim()
 
@@ -205,7 +205,7 @@ def test_a_call_on_the_models_thread_is_taken_back_too():
 
         run(main())
         assert is_idle(engine)
-        assert engine.select("a", CHOICES).certificate.settled
+        assert engine.select("a", CHOICES).certificate.rescored
 
 
 def test_leaving_an_asynchronous_stream_cancels_the_rest():
@@ -241,11 +241,11 @@ def test_errors_reach_the_one_who_awaits():
                 async for _ in engine.astream("a", n=0):
                     pass
             with pytest.raises(ZeroDivisionError):
-                async for _ in engine.astream("a", n=3, stopping=Stopping(when=fails, ignore_eog=True)):
+                async for _ in engine.astream("a", n=3, stopping=StopParams(when=fails, ignore_eog=True)):
                     pass
             with pytest.raises(ZeroDivisionError):
-                await engine.agenerate("a", n=3, stopping=Stopping(when=fails, ignore_eog=True))
-            assert (await engine.agenerate("a", sampling=Sampling.GREEDY)).texts
+                await engine.agenerate("a", n=3, stopping=StopParams(when=fails, ignore_eog=True))
+            assert (await engine.agenerate("a", sampling=SamplingParams.GREEDY)).texts
 
         run(main())
         assert is_idle(engine)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import numpy as np
 import pytest
 
-from selectrie import Search, Stopping
+from selectrie import SearchParams, StopParams
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
@@ -18,7 +18,7 @@ from selectrie.testing import HashModel
 
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
 CHOICES = ["at", " cat", "s", " bat s"]
-SHORT = Stopping(max_tokens=4, ignore_eog=True)
+SHORT = StopParams(max_tokens=4, ignore_eog=True)
 PATIENCE_S = 20
 """After which a test that hangs has failed."""
 
@@ -50,10 +50,12 @@ class Quit(BaseException):
 
 
 FORMS = {
-    "generate": lambda engine, fail: engine.generate("a", stopping=Stopping(when=fail, ignore_eog=True)),
-    "stream": lambda engine, fail: list(engine.stream("a", stopping=Stopping(when=fail, ignore_eog=True))),
-    "agenerate": lambda engine, fail: asyncio.run(engine.agenerate("a", stopping=Stopping(when=fail, ignore_eog=True))),
-    "select": lambda engine, fail: engine.select("a", CHOICES, search=Search(on_progress=fail)),
+    "generate": lambda engine, fail: engine.generate("a", stopping=StopParams(when=fail, ignore_eog=True)),
+    "stream": lambda engine, fail: list(engine.stream("a", stopping=StopParams(when=fail, ignore_eog=True))),
+    "agenerate": lambda engine, fail: asyncio.run(
+        engine.agenerate("a", stopping=StopParams(when=fail, ignore_eog=True))
+    ),
+    "select": lambda engine, fail: engine.select("a", CHOICES, search=SearchParams(on_progress=fail)),
 }
 
 
@@ -111,7 +113,9 @@ def test_context_variables_reach_what_is_awaited():
         lambda engine, prompts: engine.generate(prompts, stopping=SHORT),
         lambda engine, prompts: list(engine.stream(prompts, stopping=SHORT)),
         lambda engine, prompts: engine.select_many([(prompt, CHOICES) for prompt in prompts]),
-        lambda engine, prompts: engine.select_many([(p, CHOICES) for p in prompts], search=Search(method="exhaustive")),
+        lambda engine, prompts: engine.select_many(
+            [(p, CHOICES) for p in prompts], search=SearchParams(method="exhaustive")
+        ),
     ],
     ids=["generate", "stream", "select_many", "exhaustive"],
 )
@@ -122,7 +126,7 @@ def test_an_error_names_the_request_it_belongs_to(work):
         ends = {}
         for prompt in "ab":
             engine.trim()
-            engine.generate(prompt, stopping=Stopping(max_tokens=1))
+            engine.generate(prompt, stopping=StopParams(max_tokens=1))
             ends[prompt] = max(model.contexts.values(), key=len)
         good = model._row_of
         model._row_of = lambda path: (
@@ -140,7 +144,7 @@ def test_a_closed_engine_is_the_fault_of_no_request():
     """Its errors name none, and each waiter has one of its own."""
     model = HashModel(1)
     with engine_on(model) as engine:
-        streams = [engine.stream(["a", "b"], stopping=Stopping(max_tokens=2000, ignore_eog=True)) for _ in range(2)]
+        streams = [engine.stream(["a", "b"], stopping=StopParams(max_tokens=2000, ignore_eog=True)) for _ in range(2)]
         engine.close()
         errors = [outcome_of(stream.generation) for stream in streams]
     assert [(type(error), error.request) for error in errors] == [(ClosedError, None)] * 2

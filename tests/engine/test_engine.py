@@ -15,7 +15,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import GRANULES, MARGIN, SelfCheck, self_check
 from selectrie.engine.requests.selection import SPLIT_NOTE
 from selectrie.errors import CapacityError, OptionError
-from selectrie.options import Prompting, Search
+from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import FakeModel
 
@@ -63,16 +63,16 @@ def test_settling_moves_no_score_of_an_exact_model(boundary, terminator, seed):
     how = {
         "terminator": terminator,
         "following": "." if terminator == "text" else "",
-        "prompting": Prompting(boundary=boundary),
-        "search": Search(method="exhaustive", stop="all"),
+        "prompting": PromptParams(boundary=boundary),
+        "search": SearchParams(method="exhaustive", stop="all"),
     }
     for prompt, rule in (("a bat", "joint"), ("a ", "pmi"), ("a c", "char_mean"), ("ca", "byte_mean")):
         with Engine(HashModel(seed), check=NOTHING_IS_CLOSE) as engine:
             plain = engine.select(prompt, CHOICES, rule=rule, **how)
         with Engine(HashModel(seed), check=EVERYTHING_IS_CLOSE) as engine:
             settled = engine.select(prompt, CHOICES, rule=rule, **how)
-        assert plain.certificate.n_settled == 0
-        assert settled.certificate.n_settled == len(CHOICES)
+        assert plain.certificate.n_rescored == 0
+        assert settled.certificate.n_rescored == len(CHOICES)
         np.testing.assert_allclose(settled.choices.score, plain.choices.score, rtol=0, atol=1e-6)
         assert settled.index == plain.index
 
@@ -86,8 +86,8 @@ def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
     with Engine(HashModel(1), check=EVERYTHING_IS_CLOSE) as engine:
         monkeypatch.setattr(HashModel, "solo", no_room)
         result = engine.select("a bat", CHOICES)
-    assert not result.certificate.settled
-    assert result.certificate.n_settled == 0
+    assert not result.certificate.rescored
+    assert result.certificate.n_rescored == 0
 
 
 def test_the_self_check_is_made_once(monkeypatch):
@@ -124,7 +124,7 @@ def test_a_batch_subtracts_the_mean_of_the_log_probabilities_it_reports(boundary
             [(prompt, CHOICES) for prompt in prompts],
             rule="batch",
             terminator=terminator,
-            prompting=Prompting(boundary=boundary),
+            prompting=PromptParams(boundary=boundary),
         )
     assert (boundary == "heal") == any(one.log_heal < -0.1 for one in many)
     logp = np.array([one.choices.logp for one in many])
@@ -137,7 +137,7 @@ def test_an_answer_says_where_healing_became_splitting():
     lowering = replace(plain, tokenize=lambda text: plain.tokenize(text.lower()))
     with Engine(HashModel(1, vocabulary=lowering), check=NOTHING_IS_CLOSE) as engine:
         joined, apart = engine.select("A c", ["AT", "."]), engine.select("a", ["b", "."])
-        asked_for = engine.select("A c", ["AT", "."], prompting=Prompting(boundary="split"))
+        asked_for = engine.select("A c", ["AT", "."], prompting=PromptParams(boundary="split"))
         score = engine.score("A c", "AT")
     assert joined.signature.boundary == score.signature.boundary == "split"
     assert joined.notes == score.notes == (SPLIT_NOTE,)
@@ -166,7 +166,7 @@ def test_requests_at_once_share_calls_and_prefixes():
 def test_scores_of_a_text_leave_out_what_does_not_count():
     """With lm-eval's boundary only tokens behind the cut are listed, summed and compared with the greedy ones."""
     with Engine(HashModel(3), check=NOTHING_IS_CLOSE) as engine:
-        score = engine.score("a c", "at", prompting=Prompting(boundary="harness"))
+        score = engine.score("a c", "at", prompting=PromptParams(boundary="harness"))
     assert score.logp == pytest.approx(sum(token.logp for token in score.tokens), abs=1e-9)
 
 
@@ -203,10 +203,10 @@ LETTERS = make_vocabulary([bytes([code]) for code in range(32, 127)])
 
 
 @pytest.mark.parametrize(
-    ("stem", "n", "n_settled"),
+    ("stem", "n", "n_rescored"),
     [("", 16, 16), ("", 17, 17), ("", 80, 80), ("stem", 16, 16), ("stem", 17, 0), ("stem", 80, 0)],
 )
-def test_near_ties_are_settled_where_that_takes_no_more_rows_than_the_request(stem, n, n_settled):
+def test_near_ties_are_settled_where_that_takes_no_more_rows_than_the_request(stem, n, n_rescored):
     """Apart, each takes the row by itself that it takes in the request; behind a stem of 4 tokens it takes 5 of them."""
     choices = [stem + chr(33 + i) for i in range(n)]
     with Engine(HashModel(1, vocabulary=LETTERS), check=EVERYTHING_IS_CLOSE) as engine:
@@ -214,7 +214,7 @@ def test_near_ties_are_settled_where_that_takes_no_more_rows_than_the_request(st
         again = engine.select("p" * 64, choices, terminator="eog")
     request = len(first.choices.trie.token) - 1 + 65
     for selection in (first, again):
-        assert (selection.certificate.settled, selection.certificate.n_settled) == (n_settled > 0, n_settled)
+        assert (selection.certificate.rescored, selection.certificate.n_rescored) == (n_rescored > 0, n_rescored)
     assert n <= 16 or first.cost.rows <= 2 * request
 
 

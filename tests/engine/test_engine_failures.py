@@ -13,7 +13,7 @@ import pytest
 
 import make_model
 from architectures import SHAPES, add_sizes
-from selectrie import Engine, Prompting, Rule, Search, load
+from selectrie import Engine, PromptParams, ScoringRule, SearchParams, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.errors import (
@@ -72,7 +72,7 @@ def random_request(rng: np.random.Generator) -> tuple[str, list[str], dict[str, 
     return (
         prompt,
         choices,
-        {"terminator": str(rng.choice(["eog", "unless-continued"])), "search": Search(method=method)},
+        {"terminator": str(rng.choice(["eog", "unless-continued"])), "search": SearchParams(method=method)},
     )
 
 
@@ -227,7 +227,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], type[SelectrieError], str]] = {
     "a long prompt": ({"prompt": "the cat " * 300}, PromptTooLongError, "truncate='left'"),
     "a long choice": ({"choices": [" a", " the cat" * 300]}, PromptTooLongError, "shorten the longest choice"),
     "a long prompt as ids": ({"prompt": [7] * 300}, PromptTooLongError, "the context holds 256"),
-    "a long premise": ({"rule": Rule("pmi", premise="cat " * 300)}, PromptTooLongError, "the context holds 256"),
+    "a long premise": ({"rule": ScoringRule("pmi", premise="cat " * 300)}, PromptTooLongError, "the context holds 256"),
     "no choices": ({"choices": []}, ChoiceError, "at least one"),
     "one text": ({"choices": " a"}, ChoiceError, "must be a sequence of str"),
     "a number": ({"choices": [" a", 7]}, ChoiceError, "choice 1"),
@@ -235,7 +235,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], type[SelectrieError], str]] = {
     "a surrogate in the prompt": ({"prompt": SURROGATE}, TextError, "prompt: character 1 is the lone surrogate U+D800"),
     "a surrogate in a choice": ({"choices": [" a", SURROGATE]}, TextError, "choice 1: character 1"),
     "a surrogate that follows": ({"following": SURROGATE}, TextError, "following: character 1"),
-    "a surrogate as delimiter": ({"prompting": Prompting(delimiter=SURROGATE)}, TextError, "delimiter: character 1"),
+    "a surrogate as delimiter": ({"prompting": PromptParams(delimiter=SURROGATE)}, TextError, "delimiter: character 1"),
     "an unknown rule": ({"rule": "joined"}, OptionError, "rule='joined': expected one of 'joint', "),
     "an unknown terminator": ({"terminator": "stop"}, OptionError, "terminator='stop': expected one of 'auto', "),
     "text without any": ({"terminator": "text"}, OptionError, "following=''"),
@@ -245,7 +245,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], type[SelectrieError], str]] = {
     "a negative prior": ({"prior": [1.0, -1.0]}, ChoiceError, "choice 1"),
     "an unknown prior": ({"prior": {" a": 1.0, " the": 1.0, " an": 1.0}}, ChoiceError, "' an', which is no choice"),
     "a rule that returns NaN": ({"rule": never}, OptionError, "nan for choice 0"),
-    "a search without a bound": ({"rule": never, "search": Search(method="best_first")}, OptionError, "no bound"),
+    "a search without a bound": ({"rule": never, "search": SearchParams(method="best_first")}, OptionError, "no bound"),
 }
 
 
@@ -296,7 +296,7 @@ def test_what_a_callers_function_raises_is_raised(engine, untouched):
     with pytest.raises(ZeroDivisionError, match="the caller's"):
         engine.select(PROMPT, CHOICES, rule=fail)
     with pytest.raises(ZeroDivisionError, match="the caller's"):
-        engine.select(PROMPT, [" a b", " the big box"], search=Search(on_progress=fail))
+        engine.select(PROMPT, [" a b", " the big box"], search=SearchParams(on_progress=fail))
     assert_works(engine, untouched)
 
 
@@ -385,14 +385,14 @@ def test_a_decode_that_fails_anywhere_is_one_error(tiny_model, monkeypatch, nth)
         return decode(self, rows, **how)
 
     def ask(engine: Engine) -> Any:
-        return engine.select(PROMPT, [" the dog", " a cat", " my bank"], prior=planted, search=Search(k=3))
+        return engine.select(PROMPT, [" the dog", " a cat", " my bank"], prior=planted, search=SearchParams(k=3))
 
     planted = None
     with Engine(open_model(path, LlamaOptions(n_threads=1, n_ctx=64))) as untouched:
         alone = ask(untouched).choices.logp
         planted = np.exp(alone.min() - alone + np.arange(3) * 1e-9).tolist()
         expected = ask(untouched)
-        assert expected.certificate.n_settled == 3
+        assert expected.certificate.n_rescored == 3
         with Engine(open_model(path, LlamaOptions(n_threads=1, n_ctx=64))) as engine:
             monkeypatch.setattr(Context, "decode", failing)
             failures = 0

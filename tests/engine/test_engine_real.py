@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import Engine, Search, Selection, load
+from selectrie import Engine, SearchParams, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import Rows
 from selectrie.core.types import FloatArray
@@ -33,8 +33,8 @@ KINDS = {
     "hybrid": "random-hybrid-qwen35.gguf",
 }
 """A real file of each kind."""
-EXHAUSTIVE = Search(method="exhaustive")
-BEST_FIRST = Search(method="best_first", k=3)
+EXHAUSTIVE = SearchParams(method="exhaustive")
+BEST_FIRST = SearchParams(method="best_first", k=3)
 FAST_NATS = 0.6
 """How far llama.cpp's defaults (flash attention, f16 cache, unpadded calls) move whole scores of tiny models."""
 
@@ -50,7 +50,7 @@ class Case:
     choices: tuple[str, ...] = COUNTRIES
     healed: bytes = b""
 
-    def ask(self, engine: Engine, search: Search = EXHAUSTIVE) -> Selection:
+    def ask(self, engine: Engine, search: SearchParams = EXHAUSTIVE) -> Selection:
         return engine.select(
             self.prompt,
             self.choices,
@@ -176,7 +176,7 @@ def test_all_countries_of_the_world(stories, test_data):
     assert_same_logp(exhaustive, joint)
     assert exhaustive.coverage == pytest.approx(np.exp(np.unique(joint)).sum(), rel=1e-3)
     assert exhaustive.index == int(np.argmax(joint))
-    searched = case.ask(stories.engine, Search(method="best_first"))
+    searched = case.ask(stories.engine, SearchParams(method="best_first"))
     assert searched.index == exhaustive.index
     assert searched.certificate.proved
 
@@ -215,7 +215,7 @@ def test_fast_precision_is_close(tiny_model, weights):
             assert fast.tolerance is None
             there, here = CASES["eog"].ask(exact), CASES["eog"].ask(fast)
         np.testing.assert_allclose(here.choices.logp, there.choices.logp, rtol=0, atol=FAST_NATS)
-        assert not here.certificate.settled
+        assert not here.certificate.rescored
         assert here.signature.precision == "fast"
 
 
@@ -338,7 +338,7 @@ def decisions(engine: Engine, planted: Planted, terminator: str, rng: np.random.
             engine.trim()
         if rng.random() < 0.5:
             engine.select("The " + words[0], words[:20], terminator="eog")
-        search = Search(method=str(rng.choice(["exhaustive", "best_first"])), k=3)
+        search = SearchParams(method=str(rng.choice(["exhaustive", "best_first"])), k=3)
         answers.append(engine.select(planted.prompt, words, terminator=terminator, prior=prior, search=search))
     return answers
 
@@ -352,7 +352,7 @@ def decisions_together(
     prompts = [planted.prompt, "There was", planted.prompt + " the", *[planted.prompt] * (n - 1)]
     order = rng.permutation(len(prompts))
     requests = [(prompts[i], words) for i in order]
-    found = engine.select_many(requests, terminator=terminator, prior=prior, search=Search(k=3))
+    found = engine.select_many(requests, terminator=terminator, prior=prior, search=SearchParams(k=3))
     return [answer for (prompt, _), answer in zip(requests, found, strict=True) if prompt == planted.prompt]
 
 
@@ -373,8 +373,8 @@ def test_near_ties_rank_the_same_in_every_set(tiny_model, quantisation, terminat
     with load(path, n_threads=1, n_ctx=512) as engine, load(path, n_threads=1, n_ctx=64, n_batch=16) as narrow:
         planted = Planted.after(engine, PROMPT, terminator, rng)
         answers = decisions(engine, planted, terminator, rng, 6) + decisions(narrow, planted, terminator, rng, 3)
-    assert all(answer.certificate.settled for answer in answers)
-    assert all(answer.certificate.n_settled == 5 for answer in answers)
+    assert all(answer.certificate.rescored for answer in answers)
+    assert all(answer.certificate.n_rescored == 5 for answer in answers)
     first = [[choice.text for choice in answer.top(3)] for answer in answers]
     assert all(texts == first[0] for texts in first)
     scores = [{c.text: c.score for c in answer.top(5)} for answer in answers]
@@ -397,7 +397,7 @@ def test_near_ties_of_adjacent_ranks_never_flip(tiny_model, record_property, qua
     """
     rng = np.random.default_rng([part, 14])
     path = tiny_model(quantisation, seed=SEED_THAT_MOVES + part)
-    flipped, n_settled, n_moved = [], 0, 0
+    flipped, n_rescored, n_moved = [], 0, 0
     with load(path, n_threads=1, n_ctx=512) as roomy, load(path, n_threads=1, n_ctx=64, n_batch=16) as narrow:
         for _ in range(PLANTED_EACH):
             terminator, prompt = str(rng.choice(["none", "eog"])), str(rng.choice(OPENINGS))
@@ -407,16 +407,16 @@ def test_near_ties_of_adjacent_ranks_never_flip(tiny_model, record_property, qua
                 answers += decisions_together(roomy, planted, terminator, rng, 2)
             answers += decisions(narrow, planted, terminator, rng, 3)
             n_tied = len(planted.finalists)
-            found = {(each.certificate.settled, each.certificate.n_settled) for each in answers}
+            found = {(each.certificate.rescored, each.certificate.n_rescored) for each in answers}
             assert found == {(True, n_tied)}, planted
-            n_settled += len(answers)
+            n_rescored += len(answers)
             tops = [[(choice.text, choice.score) for choice in each.top(3)] for each in answers]
             flipped += [(planted, each, tops[0]) for each in tops if each != tops[0]]
             orders = [raw_order(each, planted.finalists) for each in answers]
             n_moved += sum(order != orders[0] for order in orders)
     assert flipped == []
-    assert n_settled == PLANTED_EACH * ANSWERS_EACH
-    record_property("near ties", n_settled)
+    assert n_rescored == PLANTED_EACH * ANSWERS_EACH
+    record_property("near ties", n_rescored)
     record_property("ranked differently before settling", n_moved)
 
 
@@ -449,7 +449,7 @@ def test_without_settling_near_ties_would_rank_differently():
     assert any(order != orders[0] for order in orders)
     settled = [[choice.text for choice in answer.top(5)] for answer in answers]
     assert all(order == settled[0] for order in settled)
-    assert all(answer.certificate.n_settled == 5 for answer in answers)
+    assert all(answer.certificate.n_rescored == 5 for answer in answers)
 
 
 # Waves, branches, rows

@@ -17,7 +17,7 @@ from selectrie.engine.requests.selection import Asked
 from selectrie.engine.scheduler.model_thread import Owner
 from selectrie.engine.scheduler.task_group import errand
 from selectrie.errors import CancelledError
-from selectrie.options import Prompting, Rendering, Sampling, Stopping
+from selectrie.options import PromptParams, RenderParams, SamplingParams, StopParams
 from selectrie.testing import HashModel, TableModel
 from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
@@ -109,8 +109,8 @@ def pick(run, begun, model, part):
 def draw(run, begun, model, part):
     """Generate, and write what was drawn."""
     never = () if model.vocabulary.bos is None else (model.vocabulary.bos,)  # in the middle of a text it is none
-    sampling = Sampling(logit_bias=dict.fromkeys(never, -1e9))
-    wanted = Wanted(seed=0, sampling=sampling, stopping=Stopping(max_tokens=part.n_tokens, ignore_eog=True))
+    sampling = SamplingParams(logit_bias=dict.fromkeys(never, -1e9))
+    wanted = Wanted(seed=0, sampling=sampling, stopping=StopParams(max_tokens=part.n_tokens, ignore_eog=True))
     plan = generate.prepare(model.vocabulary, model.limits, run.page.prompt, wanted)
     [drawing] = generate.begin(begun, plan, None)
     done = generate.completion(drawing, None)
@@ -235,7 +235,7 @@ def check_forks(owner, parts):
 @pytest.mark.parametrize("branches", [4, 6, 64])
 def test_a_forking_model_keeps_a_state_before_each_slot(owned, branches):
     """However few states it can hold: a slot evaluates its own stretch, and answers are those of a model that need not fork."""
-    limits = Limits(nodes=4096, branches=branches, rows_per_call=512, kind=ModelKind.RECURRENT, idle_rows=4096)
+    limits = Limits(nodes=4096, sequences=branches, rows_per_call=512, kind=ModelKind.RECURRENT, max_idle_rows=4096)
     parts = [*cats(10), Pick(["a", "b"]), Pick(["a", "b"])]
     model = HashModel(2, limits=limits)
     run = render(owned(model), parts)
@@ -271,7 +271,7 @@ def test_stored_forking_models_evaluate_their_own_stretch(opened, weights, name)
 
 def test_a_forking_model_goes_on_from_what_it_generated(owned):
     """The state of the last token drawn stays: the next slot evaluates that token's successor and its literal."""
-    limits = Limits(nodes=4096, branches=8, rows_per_call=512, kind=ModelKind.RECURRENT, idle_rows=4096)
+    limits = Limits(nodes=4096, sequences=8, rows_per_call=512, kind=ModelKind.RECURRENT, max_idle_rows=4096)
     run = render(owned(HashModel(5, vocabulary=ASCII, limits=limits)), ["a cat", Draw(20), " a", Pick(CATS, ".")])
     assert run.rows[1] <= 1 + 2 + len(run.inner[1]) + 2
 
@@ -292,14 +292,14 @@ def check_memory(owner, n_slots):
     owner.call(lambda: None)
     room, limits = model.room(), model.limits
     assert most <= limits.nodes + 1
-    assert (room.nodes, room.branches) == (limits.nodes, limits.branches), "nobody holds anything"
-    assert owner.call(lambda: model.trim(limits.idle_rows)) == 0, "what was idle for long is gone already"
+    assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences), "nobody holds anything"
+    assert owner.call(lambda: model.trim(limits.max_idle_rows)) == 0, "what was idle for long is gone already"
     assert 0 < owner.call(lambda: model.trim(0)) <= limits.nodes
     assert len(model.contexts) == 1
 
 
 KINDS = pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
-TIGHT = {"nodes": 120, "branches": 12, "rows_per_call": 64, "idle_rows": 40}
+TIGHT = {"nodes": 120, "sequences": 12, "rows_per_call": 64, "max_idle_rows": 40}
 
 
 @KINDS
@@ -317,7 +317,7 @@ def test_a_thousand_slots_stay_within_the_models_limits(owned, kind):
 
 def test_a_crowded_model_answers_the_same(owned):
     """Where the nodes of one slot hardly fit, lingering ones give way in the middle of a task."""
-    tight = Limits(nodes=60, branches=3, rows_per_call=4, kind=ModelKind.ATTENTION, idle_rows=1_000)
+    tight = Limits(nodes=60, sequences=3, rows_per_call=4, kind=ModelKind.ATTENTION, max_idle_rows=1_000)
     run = render(owned(HashModel(4, limits=tight)), cats(4))
     whole = render(owned(HashModel(4)), cats(4), linger=False)
     assert (run.chosen, run.page.text) == (whole.chosen, whole.page.text)
@@ -355,13 +355,13 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
 def test_a_rendered_page_evaluates_its_tokens_once(kind):
     """Through `Engine.render`: of the tokens of a page with selects, a gen and a hidden slot, one a slot is evaluated again at
     most; a forking model evaluates what its slots chose once more each."""
-    limits = Limits(nodes=4096, branches=64, rows_per_call=512, kind=kind, idle_rows=4096)
+    limits = Limits(nodes=4096, sequences=64, rows_per_call=512, kind=kind, max_idle_rows=4096)
     model = HashModel(11, vocabulary=ASCII, limits=limits)
     slots = "".join(f"<<select 's{place}' options=options>>. a{' cat' * (place % 3)}" for place in range(8))
     text = f"a cat at a bat<<select 'no' options=options hidden=true>>{slots}<<gen 'g' max_tokens=9 stop='never'>>. <<select 'z' options=options>>"
     with Engine(model) as engine:
-        page = engine.render(Template(text), {"options": LONG}, rendering=Rendering(seed=1))
-    tokens = tuple(encode_prompt(ASCII, read_prompt(ASCII, page.text, Prompting())).tolist())
+        page = engine.render(Template(text), {"options": LONG}, rendering=RenderParams(seed=1))
+    tokens = tuple(encode_prompt(ASCII, read_prompt(ASCII, page.text, PromptParams())).tolist())
     seen = [model.evaluations[tokens[:n]] for n in range(1, len(tokens) + 1)]
     again = sum(max(0, count - 1) for count in seen)
     chosen = sum(len(ASCII.tokenize(str(page[name]).encode())) + 2 for name in page.selections)

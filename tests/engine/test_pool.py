@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import Models
+from selectrie import ModelPool
 from selectrie.backends.llama_cpp import LlamaOptions, memory_needed
 from selectrie.backends.llama_cpp.gguf_header import read_header
 from selectrie.core.types import Precision
@@ -80,8 +80,8 @@ class Shop:
     def needed(self, source: str, _options: object) -> int:
         return self.sizes[source]
 
-    def models(self, budget: int | None, names: str = "") -> Models:
-        return Models({name: name for name in names or self.sizes}, budget_bytes=budget)
+    def models(self, budget: int | None, names: str = "") -> ModelPool:
+        return ModelPool({name: name for name in names or self.sizes}, budget_bytes=budget)
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ def shop(monkeypatch) -> Shop:
     return made
 
 
-def visit(models: Models, names: str) -> None:
+def visit(models: ModelPool, names: str) -> None:
     for name in names:
         with models.use(name) as engine:
             assert (engine.source, engine.closed) == (name, False)
 
 
-def loaded(models: Models) -> str:
+def loaded(models: ModelPool) -> str:
     """Names from the most to the least recently used."""
     return "".join(record.name for record in models.loaded())
 
@@ -425,7 +425,7 @@ def test_closing_ends_waiting_and_closes_what_is_still_loading(shop):
 
 def test_a_registry_that_is_forgotten_lets_its_engines_go(tiny_model):
     """Engines live no longer than the registry that holds them."""
-    models = Models([tiny_model()], n_threads=1, n_ctx=64)
+    models = ModelPool([tiny_model()], n_threads=1, n_ctx=64)
     with models.use(str(tiny_model())) as engine:
         gone = weakref.ref(engine)
     del models, engine
@@ -468,7 +468,7 @@ def test_records_say_what_is_loaded_and_since_when_it_idles(shop, monkeypatch):
         assert models["a"].memory_bytes == 1
     assert models["a"].idle_s > 0
     assert (list(models), len(models), "a" in models, "x" in models) == (["a", "b", "c", "d"], 4, True, False)
-    assert repr(models) == "Models(['a', 'b', 'c', 'd'], budget_bytes=6, loaded=['a'])"
+    assert repr(models) == "ModelPool(['a', 'b', 'c', 'd'], budget_bytes=6, loaded=['a'])"
     with pytest.raises(KeyError):
         models["x"]
     with pytest.raises(OptionError, match="expected one of 'a', 'b', 'c', 'd'"), models.use("x"):
@@ -500,7 +500,7 @@ def test_records_say_what_is_loaded_and_since_when_it_idles(shop, monkeypatch):
 def test_bad_arguments_are_refused_when_it_is_made(sources, options):
     """One clear error, before any file is looked for."""
     with pytest.raises(OptionError):
-        Models(sources, **options)
+        ModelPool(sources, **options)
 
 
 @pytest.mark.parametrize("wait_s", [-1, float("nan"), float("inf"), "1", None])
@@ -514,19 +514,19 @@ def test_a_wait_is_a_number_of_seconds(shop, wait_s):
 def test_a_list_is_named_as_it_is_written(shop):
     """Paths and hub names stand for themselves; options go to `load` as they are."""
     shop.sizes = {"a.gguf": 1, "hf:o/r/b.gguf": 1, "c.gguf": 1}
-    models = Models(["a.gguf", "hf:o/r/b.gguf", Path("c.gguf")], n_ctx=64, n_threads=1, precision="fast")
+    models = ModelPool(["a.gguf", "hf:o/r/b.gguf", Path("c.gguf")], n_ctx=64, n_threads=1, precision="fast")
     assert list(models) == ["a.gguf", "hf:o/r/b.gguf", "c.gguf"]
     visit(models, ["a.gguf"])
     options = {"n_ctx": 64, "n_batch": 512, "n_threads": 1, "n_gpu_layers": 0, "precision": "fast", "verbose": False}
     assert shop.options == options | {"untrusted": None}
     with pytest.raises(OptionError, match="untrusted"):
-        Models(["a.gguf"], untrusted=1)
+        ModelPool(["a.gguf"], untrusted=1)
 
 
 def test_the_embedded_model_is_one_of_them(shop, monkeypatch):
     """None stands for it, as for `load`; its record names its file."""
     shop.sizes = {None: 1, "a": 2}
-    for models, name in ((Models([None, "a"]), "embedded.gguf"), (Models({"tiny": None, "big": "a"}), "tiny")):
+    for models, name in ((ModelPool([None, "a"]), "embedded.gguf"), (ModelPool({"tiny": None, "big": "a"}), "tiny")):
         with models.use(name) as engine:
             assert engine.source is None
         assert Path(models[name].source).name == "embedded.gguf"
@@ -666,7 +666,7 @@ def test_real_models_take_turns(tiny_model):
 
     with ExitStack() as stack:
         alone = {name: ask(stack.enter_context(selectrie.load(path, **options))) for name, path in paths.items()}
-    with Models(paths, budget_bytes=needed + needed // 2, **options) as models:
+    with ModelPool(paths, budget_bytes=needed + needed // 2, **options) as models:
         for name in ("one", "two", "one"):
             with models.use(name) as engine:
                 assert ask(engine) == pytest.approx(alone[name], abs=16 * engine.tolerance)

@@ -25,7 +25,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
     with open_model(tiny_model("f32", shape=shape), LlamaOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=1)) as model:
         check = self_check(model)
         room, limits = model.room(), model.limits
-        assert (room.nodes, room.branches) == (limits.nodes, limits.branches)
+        assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
         assert check.granule == model.granule == (1 if limits.kind.forks else 8)
         assert check.tolerance / max(check.moved, LEAST_MOVE) in (MARGIN, MARGIN_RARE)
         assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selectrie import Beam, Engine, Grammar, Sampling, Search, Stopping, Template
+from selectrie import BeamSearchParams, Engine, Grammar, SamplingParams, SearchParams, StopParams, Template
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import Rows
 from selectrie.core.types import Limits, ModelKind, SelfCheck
@@ -36,7 +36,7 @@ LAYOUTS = {
 
 
 def limits(kind: str, rows_per_call: int) -> Limits:
-    return Limits(nodes=400, branches=24, rows_per_call=rows_per_call, kind=ModelKind(kind), idle_rows=400)
+    return Limits(nodes=400, sequences=24, rows_per_call=rows_per_call, kind=ModelKind(kind), max_idle_rows=400)
 
 
 def passage(n: int, length: int) -> Passage:
@@ -61,7 +61,7 @@ def test_every_layout_gives_the_rows_of_each_path_alone(name, kind, rows_per_cal
         np.testing.assert_array_equal(found, rows.logp(np.arange(len(path) - 1), path[1:]))
     assert not np.isnan(values).all()
     assert model.room().nodes == model.limits.nodes
-    assert model.room().branches == model.limits.branches
+    assert model.room().sequences == model.limits.sequences
 
 
 # What the self-check sees
@@ -125,7 +125,7 @@ NOT_FORKED = {("no padding", "recurrent"), ("a unit", "recurrent")}
 )
 def test_a_fault_of_one_layout_alone_is_seen(fault, kind):
     """Whatever the layout is whose rows are off by a hundredth, the figure is far above the least."""
-    roomy = replace(limits(kind, 512), nodes=1000, branches=64)
+    roomy = replace(limits(kind, 512), nodes=1000, sequences=64)
     model = Faulty(1, limits=roomy)
     model.is_hit = FAULTS[fault]
     check = self_check(model)
@@ -145,27 +145,27 @@ N_TOKENS = 10
 
 def work_in_every_layout(engine: Engine) -> None:
     """Generation of one and of many, selection, healing, scores, a beam, a page, and units of an evaluation."""
-    stopping = Stopping(max_tokens=N_TOKENS, ignore_eog=True)
-    many = engine.generate(PROMPT, n=24, seed=5, sampling=Sampling.UNCHANGED, stopping=stopping)
+    stopping = StopParams(max_tokens=N_TOKENS, ignore_eog=True)
+    many = engine.generate(PROMPT, n=24, seed=5, sampling=SamplingParams.UNCHANGED, stopping=stopping)
     for n, seed in ((1, 5), (1, 6), (2, 7), (4, 9)):
         engine.trim()
-        engine.generate(PROMPT, n=n, seed=seed, sampling=Sampling.UNCHANGED, stopping=stopping)
+        engine.generate(PROMPT, n=n, seed=seed, sampling=SamplingParams.UNCHANGED, stopping=stopping)
     engine.trim()
-    engine.select(PROMPT, TEXTS, terminator="eog", search=Search(method="exhaustive"))
-    engine.generate([PROMPT, "The big dog"], n=3, seed=5, sampling=Sampling.UNCHANGED, stopping=stopping)
-    engine.select(PROMPT, TEXTS[:2], terminator="eog", search=Search(method="best_first"))
+    engine.select(PROMPT, TEXTS, terminator="eog", search=SearchParams(method="exhaustive"))
+    engine.generate([PROMPT, "The big dog"], n=3, seed=5, sampling=SamplingParams.UNCHANGED, stopping=stopping)
+    engine.select(PROMPT, TEXTS[:2], terminator="eog", search=SearchParams(method="best_first"))
     engine.trim()
     for text in TEXTS[:3]:
         engine.score(PROMPT, text)
     engine.select(PROMPT[:-2], ["rl" + text for text in TEXTS], terminator="eog")
-    engine.beam_search(PROMPT, Grammar.from_choices(TEXTS), beam=Beam(width=4))
+    engine.beam_search(PROMPT, Grammar.from_choices(TEXTS), beam=BeamSearchParams(width=4))
     page = Template(PROMPT + "<<select 'x' options=texts>> and<<gen 'y' max_tokens=4>>.")
     engine.render(page, texts=list(TEXTS))
     prompt = [token for token, _ in engine.tokens(PROMPT, [" a"]).prompt]
     paths = [[token.id for token in completion.tokens] for completion in many[:6]]
-    with engine.measurer(len(prompt) + N_TOKENS + 1) as measurer:
-        measurer.measure(Sequences.of([(prompt, path) for path in paths]))
-        measurer.measure(Sequences.of([(prompt, paths[0])]))
+    with engine.loglikelihood_scorer(len(prompt) + N_TOKENS + 1) as scorer:
+        scorer.loglikelihoods(Sequences.of([(prompt, path) for path in paths]))
+        scorer.loglikelihoods(Sequences.of([(prompt, paths[0])]))
 
 
 def moves_of(path: Path, model) -> np.ndarray:
@@ -218,12 +218,14 @@ def test_rows_that_jump_once_in_thousands_stay_within_the_tolerance():
     That is six times the largest move of 512 rows.
     """
     path = real_file("weights/random_real_vocab/random-starcoder.gguf")
-    stopping = Stopping(max_tokens=4, ignore_eog=True)
+    stopping = StopParams(max_tokens=4, ignore_eog=True)
     with Engine(open_model(path, LlamaOptions(n_threads=1)), check=measured(path)) as engine:
         drawn = []
         for n in (24, 1):
             engine.trim()
-            generation = engine.generate([1670], n=n, seed=681_098, sampling=Sampling.UNCHANGED, stopping=stopping)
+            generation = engine.generate(
+                [1670], n=n, seed=681_098, sampling=SamplingParams.UNCHANGED, stopping=stopping
+            )
             drawn.append([(token.id, token.logp) for token in generation[0].tokens])
     beside_others, by_itself = drawn
     moves = [abs(x - y) for (i, x), (j, y) in zip(beside_others, by_itself, strict=True) if i == j]

@@ -21,7 +21,7 @@ from selectrie.testing import HashModel
 from selectrie.testing.fakes import make_vocabulary
 from tests.support.vocabularies import vocabulary_of
 
-ROOMY = Limits(nodes=4096, branches=64, rows_per_call=256, kind=ModelKind.ATTENTION, idle_rows=64)
+ROOMY = Limits(nodes=4096, sequences=64, rows_per_call=256, kind=ModelKind.ATTENTION, max_idle_rows=64)
 
 CONTEXTS = ("", " ", "\n", "\t", "x", "un", "A\n", "A\n\n", "Once upon a time", "Once upon a time ", "the 日本", "日", "é ", "  lead",
             " a  b ", "Tom's", "Q:\u00a0", " Th", "\U0001f600 ")  # fmt: skip

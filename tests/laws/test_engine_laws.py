@@ -14,15 +14,15 @@ from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import RequestError
-from selectrie.options import Prompting, Rule, Search
+from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.testing import HashModel
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
 """A fake's rows are the same bits in every layout."""
 
-WIDE = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+WIDE = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 
-JOINT = Rule()
+JOINT = ScoringRule()
 
 CLOSE = 1.1e-4
 """Nats: an end counts as finished when its bounds are within 1e-4; a posterior moves by no more than that."""
@@ -38,12 +38,12 @@ class Request:
     seed: int
     prompt: str
     choices: tuple[str, ...]
-    search: Search
+    search: SearchParams
     sharpness: float = 1.0
     terminator: str = "auto"
     following: str = ""
     boundary: str = "heal"
-    rule: Rule = JOINT
+    rule: ScoringRule = JOINT
     prior: tuple[float, ...] | None = None
     limits: Limits = WIDE
 
@@ -58,7 +58,7 @@ class Request:
                 following=self.following,
                 prior=self.prior,
                 search=search,
-                prompting=Prompting(boundary=self.boundary),
+                prompting=PromptParams(boundary=self.boundary),
             )
 
     @property
@@ -145,16 +145,16 @@ texts = st.text(TEXT, min_size=1, max_size=5)
 limits = st.builds(
     Limits,
     nodes=st.integers(30, 200),
-    branches=st.integers(12, 40),
+    sequences=st.integers(12, 40),
     rows_per_call=st.integers(8, 64),
     kind=st.sampled_from(list(ModelKind)),
-    idle_rows=st.just(4096),
+    max_idle_rows=st.just(4096),
 )
 rules = st.sampled_from(
     [
-        *(Rule(name) for name in ("joint", "token_mean", "char_mean", "byte_mean", "pmi")),
-        Rule("pmi", premise="ca"),
-        Rule("calibrated", content_free=("a", "cat")),
+        *(ScoringRule(name) for name in ("joint", "token_mean", "char_mean", "byte_mean", "pmi")),
+        ScoringRule("pmi", premise="ca"),
+        ScoringRule("calibrated", content_free=("a", "cat")),
     ]
 )
 
@@ -168,7 +168,7 @@ def requests(draw):
     weights = st.fixed_dictionaries({choice: st.sampled_from([0.0, 0.5, 1.0, 2.0]) for choice in set(choices)})
     by_choice = draw(st.none() | weights)
     has_prior = by_choice is not None and any(by_choice.values())
-    search = Search(
+    search = SearchParams(
         k=draw(st.integers(1, 3)),
         stop=draw(st.sampled_from(["best", "mass", "all"])),
         mass=draw(st.sampled_from([0.5, 0.9, 0.99, 1.0])),
@@ -207,7 +207,7 @@ UNFINISHED = Request(  # ends that the last rows of the budget touched were forg
     seed=77,
     prompt="atb",
     choices=letters("araaa/r /r/ac/cccr/c/cr"),
-    search=Search(stop="mass", budget_nodes=4),
+    search=SearchParams(stop="mass", budget_nodes=4),
     sharpness=0.5,
     boundary="harness",
     prior=(1.0, 0.5, 0.5, 0.5, 0.5, 1.0, 0.0),
@@ -218,14 +218,14 @@ HEALED = Request(  # p = 0.00035 was said to lie in [0.864, 0.928]
     choices=letters(
         "ctac/ct/ta/crcac/bbtaa/rba/at/rat/cb/abbb/crt/trarb/rtbt/r/ctrtc/rtaa/rt/tarrc/rarab/bbc/abrb/rcr/artcr/ct"
     ),
-    search=Search(k=3, budget_nodes=2, width=8),
+    search=SearchParams(k=3, budget_nodes=2, width=8),
     sharpness=3.0,
 )
 HEALED_BY_MASS = Request(
     seed=492,
     prompt="c c c",
     choices=letters("bbr/rct/tcbc/atarc/cbtbc/crrba/ctca/tb/aca/b/rrcbb/rcbar/b/ba"),
-    search=Search(k=3, stop="mass", budget_nodes=8, width=2),
+    search=SearchParams(k=3, stop="mass", budget_nodes=8, width=2),
     sharpness=3.0,
     terminator="unless-continued",
 )
@@ -233,9 +233,9 @@ HEALED_AND_PROVED = Request(  # without any budget
     seed=1021,
     prompt="bbcbc",
     choices=letters("a/atrr/acac/tcta/r/art/bbt/rtbt/aac/aatrb/t/cbbb/cbt/ca/abrt/aba/a/cr/ttbr/cartr/ttr/crtr/bc/cac"),
-    search=Search(width=5),
+    search=SearchParams(width=5),
     sharpness=0.5,
-    rule=Rule("pmi"),
+    rule=ScoringRule("pmi"),
 )
 HEALED_UNRESOLVED = Request(
     seed=735,
@@ -243,7 +243,7 @@ HEALED_UNRESOLVED = Request(
     choices=letters(
         "c/rtc/rba/trat/bbr/br/btrcr/tctar/crr/rctat/rar/atc/r/rbabb/trbrc/bt/rtct/brrbc/rra/rbctr/btr/cacac/ttr/atc/c/rtc"
     ),
-    search=Search(stop="all", budget_nodes=9, width=8),
+    search=SearchParams(stop="all", budget_nodes=9, width=8),
     sharpness=0.5,
     terminator="unless-continued",
 )
@@ -251,16 +251,16 @@ UNRESOLVED_SECOND = Request(  # an end without a value stood among the first k, 
     seed=551,
     prompt=" ",
     choices=letters("artc/ccc/rbc/bbb/r/cat/btrc/atat/bc/actr/rarra/tcaa/rarrb/abc/rb/tc/r/ccct/taraa"),
-    search=Search(k=2, stop="all", budget_nodes=4, width=7),
+    search=SearchParams(k=2, stop="all", budget_nodes=4, width=7),
     sharpness=0.5,
     boundary="split",
-    limits=Limits(nodes=66, branches=18, rows_per_call=43, kind=ModelKind.HYBRID, idle_rows=4096),
+    limits=Limits(nodes=66, sequences=18, rows_per_call=43, kind=ModelKind.HYBRID, max_idle_rows=4096),
 )
 UNRESOLVED_FIRST = Request(
     seed=584,
     prompt="r",
     choices=letters("bcc/t/tcrt/r/a/tt/c/trtt/babt/bc/tctb/rratr/c/bbcb/tbaab/rc/ba/bcc/t"),
-    search=Search(stop="all", budget_nodes=7, width=5),
+    search=SearchParams(stop="all", budget_nodes=7, width=5),
     sharpness=0.5,
     terminator="unless-continued",
     boundary="harness",
@@ -269,18 +269,18 @@ UNRESOLVED_BY_MASS = Request(
     seed=755,
     prompt="taatt",
     choices=letters("cbr/cabc/c/arbb/bra/ccb/caa/cttar/trrrb/bcrca/trtcc/cbr/cabc"),
-    search=Search(stop="mass", budget_nodes=8, width=2),
+    search=SearchParams(stop="mass", budget_nodes=8, width=2),
     terminator="unless-continued",
     boundary="harness",
 )
 NOTHING_FINISHED = Request(  # masked greedy decoding stops at `a`, whose continuation the budget leaves open
-    seed=0, prompt="a", choices=("a", "aaa"), search=Search(budget_nodes=1, width=1), sharpness=0.0
+    seed=0, prompt="a", choices=("a", "aaa"), search=SearchParams(budget_nodes=1, width=1), sharpness=0.0
 )
 GREEDY_EXCLUDED = Request(
     seed=0,
     prompt="a",
     choices=letters("abaaa/a/ /b/c"),
-    search=Search(budget_nodes=1, width=1),
+    search=SearchParams(budget_nodes=1, width=1),
     sharpness=0.0,
     terminator="none",
     prior=(1.0, 0.0, 0.0, 0.0, 0.0),
@@ -288,7 +288,7 @@ GREEDY_EXCLUDED = Request(
 CONTINUATIONS_EXCLUDED = replace(NOTHING_FINISHED, choices=("a", "aab", "aac"), prior=(1.0, 0.0, 0.0))
 EXCLUDED_UNREAD = (
     Request(  # prior 0 keeps " cat" from being evaluated: it said -inf as its score and not that it is pruned
-        seed=3, prompt="a bat", choices=(" cat", " rat", " tab"), search=Search(), prior=(0.0, 1.0, 1.0)
+        seed=3, prompt="a bat", choices=(" cat", " rat", " tab"), search=SearchParams(), prior=(0.0, 1.0, 1.0)
     )
 )
 

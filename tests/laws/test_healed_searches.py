@@ -19,7 +19,7 @@ import pytest
 
 import byte_bpe
 import selectrie
-from selectrie import Beam, Engine, Grammar, Hypothesis, Search, Selection, Template
+from selectrie import BeamSearchParams, Engine, Grammar, Hypothesis, SearchParams, Selection, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import NothingFoundError
@@ -127,7 +127,9 @@ def compare_beams(engine: Engine, prompt: str, texts: list[str], tried: Tried, *
     listed = engine.select(prompt, texts, terminator="none")
     grammar = Grammar.from_choices(texts)
     for exact in (True, False):
-        beam = Beam(width=64, n=len(texts), exact=exact, terminator="none", budget_nodes=4_000 if exact else None)
+        beam = BeamSearchParams(
+            width=64, n=len(texts), exact=exact, terminator="none", budget_nodes=4_000 if exact else None
+        )
         found = engine.beam_search(prompt, grammar, beam=beam)
         if not found.certificate.proved:
             tried.unproved["exact beam" if exact else "beam"] += 1
@@ -154,7 +156,7 @@ def compare_searches(engine: Engine, prompt: str, texts: list[str], tried: Tried
     """
     pattern = f"({'|'.join(map(re.escape, texts))})([0-9]{{5}})?"
     grammar = Grammar.from_regex(pattern)
-    searched = engine.select(prompt, grammar=grammar, terminator="eog", search=Search(budget_nodes=4_000))
+    searched = engine.select(prompt, grammar=grammar, terminator="eog", search=SearchParams(budget_nodes=4_000))
     answers = {"search": searched}
     if with_pages:
         pages = {name: engine.render(page, prompt=prompt, pattern=pattern) for name, page in PAGES.items()}
@@ -231,7 +233,7 @@ MADE_WITHIN = (
 
 Of each, one text changes two tokens of the prompt.
 """
-LIMITS = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+LIMITS = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 
 
 def p_of(engine: Engine, questions: list[tuple[str, list[str]]], *, exact: bool = True, n: int = N_DRAWN) -> float:

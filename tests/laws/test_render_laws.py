@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import Rendering, Search, Template
+from selectrie import RenderParams, SearchParams, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
@@ -24,7 +24,7 @@ from selectrie.tokenization.records import PromptText
 from tests.support.measured import assert_same_logp
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
-FORKS = Limits(nodes=4096, branches=64, rows_per_call=64, kind=ModelKind.RECURRENT, idle_rows=4096)
+FORKS = Limits(nodes=4096, sequences=64, rows_per_call=64, kind=ModelKind.RECURRENT, max_idle_rows=4096)
 LETTERS = "abcst .:\n"
 WHOLE = make_vocabulary([piece for piece in DEFAULT_PIECES if piece.isascii()])
 """Tokens of whole characters: what is generated can be encoded again."""
@@ -209,7 +209,7 @@ def pages(draw):
 @settings(max_examples=8)
 def test_many_pages_are_each_alone_to_the_bit(text, seed, texts, n_rows, page_seed):
     """Whatever else is under way: text, values, and every record."""
-    template, how = Template(text), Rendering(seed=page_seed)
+    template, how = Template(text), RenderParams(seed=page_seed)
     rows = [{"name": "abcst"[at], "texts": texts, "items": range(at)} for at in range(n_rows)]
     with closing(Engine(HashModel(seed, vocabulary=WHOLE), check=EXACT)) as engine:
         together = engine.render_many(template, rows, rendering=how)
@@ -243,8 +243,8 @@ def test_events_make_up_the_page_and_the_stream_brings_them(text, seed, texts):
     """Texts of events joined are the page's text, as a record and as they come; and so are the slots, in order."""
     values = {"name": "a", "texts": texts, "items": [1, 2]}
     with closing(Engine(HashModel(seed, vocabulary=WHOLE), check=EXACT)) as engine:
-        page = engine.render(Template(text), values, rendering=Rendering(seed=1))
-        with engine.stream(Template(text), values, rendering=Rendering(seed=1)) as stream:
+        page = engine.render(Template(text), values, rendering=RenderParams(seed=1))
+        with engine.stream(Template(text), values, rendering=RenderParams(seed=1)) as stream:
             events = list(stream)
             whole = stream.page
     for given_events in (page.events(), events):
@@ -341,8 +341,8 @@ def test_rows_are_bounded_on_weights(name, weights, embedded):
     path = embedded if name == "embedded" else weights("stories260K.gguf")
     with selectrie.load(path, n_threads=1) as engine:
         assert engine.tolerance is not None
-        page = engine.render(Template(SHEET), VALUES, rendering=Rendering(seed=1))
-        assert not any(slot.record.certificate.n_settled for slot in page.slots if isinstance(slot.record, Selection))
+        page = engine.render(Template(SHEET), VALUES, rendering=RenderParams(seed=1))
+        assert not any(slot.record.certificate.n_rescored for slot in page.slots if isinstance(slot.record, Selection))
         check_rows(engine, page, page.cost.rows)
     assert page.cost.rows_naive > 2 * page.cost.rows
 
@@ -364,7 +364,7 @@ def test_a_joint_block_is_that_of_the_engine():
     with closing(Engine(HashModel(5), check=EXACT)) as engine:
         page = engine.render(template, letters=letters)
         texts = [f"{x} t{y}" for x in letters for y in letters]
-        best = engine.select("s ", texts, following=".", search=Search(method="exhaustive"))
+        best = engine.select("s ", texts, following=".", search=SearchParams(method="exhaustive"))
     record = page.selections["x"]
     assert isinstance(record, JointSelection)
     assert (record.text, record.logp) == (best.text, best.logp)
@@ -428,7 +428,7 @@ def test_what_the_checks_pass_is_rendered(text, seed, texts, name):
     """Slots within loops within blocks: no error, every value where its path says, the records beside the values."""
     template = Template(text)
     with closing(Engine(HashModel(seed, vocabulary=WHOLE), check=EXACT)) as engine:
-        page = engine.render(template, name=name, texts=texts, items=["s", "t"], rendering=Rendering(seed=1))
+        page = engine.render(template, name=name, texts=texts, items=["s", "t"], rendering=RenderParams(seed=1))
     assert "".join(event.text for event in page.events()) == page.text
     for slot in page.slots:
         if slot.kind != "geneach":

@@ -202,17 +202,17 @@ def test_every_field_is_documented():
 
     text = (ROOT / "docs" / "python.md").read_text()
     records = [
-        options.Rule,
-        options.Search,
-        options.Prompting,
+        options.ScoringRule,
+        options.SearchParams,
+        options.PromptParams,
         results.Selection,
         results.ChoiceScore,
         results.TextScore,
     ]
-    records += [options.Sampling, options.Stopping, generate.Generating]
+    records += [options.SamplingParams, options.StopParams, generate.GenerationParams]
     records += [results.Generation, results.Completion, results.Chunk]
-    records += [options.Rendering, results.Page, results.SlotEvent, results.TextEvent]
-    records += [results.JointSelection, results.Assignment, results.DrawnChoice]
+    records += [options.RenderParams, results.Page, results.SlotEvent, results.TextEvent]
+    records += [results.JointSelection, results.Assignment, results.SampledChoice]
     records += [results.TokenPlan, results.TokenScore, results.Certificate, results.Signature, types.Cost]
     missing = [
         f"{kind.__name__}.{field.name}" for kind in records for field in fields(kind) if f"`{field.name}`" not in text

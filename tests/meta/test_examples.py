@@ -95,6 +95,6 @@ def test_what_ends_a_choice_decides_between_cat_and_cats(weights):
 def test_near_ties_have_one_winner_in_every_set(any_model):
     """Choices as close as a prior can bring them are settled, and the other choices do not decide between them."""
     text = run("near_ties.py", any_model)
-    assert "settled: True, by scoring 2 choices again" in text
+    assert "rescored: True, by scoring 2 choices again" in text
     (winners,) = (line.split(": ")[1] for line in text.splitlines() if "winners in other sets" in line)
     assert "," not in winners

@@ -11,7 +11,7 @@ import same_code
 from same_code import Table
 
 OLD = '''
-"""About `Rule`."""
+"""About `ScoringRule`."""
 from a import Rule, other
 import b
 

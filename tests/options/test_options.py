@@ -13,7 +13,7 @@ import pytest
 
 from selectrie.decoding.scoring import log_priors
 from selectrie.errors import ChoiceError, OptionError
-from selectrie.options import Prompting, Rule, Sampling, Search, Stopping
+from selectrie.options import PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 NO_TEXT = (3, b"a", True, ["a"])
 NO_COUNT = (0, -1, 1.0, nan, True, "1", [1])
@@ -21,49 +21,49 @@ NO_PROBABILITY = (0, 0.0, -0.0, -0.5, 1.0000001, 2, nan, inf, -inf, True, False,
 NO_SHARE = (-0.1, 1.1, nan, inf, -inf, True, "0.5", None, [0.5])
 NO_NUMBER = (nan, inf, -inf, True, "1", None, [1.0])
 REFUSED = {
-    (Search, "method"): (None, "", "Exhaustive", True, 3, ["auto"], np.array(["auto", "auto"])),
-    (Search, "stop"): (None, "k-best", 3, {"best"}),
-    (Search, "k"): (None, *NO_COUNT),
-    (Search, "width"): (None, *NO_COUNT),
-    (Search, "budget_nodes"): NO_COUNT,
-    (Search, "mass"): NO_PROBABILITY,
-    (Search, "on_progress"): (3, "print", True),
-    (Prompting, "boundary"): (None, "Heal", 3, ["heal"]),
-    (Prompting, "truncate"): (None, True, False, "right", 3),
-    (Prompting, "delimiter"): (None, *NO_TEXT),
-    (Prompting, "assistant_prefix"): (None, *NO_TEXT),
-    (Prompting, "system"): NO_TEXT,
-    (Prompting, "template_args"): (None, "ab", 3, [("a", 1)], {3: "a"}, {None: 1}),
-    (Prompting, "parse_special"): (None, 0, 1, "yes", np.True_),
-    (Sampling, "temperature"): (-0.1, *NO_NUMBER),
-    (Sampling, "top_k"): (None, -1, 1.0, nan, True, "1"),
-    (Sampling, "top_p"): NO_SHARE,
-    (Sampling, "min_p"): NO_SHARE,
-    (Sampling, "typical_p"): NO_SHARE,
-    (Sampling, "repeat_penalty"): (0, 0.0, -1.0, *NO_NUMBER),
-    (Sampling, "presence_penalty"): NO_NUMBER,
-    (Sampling, "frequency_penalty"): NO_NUMBER,
-    (Sampling, "penalty_last_n"): (None, -2, 1.0, True, "64"),
-    (Sampling, "logit_bias"): (None, 3, "ab", [(1, 2.0)]),
-    (Stopping, "max_tokens"): (None, *NO_COUNT),
-    (Stopping, "stop"): (None, 3, b"a", {"a"}),
-    (Stopping, "stop_tokens"): (None, 3, "12", b"12", {1}, {1: 2}, iter([1]), np.array(3)),
-    (Stopping, "ignore_eog"): (None, 0, 1, "yes", np.True_),
-    (Stopping, "when"): (3, "print", True),
-    (Rule, "name"): (None, "Joint", 3, ["joint"], Rule()),
+    (SearchParams, "method"): (None, "", "Exhaustive", True, 3, ["auto"], np.array(["auto", "auto"])),
+    (SearchParams, "stop"): (None, "k-best", 3, {"best"}),
+    (SearchParams, "k"): (None, *NO_COUNT),
+    (SearchParams, "width"): (None, *NO_COUNT),
+    (SearchParams, "budget_nodes"): NO_COUNT,
+    (SearchParams, "mass"): NO_PROBABILITY,
+    (SearchParams, "on_progress"): (3, "print", True),
+    (PromptParams, "boundary"): (None, "Heal", 3, ["heal"]),
+    (PromptParams, "truncate"): (None, True, False, "right", 3),
+    (PromptParams, "delimiter"): (None, *NO_TEXT),
+    (PromptParams, "assistant_prefix"): (None, *NO_TEXT),
+    (PromptParams, "system"): NO_TEXT,
+    (PromptParams, "template_args"): (None, "ab", 3, [("a", 1)], {3: "a"}, {None: 1}),
+    (PromptParams, "parse_special"): (None, 0, 1, "yes", np.True_),
+    (SamplingParams, "temperature"): (-0.1, *NO_NUMBER),
+    (SamplingParams, "top_k"): (None, -1, 1.0, nan, True, "1"),
+    (SamplingParams, "top_p"): NO_SHARE,
+    (SamplingParams, "min_p"): NO_SHARE,
+    (SamplingParams, "typical_p"): NO_SHARE,
+    (SamplingParams, "repeat_penalty"): (0, 0.0, -1.0, *NO_NUMBER),
+    (SamplingParams, "presence_penalty"): NO_NUMBER,
+    (SamplingParams, "frequency_penalty"): NO_NUMBER,
+    (SamplingParams, "penalty_last_n"): (None, -2, 1.0, True, "64"),
+    (SamplingParams, "logit_bias"): (None, 3, "ab", [(1, 2.0)]),
+    (StopParams, "max_tokens"): (None, *NO_COUNT),
+    (StopParams, "stop"): (None, 3, b"a", {"a"}),
+    (StopParams, "stop_tokens"): (None, 3, "12", b"12", {1}, {1: 2}, iter([1]), np.array(3)),
+    (StopParams, "ignore_eog"): (None, 0, 1, "yes", np.True_),
+    (StopParams, "when"): (3, "print", True),
+    (ScoringRule, "name"): (None, "Joint", 3, ["joint"], ScoringRule()),
 }
 ACCEPTED = (
-    Search(method="best_first", k=2, stop="mass", mass=1, budget_nodes=1, width=1, on_progress=max),
-    Search(mass=5e-324),
-    Prompting("harness", "", "left", "", "", {"a": [1], "": None}, parse_special=True),
-    Prompting(system="Be brief.", template_args={"enable_thinking": False}),
-    Sampling(0, 0, 0, 0, 0, 5e-324, -2, 2, -1, {0: -inf, 7: 2}),
-    Sampling(temperature=1, top_p=1, min_p=1, typical_p=1.0, penalty_last_n=0),
-    Sampling.GREEDY,
-    Sampling.UNCHANGED,
-    Stopping(1, ["\n\n", "END"], [2, 3], ignore_eog=True, when=max),
-    Rule("pmi", premise=""),
-    Rule("calibrated", content_free=("", "N/A")),
+    SearchParams(method="best_first", k=2, stop="mass", mass=1, budget_nodes=1, width=1, on_progress=max),
+    SearchParams(mass=5e-324),
+    PromptParams("harness", "", "left", "", "", {"a": [1], "": None}, parse_special=True),
+    PromptParams(system="Be brief.", template_args={"enable_thinking": False}),
+    SamplingParams(0, 0, 0, 0, 0, 5e-324, -2, 2, -1, {0: -inf, 7: 2}),
+    SamplingParams(temperature=1, top_p=1, min_p=1, typical_p=1.0, penalty_last_n=0),
+    SamplingParams.GREEDY,
+    SamplingParams.UNCHANGED,
+    StopParams(1, ["\n\n", "END"], [2, 3], ignore_eog=True, when=max),
+    ScoringRule("pmi", premise=""),
+    ScoringRule("calibrated", content_free=("", "N/A")),
 )
 
 
@@ -83,29 +83,29 @@ def test_a_wrong_type_or_value_is_refused_by_name(record, name, value):
 def test_a_premise_is_text(value):
     """Anything else is refused, under the rule that takes one."""
     with pytest.raises(OptionError, match="premise"):
-        Rule("pmi", premise=value)
+        ScoringRule("pmi", premise=value)
 
 
 @pytest.mark.parametrize("value", ["abc", b"abc", "", None, 3, {"a": 1}, {"a"}, iter(["a"])])
 def test_one_text_is_no_list_of_content_free_prompts(value):
     """A str would become a prompt for each of its letters; sets and iterators have no order, or no length."""
     with pytest.raises(OptionError, match="content_free"):
-        Rule("calibrated", content_free=value)
+        ScoringRule("calibrated", content_free=value)
 
 
 def test_content_free_prompts_are_texts():
     """The error names the place of the one that is not."""
     with pytest.raises(OptionError, match=r"content_free\[1\]=3"):
-        Rule("calibrated", content_free=["N/A", 3])
+        ScoringRule("calibrated", content_free=["N/A", 3])
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Rule("calibrated"),
-        lambda: Rule("calibrated", content_free=[]),
-        lambda: Rule(premise="N/A"),
-        lambda: Rule("pmi", content_free=["N/A"]),
+        lambda: ScoringRule("calibrated"),
+        lambda: ScoringRule("calibrated", content_free=[]),
+        lambda: ScoringRule(premise="N/A"),
+        lambda: ScoringRule("pmi", content_free=["N/A"]),
     ],
 )
 def test_texts_of_another_rule_are_refused(make):
@@ -117,16 +117,16 @@ def test_texts_of_another_rule_are_refused(make):
 def test_any_sequence_of_prompts_becomes_a_tuple():
     """A list given to a rule cannot change it afterwards."""
     prompts = ["N/A", ""]
-    rule = Rule("calibrated", content_free=prompts)
+    rule = ScoringRule("calibrated", content_free=prompts)
     prompts.append("x")
     assert rule.content_free == ("N/A", "")
-    assert rule == Rule("calibrated", content_free=("N/A", ""))
+    assert rule == ScoringRule("calibrated", content_free=("N/A", ""))
 
 
 def test_template_arguments_are_copied_and_read_only():
     """The caller's mapping can change without changing the record, and the record's cannot."""
     given = {"a": 1}
-    prompting = Prompting(template_args=given)
+    prompting = PromptParams(template_args=given)
     given["a"] = 2
     assert prompting.template_args == {"a": 1}
     with pytest.raises(TypeError, match="item assignment"):
@@ -147,23 +147,23 @@ def test_template_arguments_are_copied_and_read_only():
 def test_biases_go_from_token_ids_to_numbers(bias, name):
     """The error names the token whose bias is no number, and -inf is the way to forbid one."""
     with pytest.raises(OptionError, match=name):
-        Sampling(logit_bias=bias)
+        SamplingParams(logit_bias=bias)
 
 
 def test_ids_of_numpy_are_ids():
     """What `Vocabulary.eog` holds stops a text; the record holds plain numbers, which JSON knows."""
-    stopping = Stopping(stop_tokens=np.array([1, 3], dtype=np.int32))
-    sampling = Sampling(logit_bias={np.int64(5): -1.0})
+    stopping = StopParams(stop_tokens=np.array([1, 3], dtype=np.int32))
+    sampling = SamplingParams(logit_bias={np.int64(5): -1.0})
     assert (stopping.stop_tokens, dict(sampling.logit_bias)) == ((1, 3), {5: -1.0})
     assert {type(i) for i in (*stopping.stop_tokens, *sampling.logit_bias)} == {int}
     with pytest.raises(OptionError, match=r"stop_tokens\[0\]"):
-        Stopping(stop_tokens=np.array([1.0]))
+        StopParams(stop_tokens=np.array([1.0]))
 
 
 def test_biases_are_copied_and_read_only():
     """The caller's mapping can change without changing the record, and the record's cannot."""
     given = {1: 0.5}
-    sampling = Sampling(logit_bias=given)
+    sampling = SamplingParams(logit_bias=given)
     given[1] = 2.0
     assert sampling.logit_bias == {1: 0.5}
     with pytest.raises(TypeError, match="item assignment"):
@@ -184,26 +184,28 @@ def test_biases_are_copied_and_read_only():
 def test_what_stops_a_text_is_checked_one_by_one(stopping, place):
     """An empty stop string would end every text, a lone surrogate has no bytes; the error names the place."""
     with pytest.raises(OptionError, match=place):
-        Stopping(**stopping)
+        StopParams(**stopping)
 
 
 def test_one_text_is_one_stop_string():
     """A str is no list of its letters; any sequence becomes a tuple."""
-    assert Stopping(stop="END") == Stopping(stop=["END"])
-    assert Stopping(stop=["a"], stop_tokens=[1]).stop == ("a",)
-    assert Stopping(stop_tokens=[1, 2]).stop_tokens == (1, 2)
+    assert StopParams(stop="END") == StopParams(stop=["END"])
+    assert StopParams(stop=["a"], stop_tokens=[1]).stop == ("a",)
+    assert StopParams(stop_tokens=[1, 2]).stop_tokens == (1, 2)
 
 
 def test_named_chains_are_what_they_say():
     """Greedy is temperature 0; unchanged leaves the model's distribution alone; neither counts tokens."""
-    assert Sampling(temperature=0) == Sampling.GREEDY
-    assert Sampling(temperature=1, top_k=0, top_p=1, min_p=0) == Sampling.UNCHANGED
-    assert not Sampling.GREEDY.penalises
-    assert Sampling(frequency_penalty=0.1).penalises
-    assert not Sampling(frequency_penalty=0.1, penalty_last_n=0).penalises
+    assert SamplingParams(temperature=0) == SamplingParams.GREEDY
+    assert SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0) == SamplingParams.UNCHANGED
+    assert not SamplingParams.GREEDY.penalises
+    assert SamplingParams(frequency_penalty=0.1).penalises
+    assert not SamplingParams(frequency_penalty=0.1, penalty_last_n=0).penalises
 
 
-@pytest.mark.parametrize("record", [Search(), Prompting(), Rule(), Sampling(), Stopping(), *ACCEPTED], ids=repr)
+@pytest.mark.parametrize(
+    "record", [SearchParams(), PromptParams(), ScoringRule(), SamplingParams(), StopParams(), *ACCEPTED], ids=repr
+)
 def test_records_are_values(record):
     """Copied, pickled or replaced they are equal, with one hash."""
     for same in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record)), replace(record)):  # noqa: S301
@@ -213,8 +215,8 @@ def test_records_are_values(record):
 
 def test_records_differ_in_every_field():
     """Equality sees template arguments too, though their hash does not."""
-    assert Prompting(template_args={"a": 1}) != Prompting(template_args={"a": 2})
-    assert len({Prompting(delimiter="a"), Prompting(delimiter="b"), Prompting(delimiter="a")}) == 2
+    assert PromptParams(template_args={"a": 1}) != PromptParams(template_args={"a": 2})
+    assert len({PromptParams(delimiter="a"), PromptParams(delimiter="b"), PromptParams(delimiter="a")}) == 2
 
 
 @pytest.mark.parametrize("weight", ["x", "0.5", b"1", None, True, np.True_, [1.0], np.ones(1), 1j, nan, 10**400, -1])

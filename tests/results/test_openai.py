@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from selectrie.cli.generation import _is_chat
-from selectrie.options import Prompting
+from selectrie.options import PromptParams
 from selectrie.results import TokenScore
 from selectrie.results.openai import chat_completion, finish_reason, text_completion
 
@@ -79,7 +79,7 @@ def test_alternatives_of_one_spelling_are_one():
 def test_a_chat_is_a_chat_where_every_prompt_is_rendered():
     """Of the command line: messages, or text with a system message; one plain prompt among them makes texts of all."""
     messages = [{"role": "user", "content": "a"}]
-    plain, with_system = {"prompting": Prompting()}, {"prompting": Prompting(system="Be brief.")}
+    plain, with_system = {"prompting": PromptParams()}, {"prompting": PromptParams(system="Be brief.")}
     assert _is_chat([messages, messages], plain)
     assert _is_chat(["a"], with_system)
     assert not _is_chat([messages, "a"], plain)

@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 import selectrie
-from selectrie import Page, Rendering, Template
+from selectrie import Page, RenderParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import OptionError
@@ -33,7 +33,7 @@ def page():
     """A page of the embedded model with slots of several kinds."""
     values = {"ranks": list(Rank), "items": [1, 2]}
     with selectrie.load() as llm:
-        return llm.render(Template(TEXT, name="page.tmpl"), values, rendering=Rendering(seed=7))
+        return llm.render(Template(TEXT, name="page.tmpl"), values, rendering=RenderParams(seed=7))
 
 
 def test_values_are_looked_up_by_name(page):
@@ -123,7 +123,7 @@ def test_equal_pages_are_equal():
     pages = []
     for seed in (1, 1, 2):
         with Engine(HashModel(seed), check=EXACT) as engine:
-            pages.append(engine.render(template, rendering=Rendering(seed=1)))
+            pages.append(engine.render(template, rendering=RenderParams(seed=1)))
     assert pages[0] == pages[1]
     assert pages[0] != pages[2]
 
@@ -147,9 +147,9 @@ def test_text_events_as_json():
 
 
 def test_names_of_the_package():
-    """`Template`, `Page` and `Rendering` are promised."""
+    """`Template`, `Page` and `RenderParams` are promised."""
     assert selectrie.Page is Page
-    assert {"Page", "Rendering", "Template"} <= set(selectrie.__all__)
+    assert {"Page", "RenderParams", "Template"} <= set(selectrie.__all__)
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_names_of_the_package():
 def test_renderings_are_checked(options):
     """Each field when the record is made."""
     with pytest.raises(OptionError, match=next(iter(options))):
-        Rendering(**options)
+        RenderParams(**options)
 
 
 def test_renderings_are_values():
     """Equal, hashed, copied and pickled by their fields."""
-    one = Rendering(seed=3, template_args={"a": [1]})
-    assert one == Rendering(seed=3, template_args={"a": [1]})
-    assert hash(one) == hash(Rendering(seed=3, template_args={"a": [1]}))
+    one = RenderParams(seed=3, template_args={"a": [1]})
+    assert one == RenderParams(seed=3, template_args={"a": [1]})
+    assert hash(one) == hash(RenderParams(seed=3, template_args={"a": [1]}))
     assert pickle.loads(pickle.dumps(one)) == one == copy.deepcopy(one)  # noqa: S301 - made here

@@ -225,7 +225,7 @@ def test_a_table_of_unequal_lengths_is_refused():
 
 def test_to_dict_is_strict_json_with_what_is_promised():
     """Every promised field is there, choices in the caller's order, nothing JSON cannot hold."""
-    selection = answer(*ARMOUR, (" z|zz", 0.01, None), wanted=(TokenScore(9, b"", -1.0, "<|im_end|>"),))
+    selection = answer(*ARMOUR, (" z|zz", 0.01, None), top_tokens=(TokenScore(9, b"", -1.0, "<|im_end|>"),))
     fields = json.loads(json.dumps(selection.to_dict(), allow_nan=False))
     assert (fields["format"], fields["kind"], fields["winner"]) == (1, "selection", 0)
     assert (fields["rule"], fields["terminator"], fields["coverage"]) == ("joint", "none", pytest.approx(0.85))
@@ -235,7 +235,7 @@ def test_to_dict_is_strict_json_with_what_is_promised():
         {"id": 2, "logp": pytest.approx(math.log(0.8)), "piece": "ather"},
     ]
     assert fields["choices"][4]["logp"] is None
-    assert fields["wanted"] == [{"id": 9, "logp": -1.0, "piece": "", "spelling": "<|im_end|>"}]
+    assert fields["top_tokens"] == [{"id": 9, "logp": -1.0, "piece": "", "spelling": "<|im_end|>"}]
     assert fields["certificate"]["bound_gap"] is None
     assert fields["cost"]["rows_naive"] == 60
     assert fields["signature"]["model_digest"] == "sha256:00"

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from selectrie import Beam, Engine, Search
+from selectrie import BeamSearchParams, Engine, SearchParams
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.evaluation import Item, evaluate
 from selectrie.grammar import Grammar
@@ -37,8 +37,8 @@ def test_a_row_for_each_text():
 def test_beam_results_and_draws_are_tables():
     """Every text of a small grammar is in them, and how sure they are."""
     with Engine(HashModel(1)) as engine:
-        found = engine.beam_search("a ", TEXTS, beam=Beam(n=2, max_tokens=4))
-        drawn = engine.sample("a ", TEXTS, n=2, seed=1, search=Search(max_tokens=4))
+        found = engine.beam_search("a ", TEXTS, beam=BeamSearchParams(n=2, max_tokens=4))
+        drawn = engine.sample("a ", TEXTS, n=2, seed=1, search=SearchParams(max_tokens=4))
     for result in (found, drawn):
         table = fromstring(result._repr_html_())  # noqa: S314 - our own
         assert len([*table.iter("tr")]) == 1 + len(result)

@@ -40,8 +40,8 @@ PROVED = Certificate(
     open_mass=0.0,
     nodes_evaluated=3,
     nodes_inner=3,
-    settled=True,
-    n_settled=0,
+    rescored=True,
+    n_rescored=0,
     method="exhaustive",
 )
 COST = Cost(model_calls=2, rows=12, rows_repeated=0, rows_padded=4, rows_naive=60, decode_s=0.25)
@@ -101,7 +101,7 @@ def answer(*scored: Scored, **changes: Any) -> Selection:
         "margin": margin,
         "is_tie": margin == 0,
         "coverage": float(known.sum()),
-        "wanted": (),
+        "top_tokens": (),
         "greedy_index": index,
         "choices": choices,
         "rule": "joint",

@@ -42,7 +42,7 @@ def values(name: str) -> dict[str, object]:
 
 def rendered(llm: Engine, name: str) -> Page:
     """The page."""
-    return llm.render(template(name), values(name), rendering=selectrie.Rendering(seed=0))
+    return llm.render(template(name), values(name), rendering=selectrie.RenderParams(seed=0))
 
 
 def described(page: Page) -> str:

@@ -161,7 +161,7 @@ class Work:
         self.model.release(ints(*(node for node, _, _ in self.held)))
         self.model.trim(0)
         room, limits = self.model.room(), self.model.limits
-        assert (room.nodes, room.branches) == (limits.nodes, limits.branches)
+        assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
         assert self.model.find(ints(*self.held[0][1])) == (ROOT, 0)
 
     def _grow(self) -> None:

@@ -66,7 +66,7 @@ class Driver:
         assert all(row == 0 or self.parent[row] == 0 or self.parent[row] in self.live for row in self.live)
         leaves = set(self.live) - {self.parent[row] for row in self.live}
         assert len(self.live) <= room.nodes
-        assert len(leaves) <= room.branches
+        assert len(leaves) <= room.sequences
         self.sizes.append(n)
         self.most_held = max(self.most_held, len(self.live))
         asked = [self.path[first + i] for i in range(n)]

@@ -10,7 +10,7 @@ import pytest
 
 from selectrie import Template
 from selectrie.errors import OptionError, TemplateError
-from selectrie.options import Sampling, Stopping
+from selectrie.options import SamplingParams, StopParams
 from selectrie.template.analysis import segment_counts
 from selectrie.template.runtime import interpreter
 from selectrie.template.values.values import contains
@@ -106,11 +106,11 @@ def test_a_place_in_a_range_is_computed():
 def test_an_option_of_any_size_has_a_message():
     """Values without a repr, and those of a long one."""
     with pytest.raises(OptionError, match="temperature=<int>: expected"):
-        Sampling(temperature=10**6000)
+        SamplingParams(temperature=10**6000)
     with pytest.raises(OptionError, match="max_tokens=<int>: expected a whole number from"):
-        Stopping(max_tokens=10**6000)
+        StopParams(max_tokens=10**6000)
     with pytest.raises(OptionError) as caught:
-        Stopping(max_tokens=list(range(100_000)))
+        StopParams(max_tokens=list(range(100_000)))
     assert len(str(caught.value)) < 1200
 
 

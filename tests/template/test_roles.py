@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import selectrie
-from selectrie import Rendering, Template
+from selectrie import RenderParams, Template
 from selectrie.errors import TemplateError
 from selectrie.template.syntax.ast import Literal, Role
 from selectrie.template.syntax.expressions import Path
@@ -46,9 +46,9 @@ def test_a_role_may_be_a_value(source, dialect, role):
 
 def test_a_history_is_what_its_turns_are(llm):
     """Turn by turn as the same roles written out; roles without quotes are told."""
-    page = llm.render(Template(HISTORY + ASKED), messages=MESSAGES, rendering=Rendering(seed=1))
+    page = llm.render(Template(HISTORY + ASKED), messages=MESSAGES, rendering=RenderParams(seed=1))
     turns = "".join(f"<<#{one['role']}>>{one['content']}<</{one['role']}>>" for one in MESSAGES)
-    written = llm.render(Template(turns + ASKED), rendering=Rendering(seed=1))
+    written = llm.render(Template(turns + ASKED), rendering=RenderParams(seed=1))
     assert page.text == written.text
     assert page.values == written.values
     assert page.selections["label"].logp == pytest.approx(written.selections["label"].logp, abs=16 * llm.tolerance)
@@ -74,5 +74,5 @@ def test_a_value_that_is_no_role_is_told_before_a_model_is_asked(message, reason
 def test_a_role_that_a_slot_decides(llm):
     """It is known when its turn begins."""
     text = "<<#assistant>><<select 'next' options=['user', 'tool']>><</assistant>><<#role name=next>>x<</role>>"
-    page = llm.render(Template(text), rendering=Rendering(seed=1))
+    page = llm.render(Template(text), rendering=RenderParams(seed=1))
     assert page.text.endswith(f"<|im_start|>{page['next']}\nx<|im_end|>\n")

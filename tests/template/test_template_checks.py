@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from selectrie.engine.rendering.slots import SelectSlot, slot_of
 from selectrie.errors import TemplateError
 from selectrie.grammar import Grammar
-from selectrie.options import Rule
+from selectrie.options import ScoringRule
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Program
 from selectrie.template.runtime.steps import Continue, Decide
@@ -301,7 +301,10 @@ def test_what_is_wrong_with_values(marked, values, message):
         ("<<#if a>><<b>><</if>>", {"a": 0}),
         ("<<#if a>><<b>><<else>><<c>><</if>>", {"a": 0, "c": 1}),
         ("<<#each a>><<this.n>><</each>>", {"a": []}),
-        ("<<select 'x' options=o rule=r prior=p>>", {"o": Armor, "r": Rule("pmi"), "p": {"plate": 1, "cloth": 2}}),
+        (
+            "<<select 'x' options=o rule=r prior=p>>",
+            {"o": Armor, "r": ScoringRule("pmi"), "p": {"plate": 1, "cloth": 2}},
+        ),
         ("<<select 'x' options=o prior=p>>", {"o": Armor, "p": dict.fromkeys(Armor, 1)}),
         ("<<#select 'x' terminator=e>>plate<<or>>cloth<</select>>", {"e": Enum("End", {"TURN": "eog"}).TURN}),
         ("<<select 'x' options=o>><<#if x == 'plate'>><<a>><</if>>", {"o": Armor, "a": 1}),

@@ -16,7 +16,7 @@ from selectrie.testing.fakes import WIDE
 
 def tight(kind: ModelKind) -> Limits:
     """Limits that random work runs into all the time."""
-    return Limits(nodes=30, branches=8, rows_per_call=6, kind=kind, idle_rows=10)
+    return Limits(nodes=30, sequences=8, rows_per_call=6, kind=kind, max_idle_rows=10)
 
 
 @pytest.mark.parametrize("kind", tuple(ModelKind))

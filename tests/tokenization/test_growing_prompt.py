@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selectrie import Engine
 from selectrie.core.types import Limits, ModelKind
 from selectrie.errors import OptionError, PromptError, PromptTooLongError, ProtocolError, TextError
-from selectrie.options import Prompting
+from selectrie.options import PromptParams
 from selectrie.testing import HashModel
 from selectrie.testing.tiny_vocabulary import BOS, DEFAULT_PIECES, EOS, make_vocabulary, spell
 from selectrie.tokenization.choices import encode_choices
@@ -24,7 +24,7 @@ from tests.tokenization.test_boundary import PARTS
 
 TINY = make_vocabulary([*DEFAULT_PIECES, b"\xef", b"\xbf", b"\xbd", b"\xa9."])
 """The vocabulary drawn by hand, bytes that spell U+FFFD, and the end of a character with what comes after it."""
-SPECIAL = Prompting(parse_special=True)
+SPECIAL = PromptParams(parse_special=True)
 LETTERS = st.text("abcrstu .:\né", max_size=40)
 REAL = ("random_real_vocab/random-qwen2.gguf", "stories260K.gguf", "tiny-rwkv-7v0-834K.gguf")
 
@@ -131,7 +131,7 @@ def test_a_page_in_pieces_is_the_page_at_once(texts):
     page = page_of(TINY, *(text * 8 for text in texts))
     whole = "".join(text * 8 for text in texts)
     assert page.text == whole
-    assert tokens_of(page) == encode_prompt(TINY, read_prompt(TINY, whole, Prompting())).tolist()
+    assert tokens_of(page) == encode_prompt(TINY, read_prompt(TINY, whole, PromptParams())).tolist()
 
 
 @settings(max_examples=15)
@@ -147,7 +147,7 @@ def test_choices_after_a_page_are_cut_as_after_its_text(name, parts, data, weigh
         page.add(text[at:stop])
         at = stop
     choices = [data.draw(st.sampled_from((*PARTS, "the park", "park.", "s"))).encode() for _ in range(3)]
-    prompts = (page.prompt, read_prompt(vocabulary, text, Prompting()))
+    prompts = (page.prompt, read_prompt(vocabulary, text, PromptParams()))
     one, other = (encode_choices(vocabulary, prompt, choices, b" and") for prompt in prompts)
     assert one.context.tolist() == other.context.tolist()
     assert (one.tokens.tolist(), one.offsets.tolist()) == (other.tokens.tolist(), other.offsets.tolist())
@@ -174,7 +174,7 @@ def test_a_slot_costs_its_own_tail(name, weights):
         counts.append(sum(read))
     assert (
         tokens_of(page, vocabulary)
-        == encode_prompt(vocabulary, read_prompt(vocabulary, page.text, Prompting())).tolist()
+        == encode_prompt(vocabulary, read_prompt(vocabulary, page.text, PromptParams())).tolist()
     )
     assert max(counts) < 1_500
     assert sum(counts) / len(counts) < 500
@@ -437,19 +437,23 @@ def test_prompts_that_are_read_already_stay_as_they_are():
     """`read_prompt` gives a `PromptText` back; chat options with it are refused, as with text, and so is an empty one."""
     prompt = page_of(TINY, "a cat").prompt
     assert read_prompt(TINY, prompt, SPECIAL) is prompt
-    for prompting in (Prompting(assistant_prefix="a"), Prompting(system="a"), Prompting(template_args={"x": 1})):
+    for prompting in (
+        PromptParams(assistant_prefix="a"),
+        PromptParams(system="a"),
+        PromptParams(template_args={"x": 1}),
+    ):
         with pytest.raises(OptionError, match="chat messages"):
             read_prompt(TINY, prompt, prompting)
     with pytest.raises(PromptError, match="the prompt is empty"):
-        read_prompt(TINY, replace(prompt, prefix=prompt.prefix[:0], text=b""), Prompting())
+        read_prompt(TINY, replace(prompt, prefix=prompt.prefix[:0], text=b""), PromptParams())
 
 
 def test_a_page_can_be_cut_from_the_left():
     """`truncate="left"` on a page that holds fixed tokens: the newest ones stay, as of the same text."""
     page = page_of(TINY, "a cat at a bat. " * 30)
     assert len(page.prompt.prefix) > 1
-    limits = Limits(nodes=40, branches=8, rows_per_call=16, kind=ModelKind.ATTENTION, idle_rows=64)
-    cut = Prompting(truncate="left")
+    limits = Limits(nodes=40, sequences=8, rows_per_call=16, kind=ModelKind.ATTENTION, max_idle_rows=64)
+    cut = PromptParams(truncate="left")
     with Engine(HashModel(1, vocabulary=TINY, limits=limits)) as engine:
         one, other = (engine.select(prompt, ["a cat", "s"], prompting=cut) for prompt in (page.prompt, page.text))
         with pytest.raises(PromptTooLongError):

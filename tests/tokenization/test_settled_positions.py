@@ -14,7 +14,17 @@ import pytest
 
 import byte_bpe
 import selectrie
-from selectrie import Beam, Engine, Generating, Grammar, Prompting, Sampling, Search, Stopping, Template
+from selectrie import (
+    BeamSearchParams,
+    Engine,
+    GenerationParams,
+    Grammar,
+    PromptParams,
+    SamplingParams,
+    SearchParams,
+    StopParams,
+    Template,
+)
 from selectrie.backends.llama_cpp.tokenizer_rules import MERGING
 from selectrie.core.types import Limits, ModelKind
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
@@ -69,7 +79,7 @@ ALL = (
 )
 PLAIN = ("wordpiece", "whole-words")
 """Kinds that are tried on words with one space between: WordPiece spells nothing else, and words are what is taken whole."""
-LIMITS = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+LIMITS = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 
 
 @pytest.fixture(scope="module")
@@ -286,8 +296,10 @@ def test_a_word_that_is_longer_than_a_whole_one_is_drawn(tmp_path):
     grammar = Grammar.from_choices(texts)
     with engine_on(HashModel(5, vocabulary=vocabulary, sharpness=0.5, limits=LIMITS)) as engine:
         listed = {one.text: one.logp for one in engine.select("x1", texts, terminator="none").choices}
-        found = engine.beam_search("x1", grammar, beam=Beam(exact=True, n=3, terminator="none", budget_nodes=5_000))
-        drawn = engine.sample("x1", grammar, n=200, seed=1, terminator="none", search=Search(budget_nodes=20_000))
+        found = engine.beam_search(
+            "x1", grammar, beam=BeamSearchParams(exact=True, n=3, terminator="none", budget_nodes=5_000)
+        )
+        drawn = engine.sample("x1", grammar, n=200, seed=1, terminator="none", search=SearchParams(budget_nodes=20_000))
     assert list(found.texts) == sorted(texts, key=lambda text: -listed[text])
     assert found.certificate.proved
     share = np.exp([listed[text] for text in texts])
@@ -341,7 +353,7 @@ def searches_that_differ(
             listed = {one.text: one.logp for one in engine.select(prompt, texts, terminator="none").choices}
             order = sorted(texts, key=lambda text: -listed[text])
             for exact in (True, False):
-                beam = Beam(
+                beam = BeamSearchParams(
                     width=64, n=len(texts), exact=exact, terminator="none", budget_nodes=4_000 if exact else None
                 )
                 found = engine.beam_search(prompt, grammar, beam=beam)
@@ -394,7 +406,7 @@ def test_a_text_that_the_tokenizer_changes_leaves_no_proof(name, prompt, texts, 
     """Capitals, spaces that it adds and SentencePiece's sign for one: the text is named, and neither search nor draws are exact."""
     grammar = Grammar.from_choices(texts)
     with engine_on(HashModel(3, vocabulary=named(name), sharpness=3.0, limits=LIMITS)) as engine:
-        found = engine.beam_search(prompt, grammar, beam=Beam(exact=True, n=9, terminator="none"))
+        found = engine.beam_search(prompt, grammar, beam=BeamSearchParams(exact=True, n=9, terminator="none"))
         drawn = engine.sample(prompt, grammar, n=2, seed=1, terminator="none")
         listed = {one.text: one.logp for one in engine.select(prompt, texts, terminator="none").choices}
     assert (found.certificate.proved, drawn.exact) == (not changed, not changed)
@@ -422,7 +434,7 @@ def test_a_prompt_that_ends_within_a_word(llm):
     grammar = Grammar.from_choices(texts)
     listed = llm.select(prompt, texts, terminator="none")
     logp = {one.text: one.logp for one in listed.choices}
-    for beam in (Beam(exact=True, n=3), Beam()):
+    for beam in (BeamSearchParams(exact=True, n=3), BeamSearchParams()):
         found = llm.beam_search(prompt, grammar, beam=beam)
         assert list(found.texts) == sorted(texts, key=lambda text: -logp[text])[: beam.n]
         assert (found.certificate.proved, found.certificate.reason, found.healed) == (True, "", b" ti")
@@ -443,7 +455,10 @@ def test_a_prompt_that_ends_within_a_word(llm):
 def test_healed_generation_goes_on_within_a_word(llm):
     """The most probable text after `Once upon a ti` begins with `me`; one token of text is one, however many spell the prompt."""
     one = llm.generate(
-        WITHIN[0], sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=1), options=Generating(heal=True)
+        WITHIN[0],
+        sampling=SamplingParams.GREEDY,
+        stopping=StopParams(max_tokens=1),
+        options=GenerationParams(heal=True),
     )[0]
     assert (one.text, one.healed, one.finish) == ("me", b" ti", "length")
     assert b"".join(token.piece for token in one.tokens) == b" time"
@@ -454,9 +469,9 @@ def test_a_prompt_without_a_settled_place_says_so():
     vocabulary = replace(make_vocabulary(), bos=None)
     grammar = Grammar.from_choices(["u", "at"])
     with engine_on(HashModel(1, vocabulary=vocabulary)) as engine:
-        found = engine.beam_search("c", grammar, beam=Beam(exact=True))
+        found = engine.beam_search("c", grammar, beam=BeamSearchParams(exact=True))
         drawn = engine.sample("c", grammar, n=1, seed=1)
-        selected = engine.select("c", grammar=Grammar.from_regex("(u|at)+"), search=Search(max_tokens=4))
+        selected = engine.select("c", grammar=Grammar.from_regex("(u|at)+"), search=SearchParams(max_tokens=4))
     for reason in (found.certificate.reason, selected.certificate.reason, drawn.reason):
         assert reason.startswith("no place of the prompt's text")
     assert (found.certificate.proved, selected.certificate.proved, drawn.exact) == (False, False, False)
@@ -469,11 +484,11 @@ def test_a_prompt_of_one_word_that_every_text_changes_is_answered(prompt, texts)
     vocabulary = replace(make_vocabulary(), bos=None)
     listed, searched = Grammar.from_choices(texts), Grammar.from_regex(f"({'|'.join(texts)})+")
     with engine_on(HashModel(1, vocabulary=vocabulary)) as engine:
-        found = [engine.beam_search(prompt, listed, beam=Beam(exact=exact, n=2)) for exact in (True, False)]
+        found = [engine.beam_search(prompt, listed, beam=BeamSearchParams(exact=exact, n=2)) for exact in (True, False)]
         drawn = engine.sample(prompt, listed, n=3, seed=1)
-        selected = engine.select(prompt, grammar=searched, search=Search(max_tokens=2))
+        selected = engine.select(prompt, grammar=searched, search=SearchParams(max_tokens=2))
         page = engine.render(Template(f"{prompt}<<beam 'x' grammar=g>>"), g=listed)
-        split = engine.select(prompt, list(texts), terminator="none", prompting=Prompting(boundary="split"))
+        split = engine.select(prompt, list(texts), terminator="none", prompting=PromptParams(boundary="split"))
     assert all(set(one.texts) == set(texts) for one in found)
     assert {one.text for one in drawn} <= set(texts)
     assert {page["x"], selected.text} <= set(texts)
@@ -493,7 +508,9 @@ def test_healed_tokens_do_not_count():
     with engine_on(TableModel(table)) as engine:
         how = {"max_tokens": 1, "terminator": "none", "canonical_only": False}
         for exact in (True, False):
-            found = engine.beam_search("a c", Grammar.from_regex("u|b|bb"), beam=Beam(exact=exact, n=3, **how))
+            found = engine.beam_search(
+                "a c", Grammar.from_regex("u|b|bb"), beam=BeamSearchParams(exact=exact, n=3, **how)
+            )
             assert found.texts == ("u", "b")
             assert {tuple(token.piece for token in one.tokens) for one in found} <= {
                 (b" c", b"u"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from selectrie import Beam, Engine, Grammar, Prompting, Search, Template
+from selectrie import BeamSearchParams, Engine, Grammar, PromptParams, SearchParams, Template
 from selectrie.backends.llama_cpp import tokenizer_rules
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.core.types import Limits, ModelKind
@@ -37,7 +37,7 @@ from tests.support.made_vocabularies import (
 )
 from tests.support.vocabularies import open_model, start_of, vocabulary_of
 
-LIMITS = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+LIMITS = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 
 
 def engine_on(vocabulary: Vocabulary, seed: int = 5) -> Engine:
@@ -74,7 +74,7 @@ def test_texts_behind_a_merge_to_no_token_are_found(seed, tmp_path):
     texts = ["ab", "bb", "cb", "bc"]
     with engine_on(with_a_merge_to_nothing(tmp_path), seed) as engine:
         listed = {one.text: one.logp for one in engine.select("x a", texts, terminator="none").choices}
-        beam = Beam(exact=True, n=4, terminator="none", budget_nodes=5_000)
+        beam = BeamSearchParams(exact=True, n=4, terminator="none", budget_nodes=5_000)
         found = engine.beam_search("x a", Grammar.from_choices(texts), beam=beam)
     assert found.certificate.proved
     assert list(found.texts) == sorted(texts, key=lambda text: -listed[text])
@@ -141,7 +141,7 @@ def made(kind: str, folder: Path) -> Vocabulary:
 
 def asked(vocabulary: Vocabulary, prompt: str, grammar: Grammar) -> Constrained:
     """The request, as every search of the grammar reads it."""
-    return constrain(vocabulary, Space(LIMITS, 30), prompt, grammar, terminator="none", prompting=Prompting())
+    return constrain(vocabulary, Space(LIMITS, 30), prompt, grammar, terminator="none", prompting=PromptParams())
 
 
 ALTERED = [
@@ -191,11 +191,13 @@ def test_every_search_and_draw_says_so(tmp_path):
     """Select, beams, the exact search, draws and slots of a page are not proved where a text may be missing."""
     grammar = Grammar.from_regex("(<u>a|b|c)([ab]{0,17})")
     with engine_on(made("spaced", tmp_path)) as engine:
-        search = Search(budget_nodes=4_000, max_tokens=20)
+        search = SearchParams(budget_nodes=4_000, max_tokens=20)
         found = engine.select("x ", grammar=grammar, terminator="none", search=search)
         assert (found.certificate.proved, "<u>" in found.certificate.reason) == (False, True)
         for exact in (False, True):
-            beam = engine.beam_search("x ", grammar, beam=Beam(exact=exact, terminator="none", budget_nodes=4_000))
+            beam = engine.beam_search(
+                "x ", grammar, beam=BeamSearchParams(exact=exact, terminator="none", budget_nodes=4_000)
+            )
             assert (beam.certificate.proved, "<u>" in beam.certificate.reason) == (False, True)
         drawn = engine.sample("x ", grammar, n=2, seed=1, terminator="none", search=search)
         assert (drawn.exact, drawn.mass, "<u>" in drawn.reason) == (False, None, True)
@@ -214,14 +216,14 @@ def test_a_prompt_behind_which_no_text_is_written_as_it_stands_is_answered(kind,
     grammar, many = Grammar.from_choices(texts), Grammar.from_regex(f"({'|'.join(texts)})([ab]{{0,17}})")
     with engine_on(made(kind, tmp_path)) as engine:
         for exact in (False, True):
-            beam = engine.beam_search(prompt, grammar, beam=Beam(exact=exact, terminator="none", n=3))
+            beam = engine.beam_search(prompt, grammar, beam=BeamSearchParams(exact=exact, terminator="none", n=3))
             assert set(beam.texts) == set(texts)
             assert not beam.certificate.proved
             assert "does not write" in beam.certificate.reason
         drawn = engine.sample(prompt, grammar, n=3, seed=1, terminator="none")
         assert ({one.text for one in drawn} <= set(texts), drawn.exact) == (True, False)
         assert "does not write" in drawn.reason
-        search = Search(budget_nodes=500, max_tokens=20)
+        search = SearchParams(budget_nodes=500, max_tokens=20)
         found = engine.select(prompt, grammar=many, terminator="none", search=search)
         assert (found.text.startswith(tuple(texts)), found.certificate.proved) == (True, False)
         page = engine.render(Template(f"{prompt}<<beam 'y' grammar=g terminator='none'>>"), g=many)
@@ -332,7 +334,9 @@ def test_a_line_end_that_a_token_takes_is_not_put_before_a_text(user_defined, pr
     texts = ["As", "1 a"]
     with engine_on(vocabulary) as engine:
         listed = engine.select(prompt, texts, terminator="none")
-        found = engine.beam_search(prompt, Grammar.from_choices(texts), beam=Beam(exact=True, n=2, terminator="none"))
+        found = engine.beam_search(
+            prompt, Grammar.from_choices(texts), beam=BeamSearchParams(exact=True, n=2, terminator="none")
+        )
     assert set(found.texts) == set(texts)
     assert (found.text, found.certificate.proved) == (listed.text, not prompt.endswith(tuple(user_defined)))
 
@@ -353,7 +357,7 @@ def test_a_prompt_with_a_word_that_wordpiece_does_not_know(prompt, exact, tmp_pa
     vocabulary = vocabulary_of(make_wordpiece(tmp_path / "m.gguf", ["s", "3"], ["3"]))
     with engine_on(vocabulary) as engine:
         listed = engine.select(prompt, ["3", "33"], terminator="none")
-        beam = Beam(exact=exact, n=2, terminator="none")
+        beam = BeamSearchParams(exact=exact, n=2, terminator="none")
         found = engine.beam_search(prompt, Grammar.from_choices(["3", "33"]), beam=beam)
     assert {one.text for one in found} == {"3", "33"}
     assert found.text == listed.text
@@ -413,7 +417,9 @@ def test_texts_behind_named_tokens_are_found_or_doubted(rule, texts, changed, tm
     grammar = Grammar.from_gbnf(f"root ::= {rule}")
     with engine_on(made("spaced", tmp_path)) as engine:
         for exact in (True, False):
-            found = engine.beam_search("x ", grammar, beam=Beam(exact=exact, n=4, width=16, terminator="none"))
+            found = engine.beam_search(
+                "x ", grammar, beam=BeamSearchParams(exact=exact, n=4, width=16, terminator="none")
+            )
             assert set(found.texts) == texts
             assert changed in found.certificate.reason
             if exact:
@@ -429,8 +435,8 @@ def test_a_named_token_that_the_tokenizer_would_not_write_is_no_answer(tmp_path)
     with engine_on(vocabulary) as engine:
         for exact in (True, False):
             with pytest.raises(NothingFoundError, match="no text"):
-                engine.beam_search("x ", grammar, beam=Beam(exact=exact, terminator="none"))
-            beam = Beam(exact=exact, terminator="none", canonical_only=False)
+                engine.beam_search("x ", grammar, beam=BeamSearchParams(exact=exact, terminator="none"))
+            beam = BeamSearchParams(exact=exact, terminator="none", canonical_only=False)
             assert engine.beam_search("x ", grammar, beam=beam).text == "ab"
 
 
@@ -440,6 +446,6 @@ def test_a_beginning_that_text_may_spell_too_stays_a_beginning(part, tmp_path):
     tokens = [(one, -float(place), 1) for place, one in enumerate([SIGN, "b", "<", "s", ">", part])]
     vocabulary = vocabulary_of(make_scored(tmp_path / "m.gguf", tokens, space_prefix=True))
     with engine_on(vocabulary) as engine:
-        plan = engine.tokens("b b", ["b"], terminator="none", prompting=Prompting(boundary="split"))
+        plan = engine.tokens("b b", ["b"], terminator="none", prompting=PromptParams(boundary="split"))
     assert vocabulary.bos not in vocabulary.control
     assert [token for token, _ in plan.prompt] == [vocabulary.bos, *vocabulary.tokenize(b"b b")]

@@ -22,7 +22,7 @@ from tiny_model.phrases import Item
 
 FACTS = ("countries", "animals", "words", "things", "numbers", "calendar")
 WINDOW_CHARACTERS = 1000
-CHATS = selectrie.Prompting(parse_special=True)  # the marks of turns in a prompt are the control tokens
+CHATS = selectrie.PromptParams(parse_special=True)  # the marks of turns in a prompt are the control tokens
 
 
 @dataclass(frozen=True, slots=True)

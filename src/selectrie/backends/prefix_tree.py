@@ -238,7 +238,7 @@ class ContextTree:
         if surplus > 0:
             raise CapacityError("nodes", needed=plan.n_new, available=plan.n_new - surplus)
         needed = plan.n_new_leaves + extra_branches
-        raise CapacityError("branches", needed=needed, available=needed - crowded)
+        raise CapacityError("sequences", needed=needed, available=needed - crowded)
 
     def commit(self, plan: CallPlan, rows: int) -> IntArray:
         """Add the plan's new nodes and one reference for each element.

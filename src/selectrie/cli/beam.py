@@ -13,7 +13,7 @@ from selectrie.cli.constraint import ConstraintGroup, read_constraint
 from selectrie.cli.groups import WITH_ESCAPES, ModelGroup, PromptGroup
 from selectrie.core.output import write
 from selectrie.errors import OptionError
-from selectrie.options import DEFAULT_BEAM, Beam
+from selectrie.options import DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.beam import BEAM_TERMINATORS
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     return 0
 
 
-def _wanted(group: BeamGroup) -> Beam:
-    return Beam(
+def _wanted(group: BeamGroup) -> BeamSearchParams:
+    return BeamSearchParams(
         width=group.width,
         n=group.n,
         max_tokens=group.max_tokens,

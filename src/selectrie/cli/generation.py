@@ -44,9 +44,9 @@ def check(
     if output.stream and sequences.best_of is not None:
         raise OptionError("best_of", sequences.best_of, "no --stream beside it: the best are known at the end")
     # numpy: not needed for --help
-    from selectrie.engine.requests.generate import Generating, Wanted
+    from selectrie.engine.requests.generate import GenerationParams, Wanted
 
-    options = Generating(
+    options = GenerationParams(
         best_of=sequences.best_of,
         choices=allowed[0],
         grammar=allowed[1],

@@ -15,7 +15,7 @@ from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup
 from selectrie.core.output import flush, visible, write
 from selectrie.errors import OptionError, of_request
-from selectrie.options import DEFAULT_RENDERING, Rendering
+from selectrie.options import DEFAULT_RENDERING, RenderParams
 
 if TYPE_CHECKING:
     from selectrie.engine.rendering.page_requests import PageStream
@@ -210,9 +210,9 @@ def _tell(template: Template, given: Values, rows: Sequence[Values] | None, outp
     return 0
 
 
-def _rendering(group: RenderingGroup) -> Rendering:
+def _rendering(group: RenderingGroup) -> RenderParams:
     template_args = inputs.parse_template_args(group.template_arg or ())
-    return Rendering(seed=group.seed, max_tokens=group.max_tokens, template_args=template_args)
+    return RenderParams(seed=group.seed, max_tokens=group.max_tokens, template_args=template_args)
 
 
 def _write(page: Page, output: RenderOutput) -> None:

@@ -21,7 +21,7 @@ from selectrie.cli.groups import (
 )
 from selectrie.core.output import is_terminal
 from selectrie.errors import ChoiceError, OptionError, PromptError
-from selectrie.options import DEFAULT_PROMPTING, Prompting, Rule, Sampling, Search, Stopping
+from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -95,9 +95,9 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
     return text
 
 
-def prompting(group: BarePromptGroup, delimiter: str = "") -> Prompting:
+def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
     """Return how prompt and choices become tokens."""
-    return Prompting(
+    return PromptParams(
         boundary=group.boundary if isinstance(group, PromptGroup) else DEFAULT_PROMPTING.boundary,
         delimiter=delimiter,
         truncate=group.truncate,
@@ -117,15 +117,15 @@ def read_choices(group: ChoicesGroup) -> list[str]:
     return choices
 
 
-def sampling(group: SamplingGroup) -> Sampling:
+def sampling(group: SamplingGroup) -> SamplingParams:
     """Return how a token is drawn."""
     values = {field.name: getattr(group, field.name) for field in fields(group)}
-    return Sampling(**{**values, "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
+    return SamplingParams(**{**values, "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
 
 
-def stopping(group: StoppingGroup) -> Stopping:
+def stopping(group: StoppingGroup) -> StopParams:
     """Return what ends a sequence."""
-    return Stopping(
+    return StopParams(
         max_tokens=group.max_tokens,
         stop=tuple(group.stop or ()),
         stop_tokens=tuple(group.stop_token or ()),
@@ -133,11 +133,11 @@ def stopping(group: StoppingGroup) -> Stopping:
     )
 
 
-def rule(group: RuleGroup) -> Rule:
+def rule(group: RuleGroup) -> ScoringRule:
     """Return the rule with its texts."""
     if group.rule == "batch":
         raise OptionError("rule", "batch", "a rule for one prompt; batch needs many (select_many in Python)")
-    return Rule(group.rule, premise=group.premise, content_free=tuple(group.content_free or ()))
+    return ScoringRule(group.rule, premise=group.premise, content_free=tuple(group.content_free or ()))
 
 
 def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
@@ -145,9 +145,9 @@ def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
     return None if group.prior is None else inputs.read_prior(group.prior, choices)
 
 
-def search(group: SearchGroup, k: int) -> Search:
+def search(group: SearchGroup, k: int) -> SearchParams:
     """Return how the set is searched; k places must be certain."""
-    return Search(
+    return SearchParams(
         method=group.method, k=k, stop=group.stop, mass=group.mass, budget_nodes=group.budget, width=group.width
     )
 

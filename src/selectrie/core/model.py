@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from selectrie.core import numerics
-from selectrie.core.types import BoolArray, FloatArray, IntArray, Limits, LogitArray, ModelIdentity, Room
+from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limits, LogitArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 
 SOLO_BRANCHES = 16
@@ -242,7 +242,7 @@ class Model(Protocol):
         """
         ...
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         """Return what one `extend` could use if all unreferenced nodes were evicted."""
         ...
 

@@ -60,34 +60,34 @@ class Limits:
 
     Attributes:
         nodes: Number of evaluated tokens that fit at once, padding already subtracted.
-        branches: Number of branches alive at once: leaves of the live tree or, in a
+        sequences: Number of branches alive at once: leaves of the live tree or, in a
             forking model, nodes that own a state.
         rows_per_call: Maximum number of rows that one `extend` may evaluate.
         kind: The kind of the model's memory.
-        idle_rows: Number of rows evaluated while a cached node is idle, after which
+        max_idle_rows: Number of rows evaluated while a cached node is idle, after which
             holding the node has cost as much as evaluating it again.
     """
 
     nodes: int
-    branches: int
+    sequences: int
     rows_per_call: int
     kind: ModelKind
-    idle_rows: int
+    max_idle_rows: int
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """What may be requested now.
 
     Attributes:
         rows: Rows of one call.
         nodes: Nodes held.
-        branches: Branches alive.
+        sequences: Branches alive.
     """
 
     rows: int
     nodes: int
-    branches: int
+    sequences: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from selectrie.core.types import ROOT, BoolArray, IntArray, Room
+from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.task import Ask
 
 GRANULE = 8
@@ -81,7 +81,7 @@ class LiveNodes:
         self._local, self._n_children, self._n_leaves = {ROOT: 0}, {ROOT: 0}, 0
         return rows
 
-    def plan(self, targets: list[int], evaluated: BoolArray, room: Room) -> tuple[Ask, IntArray]:
+    def plan(self, targets: list[int], evaluated: BoolArray, room: Capacity) -> tuple[Ask, IntArray]:
         """Return an ask for as many targets as fit, and the nodes whose rows it wants.
 
         Targets are taken in order. Ancestors that were never evaluated are wanted too;
@@ -97,7 +97,7 @@ class LiveNodes:
                 fit = narrow
         return self._ask(fit, evaluated)
 
-    def _fit(self, targets: Iterable[int], room: Room, fit: _Fit) -> _Fit:
+    def _fit(self, targets: Iterable[int], room: Capacity, fit: _Fit) -> _Fit:
         n_rows = 0
         for target in targets:
             way: list[int] = []
@@ -107,7 +107,7 @@ class LiveNodes:
                 node = int(self._tree.parent[node])
             new_leaf = int(bool(way) and (node == ROOT or fit.held[node] > 0))
             n_missing = sum(step not in self._local for step in way)
-            if len(fit.held) - 1 + len(way) > room.nodes or fit.n_leaves + new_leaf > room.branches:
+            if len(fit.held) - 1 + len(way) > room.nodes or fit.n_leaves + new_leaf > room.sequences:
                 continue
             if n_rows + n_missing > room.rows:
                 if fit.asked:

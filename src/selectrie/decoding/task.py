@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Model, Rows, rounds
-from selectrie.core.types import NO_NODE, BoolArray, IntArray, Room
+from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray
 from selectrie.errors import ProtocolError
 
 R_co = TypeVar("R_co", covariant=True)
@@ -65,12 +65,12 @@ class Task(Protocol[R_co]):
     def prompt(self) -> IntArray: ...
 
     @property
-    def floor(self) -> Room: ...
+    def floor(self) -> Capacity: ...
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         """Return what to evaluate next within `room`, or None when finished.
 
-        `room.nodes` and `room.branches` count what the task may **hold** after this
+        `room.nodes` and `room.sequences` count what the task may **hold** after this
         ask, without row 0. `room.rows` counts what this ask may evaluate.
 
         Raises:
@@ -157,7 +157,7 @@ def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArra
     return up
 
 
-def check_room(room: Room, floor: Room) -> None:
+def check_room(room: Capacity, floor: Capacity) -> None:
     """Raise `ProtocolError` if `room` is below `floor`."""
-    if room.rows < floor.rows or room.nodes < floor.nodes or room.branches < floor.branches:
+    if room.rows < floor.rows or room.nodes < floor.nodes or room.sequences < floor.sequences:
         raise ProtocolError(f"{room} is below the floor {floor}")

@@ -22,8 +22,8 @@ from selectrie.engine.precision_check import self_check
 from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
-from selectrie.engine.requests.generate import DEFAULT_GENERATING, Generating, Plan, Prompts, Wanted
-from selectrie.engine.requests.loglikelihood import Measurer
+from selectrie.engine.requests.generate import DEFAULT_GENERATING, GenerationParams, Plan, Prompts, Wanted
+from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer
 from selectrie.engine.requests.selection import Asked, CustomRule
 from selectrie.engine.requests.speculative import EngineDrafter, check_draft
 from selectrie.engine.requests.stream import Stream
@@ -39,16 +39,16 @@ from selectrie.options import (
     DEFAULT_SAMPLING,
     DEFAULT_SEARCH,
     DEFAULT_STOPPING,
-    Beam,
-    Prompting,
-    Rendering,
-    Rule,
-    Sampling,
-    Search,
-    Stopping,
+    BeamSearchParams,
+    PromptParams,
+    RenderParams,
+    SamplingParams,
+    ScoringRule,
+    SearchParams,
+    StopParams,
     at_least,
 )
-from selectrie.results import BeamResult, Draws, Event, Generation, Page, Selection, TextScore, TokenPlan
+from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TextScore, TokenPlan
 from selectrie.tokenization.prompts import Prompt
 
 if TYPE_CHECKING:
@@ -180,12 +180,12 @@ class Engine:
         choices: Sequence[str] | None = None,
         *,
         grammar: Grammar | None = None,
-        rule: str | Rule | CustomRule = "joint",
+        rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
-        search: Search = DEFAULT_SEARCH,
-        prompting: Prompting = DEFAULT_PROMPTING,
+        search: SearchParams = DEFAULT_SEARCH,
+        prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> Selection:
         """Decide which of the choices, or of a grammar's texts, continues the prompt.
 
@@ -200,7 +200,7 @@ class Engine:
                 (`Grammar.listed`). Otherwise the best are searched for, with proof; the
                 texts found are then the choices, best first, and `Selection.grammar`
                 says more.
-            rule: A name, a `Rule`, or a callable from `ChoiceScore` to a number.
+            rule: A name, a `ScoringRule`, or a callable from `ChoiceScore` to a number.
             terminator: What ends a choice. "auto" decides by `following` and by whether
                 one choice continues another.
             following: The text after the choice.
@@ -238,9 +238,9 @@ class Engine:
         seed: int | None = None,
         exact: bool = True,
         terminator: str = "auto",
-        search: Search = DEFAULT_SEARCH,
-        prompting: Prompting = DEFAULT_PROMPTING,
-    ) -> Draws:
+        search: SearchParams = DEFAULT_SEARCH,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+    ) -> Samples:
         """Draw n texts of a grammar by their probability among all its texts.
 
         Args:
@@ -248,7 +248,7 @@ class Engine:
             grammar: The grammar.
             n: Number of texts.
             seed: Text i has seed + i and is the text that this seed draws alone, except
-                for draws that `Draws.close_steps` names. None takes one from the
+                for draws that `Samples.close_steps` names. None takes one from the
                 system.
             exact: False draws token by token among those that may follow, each row
                 renormalised, as `generate` does: this is cheaper, but another
@@ -273,31 +273,31 @@ class Engine:
         prompt: Prompt,
         choices: Sequence[str],
         *,
-        rule: str | Rule | CustomRule = "joint",
+        rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
-        search: Search | None = None,
-        prompting: Prompting = DEFAULT_PROMPTING,
+        search: SearchParams | None = None,
+        prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> Selection:
         """Decide as `select` does, with more places certain.
 
         These are all places, or the first `search.k`. Read them from `.ranked` or
         `.top(k)`.
         """
-        search = Search(stop="all") if search is None else search
+        search = SearchParams(stop="all") if search is None else search
         return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
 
     def select_many(
         self,
         requests: Iterable[tuple[Prompt, Sequence[str]]],
         *,
-        rule: str | Rule | CustomRule = "joint",
+        rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
-        search: Search = DEFAULT_SEARCH,
-        prompting: Prompting = DEFAULT_PROMPTING,
+        search: SearchParams = DEFAULT_SEARCH,
+        prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> list[Selection]:
         """Decide many (prompt, choices) pairs at once, as `select` does.
 
@@ -312,7 +312,7 @@ class Engine:
         return self._answer(list(requests), asked, search.on_progress)
 
     def score(
-        self, prompt: Prompt, text: str, *, following: str = "", prompting: Prompting = DEFAULT_PROMPTING
+        self, prompt: Prompt, text: str, *, following: str = "", prompting: PromptParams = DEFAULT_PROMPTING
     ) -> TextScore:
         """Return the log-probability of one text after a prompt, token by token.
 
@@ -337,7 +337,7 @@ class Engine:
         *,
         terminator: str = "auto",
         following: str = "",
-        prompting: Prompting = DEFAULT_PROMPTING,
+        prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> TokenPlan:
         """Return how a request is tokenized and what would be evaluated.
 
@@ -348,7 +348,7 @@ class Engine:
             question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
             return select_requests.token_plan(question)
 
-    def measurer(self, nodes: int) -> Measurer:
+    def loglikelihood_scorer(self, nodes: int) -> LoglikelihoodScorer:
         """Return a measurer of log-likelihoods of many token sequences.
 
         It measures unit by unit, each from an empty memory in a fixed layout. It is a
@@ -362,8 +362,8 @@ class Engine:
         """
         at_least("nodes", nodes, 1, optional=False)
         with errand(self._owner) as begun:
-            self._tolerance(begun)  # sets the granule that the measurer's model takes over
-        return Measurer(self._owner, nodes, keep=self)
+            self._tolerance(begun)  # sets the granule that the scorer's model takes over
+        return LoglikelihoodScorer(self._owner, nodes, keep=self)
 
     def generate(
         self,
@@ -371,11 +371,11 @@ class Engine:
         *,
         n: int = 1,
         seed: int | None = None,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        stopping: Stopping = DEFAULT_STOPPING,
+        sampling: SamplingParams = DEFAULT_SAMPLING,
+        stopping: StopParams = DEFAULT_STOPPING,
         draft: Engine | Drafter | None = None,
-        prompting: Prompting = DEFAULT_PROMPTING,
-        options: Generating = DEFAULT_GENERATING,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+        options: GenerationParams = DEFAULT_GENERATING,
     ) -> Generation:
         """Draw n sequences after each prompt, all side by side.
 
@@ -414,11 +414,11 @@ class Engine:
         *,
         n: int = 1,
         seed: int | None = None,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        stopping: Stopping = DEFAULT_STOPPING,
+        sampling: SamplingParams = DEFAULT_SAMPLING,
+        stopping: StopParams = DEFAULT_STOPPING,
         draft: Engine | Drafter | None = None,
-        prompting: Prompting = DEFAULT_PROMPTING,
-        options: Generating = DEFAULT_GENERATING,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+        options: GenerationParams = DEFAULT_GENERATING,
     ) -> Stream: ...
     @overload
     def stream(
@@ -427,7 +427,7 @@ class Engine:
         values: Mapping[str, object] = ...,
         /,
         *,
-        rendering: Rendering = DEFAULT_RENDERING,
+        rendering: RenderParams = DEFAULT_RENDERING,
         **named: object,
     ) -> PageStream: ...
     def stream(self, /, *given: Any, **how: Any) -> Stream | PageStream:
@@ -448,11 +448,11 @@ class Engine:
         *,
         n: int = 1,
         seed: int | None = None,
-        sampling: Sampling = DEFAULT_SAMPLING,
-        stopping: Stopping = DEFAULT_STOPPING,
+        sampling: SamplingParams = DEFAULT_SAMPLING,
+        stopping: StopParams = DEFAULT_STOPPING,
         draft: Engine | Drafter | None = None,
-        prompting: Prompting = DEFAULT_PROMPTING,
-        options: Generating = DEFAULT_GENERATING,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+        options: GenerationParams = DEFAULT_GENERATING,
     ) -> Stream:
         wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
@@ -466,8 +466,8 @@ class Engine:
         prompt: Prompt,
         grammar: Grammar,
         *,
-        beam: Beam = DEFAULT_BEAM,
-        prompting: Prompting = DEFAULT_PROMPTING,
+        beam: BeamSearchParams = DEFAULT_BEAM,
+        prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> BeamResult:
         """Search the most probable texts of a grammar with a beam of paths.
 
@@ -497,7 +497,7 @@ class Engine:
         values: Mapping[str, object] = NO_VALUES,
         /,
         *,
-        rendering: Rendering = DEFAULT_RENDERING,
+        rendering: RenderParams = DEFAULT_RENDERING,
         **named: object,
     ) -> Page:
         """Render a template: decide its slots in order, each after the page so far.
@@ -522,7 +522,7 @@ class Engine:
         template: Template,
         rows: Iterable[Mapping[str, object]],
         *,
-        rendering: Rendering = DEFAULT_RENDERING,
+        rendering: RenderParams = DEFAULT_RENDERING,
     ) -> list[Page]:
         """Render a template for each row of values; return the pages in order.
 
@@ -540,7 +540,7 @@ class Engine:
         values: Mapping[str, object] = NO_VALUES,
         /,
         *,
-        rendering: Rendering = DEFAULT_RENDERING,
+        rendering: RenderParams = DEFAULT_RENDERING,
         **named: object,
     ) -> PageStream:
         from selectrie.engine.rendering import page_requests

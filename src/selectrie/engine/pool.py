@@ -67,13 +67,13 @@ class _Entry:
         return (self.memory_bytes or 0) if self.engine is not None or self.worker is not None else 0
 
 
-class Models:
-    """Models by name, of which as many are loaded as the budget holds.
+class ModelPool:
+    """ModelPool by name, of which as many are loaded as the budget holds.
 
     A context manager; may be used from any thread.
 
     >>> sources = {"small": "a.gguf", "big": "hf:owner/repo/b.gguf"}
-    >>> models = Models(sources, budget_bytes=8 << 30)  # doctest: +SKIP
+    >>> models = ModelPool(sources, budget_bytes=8 << 30)  # doctest: +SKIP
     >>> with models.use("small") as llm:  # doctest: +SKIP
     ...     llm.select("The capital of France is", [" Paris", " London"])
 
@@ -131,7 +131,7 @@ class Models:
         self._process = os.getpid()
         self._changed = threading.Condition()
 
-    def __enter__(self) -> Models:  # noqa: PYI034 - Self is not in typing before Python 3.11
+    def __enter__(self) -> ModelPool:  # noqa: PYI034 - Self is not in typing before Python 3.11
         return self
 
     def __exit__(
@@ -154,7 +154,7 @@ class Models:
 
     def __repr__(self) -> str:
         loaded = [name for name, entry in self._entries.items() if entry.engine is not None]
-        return f"Models({list(self._entries)}, budget_bytes={self._budget}, loaded={loaded})"
+        return f"ModelPool({list(self._entries)}, budget_bytes={self._budget}, loaded={loaded})"
 
     @property
     def budget_bytes(self) -> int | None:

@@ -195,7 +195,7 @@ def _passage(model: Model, seed: int) -> Passage:
 def _shape(model: Model) -> tuple[int, int]:
     """Return the number of paths of a round, and of tokens of each."""
     n_rows, limits = _n_rows(model), model.limits
-    branches = limits.branches // 2 if limits.kind.forks else limits.branches
+    branches = limits.sequences // 2 if limits.kind.forks else limits.sequences
     n = max(1, min(PATHS, branches - 4))
     length = LONG_PATH if n_rows > n * LONG_PATH else SHORT_PATH
     if not model.identity.quantised:  # fewer prompts for the same rows, since only the paths' rows count

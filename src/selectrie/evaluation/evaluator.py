@@ -68,9 +68,9 @@ def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
         nothing = LogLikelihoods.none()
         yield from (Done(unit, nothing) for unit in units)
         return
-    with llm.measurer(longest) as measurer:
+    with llm.loglikelihood_scorer(longest) as scorer:
         for unit in units:
-            yield Done(unit, measurer.measure(unit.sequences))
+            yield Done(unit, scorer.loglikelihoods(unit.sequences))
 
 
 def measured_by(measure: Measure | None, llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:

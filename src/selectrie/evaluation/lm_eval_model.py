@@ -28,7 +28,7 @@ from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError
 from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
-from selectrie.options import Sampling, Stopping, at_least
+from selectrie.options import SamplingParams, StopParams, at_least
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -192,11 +192,11 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             return results
         longest = max(len(context) + len(rest) for context, rest in pairs)
         with (
-            self._engine.measurer(longest) as measurer,
+            self._engine.loglikelihood_scorer(longest) as scorer,
             tqdm(total=len(pairs), disable=disable_tqdm, desc="Running loglikelihood requests") as bar,
         ):
             for places in _units(pairs):
-                found = measurer.measure(Sequences.of([pairs[i] for i in places]))
+                found = scorer.loglikelihoods(Sequences.of([pairs[i] for i in places]))
                 for i, logp, is_greedy in zip(places, found.logp.tolist(), found.is_greedy.tolist(), strict=True):
                     results[i] = logp, is_greedy
                     if requests[i][0] is not None:
@@ -277,8 +277,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         generation = self._engine.generate(
             prompts,
             seed=0,
-            sampling=Sampling(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **chosen}),
-            stopping=Stopping(max_tokens=most, stop=stops),
+            sampling=SamplingParams(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **chosen}),
+            stopping=StopParams(max_tokens=most, stop=stops),
         )
         return [completion.text for completion in generation]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import LogLikelihoods, Measurer, Sequences
+from selectrie.engine.requests.loglikelihood import LogLikelihoods, LoglikelihoodScorer, Sequences
 from selectrie.errors import ClusterError, MissingExtraError, OptionError
 from selectrie.evaluation.evaluator import Done, Measure, signature_of
 from selectrie.evaluation.work_units import Unit
@@ -63,7 +63,7 @@ class Worker:
 
     def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
         self._engine = load(source, **options)
-        self._measurer: Measurer = self._engine.measurer(longest)
+        self._scorer: LoglikelihoodScorer = self._engine.loglikelihood_scorer(longest)
 
     def signature(self) -> dict[str, object]:
         """Return what its log-probabilities depend on."""
@@ -71,7 +71,7 @@ class Worker:
 
     def measure(self, sequences: Sequences) -> LogLikelihoods:
         """Measure one unit."""
-        return self._measurer.measure(sequences)
+        return self._scorer.loglikelihoods(sequences)
 
 
 def measure_on(

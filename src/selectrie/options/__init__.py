@@ -8,7 +8,7 @@ be hashed, copied and pickled.
 
 from __future__ import annotations
 
-from selectrie.options.beam import BEAM_TERMINATORS, DEFAULT_BEAM, Beam
+from selectrie.options.beam import BEAM_TERMINATORS, DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.checks import (
     MOST_TEXTS,
     at_least,
@@ -24,17 +24,17 @@ from selectrie.options.checks import (
     texts,
     token_ids,
 )
-from selectrie.options.rendering import DEFAULT_RENDERING, Rendering
-from selectrie.options.sampling import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping
+from selectrie.options.rendering import DEFAULT_RENDERING, RenderParams
+from selectrie.options.sampling import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams, StopParams
 from selectrie.options.selection import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
     GRAMMAR_NODES,
     RULES,
     TERMINATORS,
-    Prompting,
-    Rule,
-    Search,
+    PromptParams,
+    ScoringRule,
+    SearchParams,
 )
 
 __all__ = [
@@ -49,13 +49,13 @@ __all__ = [
     "MOST_TEXTS",
     "RULES",
     "TERMINATORS",
-    "Beam",
-    "Prompting",
-    "Rendering",
-    "Rule",
-    "Sampling",
-    "Search",
-    "Stopping",
+    "BeamSearchParams",
+    "PromptParams",
+    "RenderParams",
+    "SamplingParams",
+    "ScoringRule",
+    "SearchParams",
+    "StopParams",
     "at_least",
     "flag",
     "named",

@@ -18,7 +18,7 @@ The largest `max_tokens`, 2^63, to this power is still a float.
 
 
 @dataclass(frozen=True, slots=True)
-class Beam:
+class BeamSearchParams:
     """How a beam search proceeds and what it returns.
 
     Attributes:
@@ -89,4 +89,4 @@ class Beam:
                 raise OptionError(name, getattr(self, name), f"{neutral} beside exact=True, which is about the joint")
 
 
-DEFAULT_BEAM = Beam()
+DEFAULT_BEAM = BeamSearchParams()

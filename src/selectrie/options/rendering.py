@@ -13,7 +13,7 @@ from selectrie.options.checks import at_least, flag, named, number, seed
 
 
 @dataclass(frozen=True, slots=True)
-class Rendering:
+class RenderParams:
     """How a template is rendered.
 
     Attributes:
@@ -47,10 +47,10 @@ class Rendering:
                 "deadline_s", self.deadline_s, least=math.ulp(0.0), remedy="seconds above 0, or None for no deadline"
             )
 
-    def __reduce__(self) -> tuple[type[Rendering], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[RenderParams], tuple[object, ...]]:
         """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         rest = (self.parse_special, self.priority, self.deadline_s)
-        return Rendering, (self.seed, self.max_tokens, dict(self.template_args), *rest)
+        return RenderParams, (self.seed, self.max_tokens, dict(self.template_args), *rest)
 
 
-DEFAULT_RENDERING = Rendering()
+DEFAULT_RENDERING = RenderParams()

@@ -13,7 +13,7 @@ from selectrie.options.checks import at_least, callback, flag, natural, number, 
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingParams:
     """How a token is drawn: a sampler chain in the order of llama.cpp's default chain.
 
     The steps are listed in that order. Each filter leaves at least one token.
@@ -38,9 +38,9 @@ class Sampling:
             of them (ties: the smaller id).
     """
 
-    GREEDY: ClassVar[Sampling]
+    GREEDY: ClassVar[SamplingParams]
     """Options that always take the most probable token."""
-    UNCHANGED: ClassVar[Sampling]
+    UNCHANGED: ClassVar[SamplingParams]
     """Options that draw from the model's own distribution."""
 
     temperature: float = 0.8
@@ -73,10 +73,10 @@ class Sampling:
         neutral = self.repeat_penalty == 1 and self.presence_penalty == 0 and self.frequency_penalty == 0
         return self.penalty_last_n != 0 and not neutral
 
-    def __reduce__(self) -> tuple[type[Sampling], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[SamplingParams], tuple[object, ...]]:
         """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         own = (self.temperature, self.top_k, self.top_p, self.min_p, self.typical_p, self.repeat_penalty)
-        return Sampling, (
+        return SamplingParams, (
             *own,
             self.presence_penalty,
             self.frequency_penalty,
@@ -102,12 +102,12 @@ def _biases(value: object) -> Mapping[int, float]:
     return MappingProxyType(biases)
 
 
-Sampling.GREEDY = Sampling(temperature=0.0)
-Sampling.UNCHANGED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+SamplingParams.GREEDY = SamplingParams(temperature=0.0)
+SamplingParams.UNCHANGED = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
+class StopParams:
     """When a sequence ends.
 
     Attributes:
@@ -141,5 +141,5 @@ class Stopping:
         callback("when", self.when, "the text so far")
 
 
-DEFAULT_SAMPLING = Sampling()
-DEFAULT_STOPPING = Stopping()
+DEFAULT_SAMPLING = SamplingParams()
+DEFAULT_STOPPING = StopParams()

@@ -15,7 +15,7 @@ GRAMMAR_NODES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchParams:
     """How the set is searched.
 
     `max_tokens`, `canonical_only` and `on_found` apply to a grammar that is searched,
@@ -69,7 +69,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompting:
+class PromptParams:
     """How prompt and choices become tokens.
 
     Attributes:
@@ -102,22 +102,22 @@ class Prompting:
         flag("parse_special", self.parse_special)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
 
-    def __reduce__(self) -> tuple[type[Prompting], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[PromptParams], tuple[object, ...]]:
         """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
         own = (self.boundary, self.delimiter, self.truncate, self.system, self.assistant_prefix)
-        return Prompting, (*own, dict(self.template_args), self.parse_special)
+        return PromptParams, (*own, dict(self.template_args), self.parse_special)
 
 
-DEFAULT_SEARCH = Search()
-DEFAULT_PROMPTING = Prompting()
+DEFAULT_SEARCH = SearchParams()
+DEFAULT_PROMPTING = PromptParams()
 
 RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated", "batch")
 TERMINATORS = ("auto", "none", "eog", "text", "unless-continued")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """How token log-probabilities become a score; "joint" is short for `Rule("joint")`.
+class ScoringRule:
+    """How token log-probabilities become a score: "joint" is `ScoringRule("joint")`.
 
     Names of rules:
 

@@ -23,8 +23,8 @@ from selectrie.results.records import (
     TextScore,
     TokenScore,
 )
-from selectrie.results.sampled_choice import DrawnChoice
-from selectrie.results.samples import Draws
+from selectrie.results.sampled_choice import SampledChoice
+from selectrie.results.samples import Samples
 from selectrie.results.selection import Selection, TokenPlan
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
@@ -39,8 +39,6 @@ __all__ = [
     "ChoiceTable",
     "Chunk",
     "Completion",
-    "DrawnChoice",
-    "Draws",
     "Event",
     "Generation",
     "GrammarFacts",
@@ -48,6 +46,8 @@ __all__ = [
     "JointSelection",
     "ModelRecord",
     "Page",
+    "SampledChoice",
+    "Samples",
     "Selection",
     "Signature",
     "SlotEvent",

@@ -10,7 +10,7 @@ import numpy as np
 
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
-from selectrie.options import Beam
+from selectrie.options import BeamSearchParams
 from selectrie.results.html import texts_html
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
@@ -146,7 +146,7 @@ class BeamResult(Sequence[Hypothesis]):
     heal_gap: float
     grammar: str
     grammar_digest: str
-    beam: Beam
+    beam: BeamSearchParams
     cost: Cost = field(compare=False)
     signature: Signature
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from selectrie.core.types import Cost, ModelIdentity
-from selectrie.options import Sampling, Stopping
+from selectrie.options import SamplingParams, StopParams
 from selectrie.results.openai import chat_completion, text_completion
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.results.records import FORMAT_VERSION, TokenScore
@@ -143,8 +143,8 @@ class Generation(Sequence[Completion]):
     n: int
     prompt_tokens: tuple[int, ...]
     n_drawn: int
-    sampling: Sampling
-    stopping: Stopping
+    sampling: SamplingParams
+    stopping: StopParams
     identity: ModelIdentity
     tolerance: float | None
     cost: Cost = field(compare=False)
@@ -230,7 +230,7 @@ class Generation(Sequence[Completion]):
         return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
 
 
-def _jsonable(record: Sampling | Stopping, apart: str) -> dict[str, object]:
+def _jsonable(record: SamplingParams | StopParams, apart: str) -> dict[str, object]:
     """Return the fields of an options record.
 
     The field `apart`, which JSON cannot hold, is converted if it is a mapping and else

@@ -22,7 +22,7 @@ _CLIP = 60
 class Record(Protocol):
     """What a slot's decision tells about itself.
 
-    It is a `Selection`, `JointSelection`, `Generation`, `BeamResult` or `Draws`.
+    It is a `Selection`, `JointSelection`, `Generation`, `BeamResult` or `Samples`.
     """
 
     @property

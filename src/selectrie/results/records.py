@@ -211,10 +211,10 @@ class Certificate:
         nodes_evaluated: Number of rows that scored edges.
         nodes_inner: Number of rows that exhaustive scoring needs; None if not known
             (the texts of a grammar).
-        settled: Whether near ties among the first k were decided in the canonical
+        rescored: Whether near ties among the first k were decided in the canonical
             layout, or there were none. False if scoring them again would take more rows
             than the request did, or in `fast` precision.
-        n_settled: Number of choices scored again for it.
+        n_rescored: Number of choices scored again for it.
         method: "exhaustive" or "best_first".
         reason: Why the first k are not proved: what stays doubtful however long the
             search runs, else what ended the search. "" if they are proved.
@@ -225,8 +225,8 @@ class Certificate:
     open_mass: float
     nodes_evaluated: int
     nodes_inner: int | None
-    settled: bool
-    n_settled: int
+    rescored: bool
+    n_rescored: int
     method: str
     reason: str = ""
 

@@ -9,7 +9,7 @@ from selectrie.results.selection import Selection
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DrawnChoice:
+class SampledChoice:
     """A choice drawn from softmax(score / temperature) over a fully scored set.
 
     Attributes:
@@ -64,5 +64,5 @@ class DrawnChoice:
         }
 
     def __repr__(self) -> str:
-        head = f"DrawnChoice({self.text!r}, p={self.probability:.4g}, temperature={self.temperature:g})"
+        head = f"SampledChoice({self.text!r}, p={self.probability:.4g}, temperature={self.temperature:g})"
         return f"{head}\n{self.selection!r}"

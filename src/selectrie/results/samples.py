@@ -16,7 +16,7 @@ _REPR_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Draws(Sequence[Hypothesis]):
+class Samples(Sequence[Hypothesis]):
     """Texts of a grammar after a prompt, in the order of their seeds.
 
     Equality ignores `cost`.
@@ -117,5 +117,5 @@ class Draws(Sequence[Hypothesis]):
     def __repr__(self) -> str:
         shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]
         rest = len(self) - len(shown)
-        head = f"Draws({self.grammar!r}, n={len(self)}, {'exact' if self.exact else 'local'})"
+        head = f"Samples({self.grammar!r}, n={len(self)}, {'exact' if self.exact else 'local'})"
         return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])

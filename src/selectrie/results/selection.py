@@ -32,7 +32,7 @@ class Selection:
         is_tie: Whether the winner is exactly tied.
         coverage: Probability mass of the whole set under the model (a lower bound if a
             search left choices open).
-        wanted: What the model would rather say: the top tokens after the shared
+        top_tokens: What the model would rather say: the top tokens after the shared
             context, with log-probabilities.
         greedy_index: What masked greedy decoding picks. None if a grammar was searched
             and the pick is none of the texts found.
@@ -55,7 +55,7 @@ class Selection:
     margin: float
     is_tie: bool
     coverage: float
-    wanted: tuple[TokenScore, ...]
+    top_tokens: tuple[TokenScore, ...]
     greedy_index: int | None
     choices: ChoiceTable
     rule: str
@@ -144,7 +144,7 @@ class Selection:
             "margin": number(self.margin),
             "is_tie": self.is_tie,
             "coverage": number(self.coverage),
-            "wanted": [token.to_dict() for token in self.wanted],
+            "top_tokens": [token.to_dict() for token in self.top_tokens],
             "greedy": self.greedy_index,
             "agrees_with_greedy": self.agrees_with_greedy,
             "rule": self.rule,

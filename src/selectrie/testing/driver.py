@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from selectrie.core.model import Model, Rows, chain
-from selectrie.core.types import NO_NODE, IntArray, Room
+from selectrie.core.types import NO_NODE, Capacity, IntArray
 from selectrie.decoding.task import Task, extend_in_rounds
 from selectrie.errors import ProtocolError
 
@@ -23,7 +23,7 @@ def run(task: Task[R], model: Model) -> R:
     """
     limits = model.limits
     n_states = 1 if limits.kind.forks else 0  # a forking model keeps the prompt's state too
-    room = Room(limits.rows_per_call, limits.nodes - len(task.prompt), limits.branches - n_states)
+    room = Capacity(limits.rows_per_call, limits.nodes - len(task.prompt), limits.sequences - n_states)
     held, rows = _prefill(task.prompt, model)
     local = held[-1:]  # node of each local row
     try:

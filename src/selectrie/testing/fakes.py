@@ -14,14 +14,24 @@ import numpy as np
 
 from selectrie.backends.prefix_tree import CallPlan, ContextTree
 from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
-from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, Limits, LogitArray, ModelIdentity, ModelKind, Room
+from selectrie.core.types import (
+    NO_NODE,
+    ROOT,
+    BoolArray,
+    Capacity,
+    IntArray,
+    Limits,
+    LogitArray,
+    ModelIdentity,
+    ModelKind,
+)
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, OptionError, SelectrieError
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 
 Path = tuple[int, ...]
 
-WIDE = Limits(nodes=4096, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+WIDE = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 """Limits that small tests never reach."""
 
 NO_LIMIT = 1 << 30
@@ -148,13 +158,13 @@ class FakeModel:
         if n_rows > limits.rows_per_call:
             raise CapacityError("rows in one call", needed=n_rows, available=limits.rows_per_call)
         if not limits.kind.forks:
-            return self._tree.make_room(plan, nodes=limits.nodes, branches=limits.branches), set()
+            return self._tree.make_room(plan, nodes=limits.nodes, branches=limits.sequences), set()
         if in_round.any():
             raise CapacityError("rounds in one call", needed=int(in_round.max()) + 1, available=1)
         dropped = self._tree.make_room(plan, nodes=limits.nodes, branches=NO_LIMIT)
         kept = [node for node, keep in zip(plan.node, plan.keep, strict=True) if keep]
         n_more = sum(node == NO_NODE or node not in self._states for node in kept)
-        excess = len(self._states - {ROOT} - set(dropped)) + n_more - limits.branches
+        excess = len(self._states - {ROOT} - set(dropped)) + n_more - limits.sequences
         stands_on = plan.live_nodes() | set(dropped) | {ROOT}
         idle = [node for node in self._states - stands_on if not self._tree.references[node]]
         if excess > len(idle):
@@ -193,12 +203,12 @@ class FakeModel:
         self._check_open()
         self._drop(self._tree.release(nodes, forget=forget))
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         self._check_open()
         tree, limits = self._tree, self._limits
         n_states = sum(1 for node in self._states if node != ROOT and tree.references[node])
-        branches = limits.branches - (n_states if limits.kind.forks else tree.n_held_leaves)
-        return Room(limits.rows_per_call, limits.nodes - tree.n_held, branches)
+        branches = limits.sequences - (n_states if limits.kind.forks else tree.n_held_leaves)
+        return Capacity(limits.rows_per_call, limits.nodes - tree.n_held, branches)
 
     def trim(self, idle_rows: int) -> int:
         self._check_open()
@@ -214,7 +224,7 @@ class FakeModel:
 
     def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> FakeModel:
         self._check_open()
-        limits = replace(self._limits, nodes=max(nodes, 1), branches=max(2, min(self._limits.branches, branches)))
+        limits = replace(self._limits, nodes=max(nodes, 1), sequences=max(2, min(self._limits.sequences, branches)))
         limits = replace(limits, rows_per_call=min(limits.rows_per_call, rows or limits.rows_per_call))
         return FakeModel(self._row_of, vocabulary=self._vocabulary, limits=limits, name=self._name)
 

@@ -258,7 +258,7 @@ class _Check:
     def _fail(self) -> None:
         """Let a decode fail half-way; the tree must stay as it was."""
         room = self._model.room()
-        if self._fail_next is not None and min(room.rows, room.nodes, room.branches) >= 2:
+        if self._fail_next is not None and min(room.rows, room.nodes, room.sequences) >= 2:
             leaves = np.array(self._tokens[:2], dtype=np.int32)
             parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [
                 ROOT
@@ -309,7 +309,7 @@ class _Check:
                 nodes, rows = extension.nodes, extension.rows
                 self.repeated += extension.rows_repeated
         except CapacityError:
-            if len(paths) <= min(room.rows, room.nodes, room.branches):
+            if len(paths) <= min(room.rows, room.nodes, room.sequences):
                 raise
             self.refusals += 1
             self._give_back(self._some_held(), forget=bool(self._rng.integers(2)))

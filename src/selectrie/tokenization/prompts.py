@@ -18,7 +18,7 @@ from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
 from selectrie.errors import OptionError, PromptError
-from selectrie.options import Prompting
+from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
 
@@ -32,7 +32,7 @@ Message = Mapping[str, object]
 Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
-def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: Prompting) -> PromptText:
+def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> PromptText:
     """Return the fixed tokens of a prompt and the plain text after them.
 
     Kinds of prompt:
@@ -119,7 +119,7 @@ def _suggested_id(vocabulary: Vocabulary) -> str:
     return f", such as [{vocabulary.eos}] ({vocabulary.texts[vocabulary.eos]})"
 
 
-def _refuse_chat_options(prompting: Prompting) -> None:
+def _refuse_chat_options(prompting: PromptParams) -> None:
     for name, value in (
         ("system", prompting.system),
         ("assistant_prefix", prompting.assistant_prefix),
@@ -170,7 +170,7 @@ def _common_end(a: IntArray, b: IntArray) -> int:
     return n - int(differs[-1]) - 1 if len(differs) else n
 
 
-def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Prompting) -> PromptText:
+def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: PromptParams) -> PromptText:
     if vocabulary.chat_template is None:
         raise PromptError(
             "this model has no chat template, so it cannot read messages; give the prompt as text, "

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Rows
-from selectrie.core.types import Room
+from selectrie.core.types import Capacity
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.decoding.automaton.remaining_mass import END, REST, KnownRow, RemainingMass
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.errors import OptionError, ProtocolError
-from selectrie.options import Sampling, Search, Stopping
+from selectrie.options import SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel, TableModel, spell
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import FakeModel
@@ -99,7 +99,7 @@ def test_a_local_sampler_fails():
     counts = Counter()
     for seed in range(100):
         spec = SampleSpec(
-            PROMPT, TINY.pieces, TINY.eog, seed, Sampling.UNCHANGED, Stopping(max_tokens=4), automaton=ANIMALS
+            PROMPT, TINY.pieces, TINY.eog, seed, SamplingParams.UNCHANGED, StopParams(max_tokens=4), automaton=ANIMALS
         )
         counts[tuple(token for token in run(SampleTask(spec), SKEWED).tokens.tolist() if token not in TINY.eog)] += 1
     assert chi_square(counts, LAW) > 10 * RARE
@@ -156,7 +156,7 @@ def test_the_room_changes_nothing(automaton, seed, rooms):
     """The same texts in any room; every ask fits."""
     model = HashModel(seed)
     task = ExactSampleTask(PROMPT, automaton, spec_of(), n=4, seed=seed)
-    small = Driver(model, [Room(*room) for room in rooms]).run(task)
+    small = Driver(model, [Capacity(*room) for room in rooms]).run(task)
     wide = draws(model, automaton, 4, seed)
     if not wide.is_empty:
         assert paths_of(small) == paths_of(wide)
@@ -165,7 +165,7 @@ def test_the_room_changes_nothing(automaton, seed, rooms):
 def test_a_budget_gives_no_sample():
     """Used up, it leaves places empty and says so: what was drawn until then prefers the short."""
     loop = TableAutomaton([dict.fromkeys(range(2, 20), 0)], {0})
-    outcome = draws(HashModel(1), loop, 50, 1, search=Search(budget_nodes=3))
+    outcome = draws(HashModel(1), loop, 50, 1, search=SearchParams(budget_nodes=3))
     assert not outcome.is_complete
     assert outcome.n_evaluated <= 3
     assert None in outcome.texts
@@ -175,13 +175,13 @@ def test_walks_that_need_no_row_use_the_budget_up_too(monkeypatch):
     """Where every text is too long, nothing is left to ask for at the last tokens: the walks themselves are bounded."""
     monkeypatch.setattr("selectrie.decoding.automaton.exact_sampling.WALKS_A_NODE", 2)
     chain = TableAutomaton([{C: 1}, {AT: 2}, dict.fromkeys(range(2, 26), 3), {C: 4}, {}], {4})
-    outcome = draws(HashModel(1), chain, 1, 1, search=Search(budget_nodes=4))
+    outcome = draws(HashModel(1), chain, 1, 1, search=SearchParams(budget_nodes=4))
     assert outcome.n_evaluated == 3  # and not the fourth: the walks ended it
     assert not outcome.is_complete
     assert not outcome.is_empty
     assert outcome.n_attempts == 2 * 4
     monkeypatch.setattr("selectrie.decoding.automaton.exact_sampling.WALKS_A_NODE", 1000)
-    assert draws(HashModel(1), chain, 1, 1, search=Search(budget_nodes=4)).is_empty
+    assert draws(HashModel(1), chain, 1, 1, search=SearchParams(budget_nodes=4)).is_empty
 
 
 def test_the_first_number_of_a_seed_decides_the_first_step():
@@ -270,7 +270,7 @@ def test_a_mistake_is_refused():
         ExactSampleTask(PROMPT, ANIMALS, spec_of(), n=2, seed=2**128 - 1)
     task = ExactSampleTask(PROMPT, ANIMALS, spec_of(), n=1, seed=0)
     with pytest.raises(ProtocolError, match="asked again"):
-        task.ask(Room(8, 8, 8))
+        task.ask(Capacity(8, 8, 8))
     with pytest.raises(ProtocolError, match="told 0 rows"):
         task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
     with pytest.raises(ProtocolError, match="no result"):

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Rows
-from selectrie.core.types import Room
+from selectrie.core.types import Capacity
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
 from selectrie.decoding.automaton.open_list import BestChildren, RowChildren
 from selectrie.decoding.automaton.records import own_paths
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
-from selectrie.options import Search
+from selectrie.options import SearchParams
 from selectrie.testing import HashModel, TableModel, spell
 from selectrie.testing.driver import run
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
@@ -41,7 +41,7 @@ def automata(draw):
 
 def spec_of(*, most=3, **options):
     names = {"k", "stop", "mass", "budget_nodes", "width"}
-    search = Search(**{name: value for name, value in options.items() if name in names})
+    search = SearchParams(**{name: value for name, value in options.items() if name in names})
     rest = {name: value for name, value in options.items() if name not in names}
     return AutomatonSpec(TINY, max_tokens=most, search=search, **{"merge_equal_text": False, **rest})
 
@@ -162,7 +162,7 @@ def test_the_open_mass_holds_what_was_not_found(automaton, seed, share):
 def test_small_rooms_change_nothing(automaton, seed, rooms):
     """Whatever room there is, every ask fits and the answer is the same."""
     model = HashModel(seed)
-    outcome = Driver(model, [Room(*room) for room in rooms]).run(
+    outcome = Driver(model, [Capacity(*room) for room in rooms]).run(
         AutomatonSearch(PROMPT, automaton, spec_of(k=2, width=4))
     )
     assert_same(outcome, best_of(model, automaton, 2), 2)
@@ -341,7 +341,7 @@ def test_a_mistake_is_refused():
         AutomatonSpec(replace(TINY, eog=np.empty(0, dtype=np.int32)))
     task = AutomatonSearch(PROMPT, automaton, spec_of())
     with pytest.raises(ProtocolError, match="asked again"):
-        task.ask(Room(8, 8, 8))
+        task.ask(Capacity(8, 8, 8))
     with pytest.raises(ProtocolError, match="told 0 rows"):
         task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
     with pytest.raises(ProtocolError, match="no result"):

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from selectrie.core.automaton import ChoiceAutomaton
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Limits, ModelKind, Room
+from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.beam.candidates import best_allowed
 from selectrie.decoding.beam.search import BeamOutcome, BeamSpec, BeamTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
-from selectrie.options import Beam
+from selectrie.options import BeamSearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.oracles import naive_joint
@@ -29,13 +29,13 @@ from tests.support.task_driver import Driver
 VOCABULARY = make_vocabulary()
 PIECES = VOCABULARY.pieces
 PROMPT = np.array([0, 3], dtype=np.int32)
-WIDE = Room(rows=512, nodes=4096, branches=256)
-EVERYTHING = Beam(width=64, n=64, max_tokens=6)
+WIDE = Capacity(rows=512, nodes=4096, sequences=256)
+EVERYTHING = BeamSearchParams(width=64, n=64, max_tokens=6)
 NEAR = 1e-6
 """Nats between float64 sums of a row and the library's, whose exponentials are float32."""
 
 ROOMS = st.lists(
-    st.builds(Room, rows=st.integers(1, 5), nodes=st.integers(6, 20), branches=st.integers(1, 6)),
+    st.builds(Capacity, rows=st.integers(1, 5), nodes=st.integers(6, 20), sequences=st.integers(1, 6)),
     min_size=1,
     max_size=4,
 )
@@ -141,7 +141,7 @@ def test_the_first_n_are_settled_before_everything_is_read(paths, seed, n, termi
 def test_every_text_is_one_of_the_grammar_and_its_joint_is_right(paths, seed, width, terminator):
     """However narrow the beam, each path given is accepted and has the joint of evaluating it alone."""
     model = HashModel(seed, sharpness=2.0)
-    beam = Beam(width=width, n=3, max_tokens=6)
+    beam = BeamSearchParams(width=width, n=3, max_tokens=6)
     for path in search(model, paths, beam, terminator).finished:
         assert tuple(path.tokens.tolist()) in paths
         assert path.logp_path == pytest.approx(joint(model, path.tokens.tolist(), terminator), abs=NEAR)
@@ -153,7 +153,9 @@ def test_every_text_is_one_of_the_grammar_and_its_joint_is_right(paths, seed, wi
 def test_what_was_lost_bounds_what_was_not_found(paths, seed, width, terminator):
     """No path that the beam did not find scores more than the bound it reports."""
     model = HashModel(seed)
-    outcome = search(model, paths, Beam(width=width, n=64, max_tokens=6, merge_equal_text=False), terminator)
+    outcome = search(
+        model, paths, BeamSearchParams(width=width, n=64, max_tokens=6, merge_equal_text=False), terminator
+    )
     found = {path.data for path in outcome.finished}
     rest = brute_force(model, paths, terminator, merges=False)
     assert all(score <= outcome.lost + NEAR for data, score in rest.items() if data not in found)
@@ -166,7 +168,7 @@ def test_what_was_lost_bounds_what_was_not_found(paths, seed, width, terminator)
 @settings(max_examples=25)
 def test_it_never_loses_to_masked_greedy_decoding(paths, seed, width, terminator):
     """The winner is at least as probable as what masked greedy decoding writes."""
-    outcome = search(HashModel(seed), paths, Beam(width=width, max_tokens=6), terminator)
+    outcome = search(HashModel(seed), paths, BeamSearchParams(width=width, max_tokens=6), terminator)
     if outcome.greedy is not None and outcome.finished:
         assert outcome.finished[0].logp >= outcome.greedy.logp
 
@@ -177,7 +179,7 @@ def test_greedy_decoding_wins_where_the_beam_pruned_it():
     rows |= {("b", "s"): {"u": 0.9}, ("c", "s"): {"u": 0.01, "r": 0.01}}
     model = TableModel(rows, prompt=("<bos>", "a"))
     paths = texts("b|s|u", "c|s|u", "c|s|r")
-    outcome = search(model, paths, Beam(width=1, max_tokens=3))
+    outcome = search(model, paths, BeamSearchParams(width=1, max_tokens=3))
     assert outcome.finished[0].data == b"bsu"
     assert outcome.agrees_with_greedy
     assert outcome.finished[0].logp == pytest.approx(log(0.5 * 0.4 * 0.9), abs=NEAR)
@@ -186,7 +188,7 @@ def test_greedy_decoding_wins_where_the_beam_pruned_it():
 def test_greedy_ends_where_the_end_is_more_probable():
     """Masked greedy decoding ends at a text that may go on where the end of generation is the most probable token."""
     model = TableModel({(): {"a": 0.9}, ("a",): {"<eos>": 0.6, "t": 0.4}}, prompt=("<bos>", "a"))
-    outcome = search(model, texts("a", "a|t"), Beam(max_tokens=4), "eog")
+    outcome = search(model, texts("a", "a|t"), BeamSearchParams(max_tokens=4), "eog")
     assert outcome.greedy is not None
     assert outcome.greedy.data == b"a"
 
@@ -199,7 +201,7 @@ def test_greedy_ends_where_the_end_is_more_probable():
 def test_no_room_moves_a_number(paths, seed, rooms, width, terminator):
     """In any sequence of rooms the answer has the same bits, and every ask keeps to its room."""
     model = HashModel(seed)
-    beam = Beam(width=width, n=3, max_tokens=6)
+    beam = BeamSearchParams(width=width, n=3, max_tokens=6)
     roomy = Driver(model, [WIDE]).run(task_of(paths, beam, terminator))
     assert facts(Driver(model, rooms).run(task_of(paths, beam, terminator))) == facts(roomy)
 
@@ -208,9 +210,9 @@ def test_no_room_moves_a_number(paths, seed, rooms, width, terminator):
 @settings(max_examples=12)
 def test_forking_models_find_the_same(paths, seed, branches, width):
     """On a model that has a state at tips alone, with few states, the answer has the same bits."""
-    beam = Beam(width=width, n=3, max_tokens=6)
+    beam = BeamSearchParams(width=width, n=3, max_tokens=6)
     alone = search(HashModel(seed), paths, beam)
-    limits = Limits(nodes=200, branches=branches, rows_per_call=8, kind=ModelKind.RECURRENT, idle_rows=4096)
+    limits = Limits(nodes=200, sequences=branches, rows_per_call=8, kind=ModelKind.RECURRENT, max_idle_rows=4096)
     assert facts(on_scheduler(HashModel(seed, limits=limits), [task_of(paths, beam)])[0]) == facts(alone)
 
 
@@ -218,8 +220,8 @@ def test_forking_models_find_the_same(paths, seed, branches, width):
 @settings(max_examples=12)
 def test_together_is_alone(sets, seed, kind):
     """Several searches on one small model each find what they find alone, bit for bit."""
-    beam = Beam(width=3, n=2, max_tokens=6)
-    limits = Limits(nodes=40, branches=9, rows_per_call=7, kind=kind, idle_rows=64)
+    beam = BeamSearchParams(width=3, n=2, max_tokens=6)
+    limits = Limits(nodes=40, sequences=9, rows_per_call=7, kind=kind, max_idle_rows=64)
     together = on_scheduler(HashModel(seed, limits=limits), [task_of(paths, beam, "eog") for paths in sets])
     for paths, outcome in zip(sets, together, strict=True):
         assert facts(outcome) == facts(search(HashModel(seed), paths, beam, "eog"))
@@ -245,9 +247,9 @@ def worked_off(model, tasks) -> list[Job]:
 @settings(max_examples=40)
 def test_rows_evaluated_again_are_counted(paths, seed, kind, branches):
     """In a small room a search gives paths up and evaluates them again: the cost says how many rows, for every kind of model."""
-    limits = Limits(nodes=60, branches=branches, rows_per_call=16, kind=kind, idle_rows=64)
+    limits = Limits(nodes=60, sequences=branches, rows_per_call=16, kind=kind, max_idle_rows=64)
     model = HashModel(seed, limits=limits)
-    [job] = worked_off(model, [task_of(paths, Beam(width=6, n=3, max_tokens=6), "eog")])
+    [job] = worked_off(model, [task_of(paths, BeamSearchParams(width=6, n=3, max_tokens=6), "eog")])
     assert job.cost.rows == model.evaluations.total()
     assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values())
 
@@ -258,11 +260,11 @@ def test_rows_evaluated_again_are_counted(paths, seed, kind, branches):
 )
 def test_a_beam_wider_than_the_room_gives_up_what_is_cheapest(width, branches, most):
     """Few rows come again where few paths do not fit, and the answer is that of a large room."""
-    beam, letters = Beam(width=width, n=4, max_tokens=8), range(2, 26)
-    limits = Limits(nodes=4096, branches=branches, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=4096)
+    beam, letters = BeamSearchParams(width=width, n=4, max_tokens=8), range(2, 26)
+    limits = Limits(nodes=4096, sequences=branches, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
     model = HashModel(7, limits=limits, sharpness=2.0)
     [job] = worked_off(model, [task_of(Suspicious(letters, 8), beam)])
-    large = replace(limits, branches=1024)
+    large = replace(limits, sequences=1024)
     roomy = search(HashModel(7, limits=large, sharpness=2.0), Suspicious(letters, 8), beam)
     assert facts(job.future.result()) == facts(roomy)
     assert job.cost.rows <= most * len(model.evaluations), job.cost
@@ -298,7 +300,7 @@ class Suspicious:
 def test_reordering_beams_never_mixes_states(seed, width):
     """Whatever places beams take from step to step, each is led by the automaton's state of its own tokens."""
     automaton = Suspicious([3, 4, 5], 4)
-    task = task_of(automaton, Beam(width=width, n=4, max_tokens=4))
+    task = task_of(automaton, BeamSearchParams(width=width, n=4, max_tokens=4))
     run(task, HashModel(seed))
     tree = task._tree
     assert all(automaton.paths[tree.state[node]] == tree.path(node) for node in range(len(tree)))
@@ -307,7 +309,7 @@ def test_reordering_beams_never_mixes_states(seed, width):
 def test_mixed_states_would_be_noticed():
     """The check above fails for a search whose states were swapped at a reorder."""
     automaton = Suspicious([3, 4, 5], 4)
-    task = task_of(automaton, Beam(width=3, n=4, max_tokens=4))
+    task = task_of(automaton, BeamSearchParams(width=3, n=4, max_tokens=4))
     run(task, HashModel(1))
     tree = task._tree
     tree.state[1], tree.state[2] = tree.state[2], tree.state[1]
@@ -346,7 +348,7 @@ def test_duplicates_take_no_place_among_the_texts(seed, width, n):
         for word in (("cat", "ca|t", "c|at", "c|a|t"), (" cat", " c|at", " |cat"), ("bat", "b|at"))
         for path in texts(*word)
     ]
-    found = search(HashModel(seed), paths, Beam(width=width, n=n, max_tokens=4)).finished
+    found = search(HashModel(seed), paths, BeamSearchParams(width=width, n=n, max_tokens=4)).finished
     assert len({path.data for path in found}) == len(found)
 
 
@@ -391,8 +393,8 @@ def test_groups_differ_by_diversity():
     """Two groups of one path: without diversity both take the best token, with it the second takes the next best."""
     model = TableModel({(): {"b": 0.5, "c": 0.4, "r": 0.1}}, prompt=("<bos>", "a"))
     paths = texts("b", "c", "r")
-    plain = search(model, paths, Beam(width=2, groups=2, n=2, max_tokens=2), "eog")
-    apart = search(model, paths, Beam(width=2, groups=2, n=2, diversity=1.0, max_tokens=2), "eog")
+    plain = search(model, paths, BeamSearchParams(width=2, groups=2, n=2, max_tokens=2), "eog")
+    apart = search(model, paths, BeamSearchParams(width=2, groups=2, n=2, diversity=1.0, max_tokens=2), "eog")
     assert [path.data for path in plain.finished] == [b"b"]
     assert [(path.data, path.group) for path in apart.finished] == [(b"b", 0), (b"c", 1)]
     assert apart.finished[1].logp == pytest.approx(joint(model, paths[1], "eog"), abs=NEAR)
@@ -403,7 +405,7 @@ def test_groups_differ_by_diversity():
 def test_diversity_moves_no_joint(paths, seed, groups, diversity):
     """Whatever groups do to each other's order, the joints given are raw, and the best text of the first group is given."""
     model = HashModel(seed)
-    beam = Beam(width=6, groups=groups, n=6, diversity=diversity, max_tokens=6, merge_equal_text=False)
+    beam = BeamSearchParams(width=6, groups=groups, n=6, diversity=diversity, max_tokens=6, merge_equal_text=False)
     found = search(model, paths, beam, "eog").finished
     for path in found:
         assert path.logp == pytest.approx(joint(model, path.tokens.tolist(), "eog"), abs=NEAR)
@@ -422,7 +424,7 @@ def test_expand_chooses_what_comes_next():
         return [token.id for token in candidates if token.piece != b"b"]
 
     model = TableModel({(): {"b": 0.6, "c": 0.3, "r": 0.1}}, prompt=("<bos>", "a"))
-    outcome = search(model, texts("b", "c", "r|s"), Beam(n=3, max_tokens=3, expand=expand))
+    outcome = search(model, texts("b", "c", "r|s"), BeamSearchParams(n=3, max_tokens=3, expand=expand))
     assert [path.data for path in outcome.finished] == [b"c", b"rs"]
     assert seen == [(b"", [b"b", b"c", b"r"], False), (b"r", [b"s"], False)]
     assert outcome.greedy is not None
@@ -433,7 +435,7 @@ def test_expand_chooses_what_comes_next():
 def test_expand_may_not_leave_the_grammar(answer, told):
     """A token that may not follow, and what is no token, are refused by name."""
     with pytest.raises(OptionError, match=told):
-        search(HashModel(1), texts("b", "c"), Beam(expand=lambda _path, _candidates: answer))
+        search(HashModel(1), texts("b", "c"), BeamSearchParams(expand=lambda _path, _candidates: answer))
 
 
 # Ends: length, budget, dead ends
@@ -460,7 +462,7 @@ def test_a_path_broken_off_is_no_text():
     model = TableModel({}, prompt=("<bos>", "a"))
     automaton = Endless()
     automaton.allowed = lambda _state: np.array([3], dtype=np.int32)
-    outcome = search(model, automaton, Beam(max_tokens=3))
+    outcome = search(model, automaton, BeamSearchParams(max_tokens=3))
     assert (outcome.finished, outcome.stopped) == ((), "length")
     assert [(path.data, path.complete) for path in outcome.broken] == [(b"aaa", False)]
 
@@ -468,7 +470,7 @@ def test_a_path_broken_off_is_no_text():
 def test_bounds_end_an_endless_grammar():
     """`t` at once is more probable than anything that begins with `a`: two steps, and the rest is proved behind."""
     model = TableModel({(): {"t": 0.6, "a": 0.4}}, prompt=("<bos>", "a"))
-    outcome = search(model, Endless(), Beam(width=4, max_tokens=50))
+    outcome = search(model, Endless(), BeamSearchParams(width=4, max_tokens=50))
     assert [path.data for path in outcome.finished] == [b"t"]
     assert (outcome.stopped, outcome.n_evaluated) == ("done", 1)
     assert outcome.lost == pytest.approx(log(0.4), abs=NEAR)
@@ -478,8 +480,8 @@ def test_a_length_penalty_keeps_long_paths_in_play():
     """Divided by length, `aat` beats `t`, which is more probable as a whole."""
     rows = {(): {"t": 0.4, "a": 0.6}, ("a",): {"a": 0.8, "t": 0.2}, ("a", "a"): {"t": 0.6}}
     model = TableModel(rows, prompt=("<bos>", "a"))
-    plain = search(model, Endless(), Beam(width=4, max_tokens=5))
-    divided = search(model, Endless(), Beam(width=4, max_tokens=5, length_penalty=1.0))
+    plain = search(model, Endless(), BeamSearchParams(width=4, max_tokens=5))
+    divided = search(model, Endless(), BeamSearchParams(width=4, max_tokens=5, length_penalty=1.0))
     assert (plain.finished[0].data, divided.finished[0].data) == (b"t", b"aat")
     assert divided.finished[0].score == pytest.approx(log(0.6 * 0.8 * 0.6) / 3, abs=NEAR)
 
@@ -487,7 +489,7 @@ def test_a_length_penalty_keeps_long_paths_in_play():
 @pytest.mark.parametrize("budget", [1, 2, 5])
 def test_a_budget_is_kept(budget):
     """No more nodes are evaluated, and what was found by then is given."""
-    outcome = search(HashModel(1), Endless(), Beam(width=2, max_tokens=40, n=30, budget_nodes=budget))
+    outcome = search(HashModel(1), Endless(), BeamSearchParams(width=2, max_tokens=40, n=30, budget_nodes=budget))
     assert outcome.n_evaluated <= budget
     assert outcome.stopped == "budget"
 
@@ -502,7 +504,7 @@ def test_dead_ends_are_dropped_and_counted():
         def advance(self, _state, token):
             return 2 if token == 3 else 1
 
-    outcome = search(HashModel(1), DeadEnd(), Beam(n=3))
+    outcome = search(HashModel(1), DeadEnd(), BeamSearchParams(n=3))
     assert [path.data for path in outcome.finished] == [b"t"]
     assert outcome.n_dead_ends == 1
 
@@ -539,7 +541,7 @@ def test_healed_bytes_are_taken_off():
 def test_healing_keeps_to_the_room(rooms, seed):
     """The rows that only the healed bytes need are asked for within the room, and move nothing."""
     paths = texts(" cat", " c|at", " |c|at", " car", " |ca|t")
-    task = {"healed": b" ca", "beam": Beam(width=2, n=3, max_tokens=3)}
+    task = {"healed": b" ca", "beam": BeamSearchParams(width=2, n=3, max_tokens=3)}
     roomy = Driver(HashModel(seed), [WIDE]).run(task_of(paths, **task))
     assert facts(Driver(HashModel(seed), rooms).run(task_of(paths, **task))) == facts(roomy)
 
@@ -551,7 +553,7 @@ def test_ties_go_by_the_order_of_tokens():
     """Of equally probable texts those with smaller ids come first, in the beam and in the answer."""
     model = TableModel({}, prompt=("<bos>", "a"))
     every = list(product([4, 3, 5], [9, 7]))
-    found = search(model, every, Beam(width=2, n=3, max_tokens=2, merge_equal_text=False)).finished
+    found = search(model, every, BeamSearchParams(width=2, n=3, max_tokens=2, merge_equal_text=False)).finished
     assert [tuple(path.tokens.tolist()) for path in found] == [(3, 7), (3, 9), (4, 7)]
 
 
@@ -562,13 +564,13 @@ def test_close_steps_are_named():
     paths = texts("a|b|s", "a|c|s")
     prompt = np.array([0], dtype=np.int32)
     for tolerance, expected in ((0.0, ()), (0.1, (2,))):
-        spec = BeamSpec(VOCABULARY, Beam(width=1, max_tokens=4), "none", tolerance=tolerance)
+        spec = BeamSpec(VOCABULARY, BeamSearchParams(width=1, max_tokens=4), "none", tolerance=tolerance)
         assert run(BeamTask(prompt, automaton_of(paths), spec), model).close_steps == expected
 
 
 def test_a_deadline_ends_it_with_what_there_is():
     """After `expire` the result is there, and what is told later is ignored."""
-    task = task_of(Endless(), Beam(width=2, max_tokens=20, n=20))
+    task = task_of(Endless(), BeamSearchParams(width=2, max_tokens=20, n=20))
     model = HashModel(1)
     task.tell(Rows(model.row(PROMPT)[None]))
     ask = task.ask(WIDE)
@@ -596,7 +598,7 @@ def test_steps_out_of_turn_are_refused():
     with pytest.raises(ProtocolError):
         task.tell(row)
     with pytest.raises(ProtocolError):
-        task.ask(Room(1, 1, 1))
+        task.ask(Capacity(1, 1, 1))
     assert task.ask(WIDE) is not None
 
 

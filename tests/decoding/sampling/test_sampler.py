@@ -19,7 +19,7 @@ from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.chain import Adjustments, penalise, top_p
 from selectrie.decoding.sampling.sampler import Draw, Sampler, candidates
 from selectrie.errors import DeadEndError, NonFiniteLogitsError, OptionError, TokenRangeError
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 
 TOLERANCE = 1e-9
 WIDE_TOLERANCE = 1e-6
@@ -31,7 +31,7 @@ rows = st.lists(logit, min_size=1, max_size=8).filter(lambda row: max(row) > -ma
 shares = st.sampled_from([0.0, 0.07, 0.31, 0.537, 0.83, 0.97, 1.0])  # no sum of equal shares of 8 tokens or fewer
 biases = st.dictionaries(st.integers(0, 7), st.sampled_from([-math.inf, -2.5, 0.25, 40.0]), max_size=2)
 chains = st.builds(
-    Sampling,
+    SamplingParams,
     temperature=st.sampled_from([0.0, 0.4, 1.0, 2.5]),
     top_k=st.integers(0, 9),
     top_p=shares,
@@ -67,7 +67,7 @@ def until(order: list[int], p: dict[int, float], is_enough) -> list[int]:
     return order
 
 
-def adjusted(logits: list[float], sampling: Sampling, history: list[int]) -> dict[int, float]:
+def adjusted(logits: list[float], sampling: SamplingParams, history: list[int]) -> dict[int, float]:
     """Logits after bias and penalties, as the penalties are defined, one token at a time."""
     n = sampling.penalty_last_n
     recent = history if n < 0 else history[len(history) - min(n, len(history)) :]
@@ -142,8 +142,8 @@ def test_the_comparison_can_fail():
 
 @given(rows, chains, st.lists(st.integers(0, 7), max_size=6))
 @settings(max_examples=300)
-@example([0.0, 0.0, 0.0, 0.0], Sampling(top_p=0.0, temperature=1.0), [])
-@example([1.0, 1.0], Sampling(typical_p=0.0, temperature=0.0), [])
+@example([0.0, 0.0, 0.0, 0.0], SamplingParams(top_p=0.0, temperature=1.0), [])
+@example([1.0, 1.0], SamplingParams(typical_p=0.0, temperature=0.0), [])
 def test_the_chain_equals_its_definition(logits, sampling, history):
     """Filters, their order, their ties and the penalties: the same tokens with the same probabilities as the slow twin."""
     sampling = replace(sampling, logit_bias={i: b for i, b in sampling.logit_bias.items() if i < len(logits)})
@@ -178,7 +178,7 @@ def test_every_token_is_drawn_as_often_as_it_is_probable(logits, sampling, histo
 
 # p = 1/2, 1/4, 1/8, 1/8; entropy 1.75 bits, so the distances from it are 0.75, 0.25, 1.25, 1.25 bits.
 HALVES = as_row(np.log([0.5, 0.25, 0.125, 0.125]))
-ALL = Sampling.UNCHANGED
+ALL = SamplingParams.UNCHANGED
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ ALL = Sampling.UNCHANGED
         (replace(ALL, typical_p=0.5), {0: 2 / 3, 1: 1 / 3}),
         (replace(ALL, typical_p=0.2, temperature=0.0), {1: 1.0}),  # the one filter that can drop the most probable
         (replace(ALL, temperature=0.5), {0: 16 / 22, 1: 4 / 22, 2: 1 / 22, 3: 1 / 22}),
-        (Sampling.GREEDY, {0: 1.0}),
+        (SamplingParams.GREEDY, {0: 1.0}),
         (replace(ALL, top_p=0.6, top_k=2), {0: 1.0}),  # top-p sees 2/3 and 1/3, what top-k left
         (replace(ALL, top_p=0.7, temperature=9.0), {0: 2 ** (1 / 9) / (1 + 2 ** (1 / 9)), 1: 1 / (1 + 2 ** (1 / 9))}),
         (replace(ALL, logit_bias={0: -math.inf}), {1: 1 / 2, 2: 1 / 4, 3: 1 / 4}),
@@ -211,8 +211,8 @@ def test_distributions_by_hand(sampling, expected):
 def test_penalties_by_hand():
     """Positive logits are divided, others multiplied; then once the presence and for each time the frequency."""
     logits, counts = np.array([2.0, -2.0, 2.0, 0.0]), np.array([1, 3, 0, 2])
-    assert penalise(logits, counts, Sampling(repeat_penalty=2.0)).tolist() == [1, -4, 2, 0]
-    both = Sampling(repeat_penalty=2.0, presence_penalty=0.25, frequency_penalty=0.5)
+    assert penalise(logits, counts, SamplingParams(repeat_penalty=2.0)).tolist() == [1, -4, 2, 0]
+    both = SamplingParams(repeat_penalty=2.0, presence_penalty=0.25, frequency_penalty=0.5)
     assert penalise(logits, counts, both).tolist() == [1 - 0.75, -4 - 1.75, 2, -1.25]
 
 
@@ -250,13 +250,13 @@ def test_extreme_temperatures_draw(temperature):
 @pytest.mark.parametrize(
     "sampling",
     [
-        Sampling(),
-        Sampling(top_k=0),
-        Sampling(top_k=0, min_p=0.0),
-        Sampling(top_k=0, min_p=0.0, top_p=0.999999),
-        Sampling(top_k=0, min_p=0.001, top_p=1.0),
-        Sampling(top_k=0, min_p=0.0, top_p=0.9, typical_p=0.9),
-        Sampling(top_k=700, min_p=0.0, top_p=0.5),
+        SamplingParams(),
+        SamplingParams(top_k=0),
+        SamplingParams(top_k=0, min_p=0.0),
+        SamplingParams(top_k=0, min_p=0.0, top_p=0.999999),
+        SamplingParams(top_k=0, min_p=0.001, top_p=1.0),
+        SamplingParams(top_k=0, min_p=0.0, top_p=0.9, typical_p=0.9),
+        SamplingParams(top_k=700, min_p=0.0, top_p=0.5),
     ],
     ids=repr,
 )
@@ -284,7 +284,7 @@ def test_short_cuts_of_wide_vocabularies_change_nothing(sampling, sharpness):
 def test_extreme_penalties_draw(penalty):
     """They overflow neither to a warning nor to NaN, and what is impossible stays so."""
     logits = np.array([2.0, -1.0, -np.inf, 0.0], dtype=np.float32)
-    sampling = Sampling(temperature=1, top_k=0, top_p=1, min_p=0, **penalty)
+    sampling = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0, **penalty)
     ids, p = candidates(logits, sampling, counts={0: 3, 1: 2, 2: 4})
     assert p.sum() == pytest.approx(1)
     assert 2 not in ids
@@ -299,7 +299,7 @@ def test_a_large_bias_neither_overflows_nor_wins_over_minus_infinity():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling.GREEDY, ALL])
+@pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams.GREEDY, ALL])
 def test_broken_rows_are_named(bad, sampling):
     """NaN or +inf anywhere, or nothing finite at all, is the model's error, whatever is allowed."""
     matrix = np.zeros((3, 9), dtype=np.float32)
@@ -312,7 +312,7 @@ def test_broken_rows_are_named(bad, sampling):
     assert isinstance(sampler.draw(Rows(matrix), 0, 0.5, allowed=None, tolerance=0.0), Draw)
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling.GREEDY, ALL])
+@pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams.GREEDY, ALL])
 @pytest.mark.parametrize(
     "allowed", [np.zeros(3, dtype=np.bool_), np.array([], dtype=np.int32), np.array([1], dtype=np.int32)]
 )
@@ -325,7 +325,7 @@ def test_nothing_allowed_that_is_possible_is_a_dead_end(sampling, allowed):
 def test_a_bias_of_a_token_that_does_not_exist_is_refused():
     """The error names the token and the largest id."""
     with pytest.raises(TokenRangeError, match=r"token 4 .* 0 to 3"):
-        candidates(HALVES, Sampling(logit_bias={4: 1.0}))
+        candidates(HALVES, SamplingParams(logit_bias={4: 1.0}))
 
 
 def philox(seed: int, step: int) -> int:
@@ -368,7 +368,7 @@ def test_seeds_are_checked(seed):
 
 def test_a_neutral_chain_touches_no_logit():
     """Without bias and penalties nothing is counted or copied."""
-    sampler = Sampler(Sampling(), range(100))
+    sampler = Sampler(SamplingParams(), range(100))
     assert not sampler._counts
-    assert len(Adjustments.of(Sampling(), {3: 1}).ids) == 0
+    assert len(Adjustments.of(SamplingParams(), {3: 1}).ids) == 0
     assert top_p(np.array([0.0, 1.0]), 0.5, math.log(1 + math.e)).tolist() == [False, True]

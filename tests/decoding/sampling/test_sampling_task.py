@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from selectrie.core.automaton import ChoiceAutomaton
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Limits, ModelKind, Room
+from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.draft_tree import DraftRoom, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import CancelledError, OptionError, ProtocolError, TokenRangeError
-from selectrie.options import Sampling, Stopping
+from selectrie.options import SamplingParams, StopParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.oracles import probabilities
@@ -33,24 +33,24 @@ from tests.support.task_driver import Driver
 VOCABULARY = make_vocabulary()
 PIECES = VOCABULARY.pieces
 PROMPT = np.array([0, 3], dtype=np.int32)
-WIDE = Room(rows=512, nodes=4096, branches=256)
-SAME = Sampling.UNCHANGED
+WIDE = Capacity(rows=512, nodes=4096, sequences=256)
+SAME = SamplingParams.UNCHANGED
 
 seeds = st.integers(0, 2**31)
 chains = st.sampled_from(
     [
         SAME,
-        Sampling(),
-        Sampling.GREEDY,
-        Sampling(temperature=1.5, top_k=5, top_p=0.9, min_p=0),
-        Sampling(
+        SamplingParams(),
+        SamplingParams.GREEDY,
+        SamplingParams(temperature=1.5, top_k=5, top_p=0.9, min_p=0),
+        SamplingParams(
             temperature=1, repeat_penalty=1.3, frequency_penalty=0.4, penalty_last_n=4, logit_bias={3: -2.0, 7: 1.0}
         ),
     ]
 )
 stops = st.lists(st.sampled_from(["at", " c", "é", "\n", "ab", "tt"]), max_size=2)
 stoppings = st.builds(
-    Stopping,
+    StopParams,
     max_tokens=st.integers(1, 9),
     stop=stops,
     stop_tokens=st.lists(st.integers(2, 25), max_size=1),
@@ -231,11 +231,11 @@ def test_the_comparison_with_the_twin_can_fail():
 )
 def test_any_room_from_the_floor_on_gives_the_same_sequence(seed, weights, extra):
     """With a draft or without, an ask stays within its room, releases what it left, and moves nothing."""
-    spec = spec_of(seed=seed, sampling=SAME, stopping=Stopping(max_tokens=8, ignore_eog=True))
+    spec = spec_of(seed=seed, sampling=SAME, stopping=StopParams(max_tokens=8, ignore_eog=True))
     alone = run(SampleTask(spec), HashModel(weights))
     floor = SampleTask(spec).floor
-    rooms = [Room(floor.rows + a, floor.nodes + b, floor.branches + c) for a, b, c in extra]
-    assert floor == Room(1, 7, 1)
+    rooms = [Capacity(floor.rows + a, floor.nodes + b, floor.sequences + c) for a, b, c in extra]
+    assert floor == Capacity(1, 7, 1)
     for drafter in (None, Guesses(seed, alone.tokens)):
         driver = Driver(HashModel(weights), rooms)
         assert facts(driver.run(SampleTask(replace(spec, drafter=drafter)))) == facts(alone)
@@ -247,7 +247,7 @@ def test_any_room_from_the_floor_on_gives_the_same_sequence(seed, weights, extra
 @given(seed=seeds, weights=st.integers(0, 50), stopping=stoppings, sampling=chains)
 def test_a_draft_changes_no_sequence(kind, seed, weights, stopping, sampling):
     """Whatever is guessed, in a model of any kind; and what was guessed is counted."""
-    limits = Limits(nodes=400, branches=100, rows_per_call=40, kind=kind, idle_rows=400)
+    limits = Limits(nodes=400, sequences=100, rows_per_call=40, kind=kind, max_idle_rows=400)
     spec = spec_of(seed=seed, sampling=sampling, stopping=stopping, n_alternatives=2)
     without = run(SampleTask(spec), HashModel(weights))
     model = HashModel(weights, limits=limits)
@@ -261,7 +261,7 @@ def test_a_draft_changes_no_sequence(kind, seed, weights, stopping, sampling):
 @pytest.mark.parametrize(("depth", "calls"), [(0, 9), (1, 5), (2, 3), (4, 2), (8, 1), (20, 1)])
 def test_right_guesses_save_calls(depth, calls):
     """Ten tokens: the first from the prompt's row, the other nine from 9 / (depth + 1) calls, rounded up."""
-    spec = spec_of(seed=1, sampling=SAME, stopping=Stopping(max_tokens=10, ignore_eog=True))
+    spec = spec_of(seed=1, sampling=SAME, stopping=StopParams(max_tokens=10, ignore_eog=True))
     truth = run(SampleTask(spec), HashModel(2)).tokens
     model = HashModel(2)
     drafted = run(SampleTask(replace(spec, drafter=Oracle(truth, depth))), model)
@@ -276,8 +276,8 @@ def test_no_guess_is_deeper_than_what_may_still_be_drawn():
     ids = np.full(20, 3, dtype=np.int32)
     for most, drafted in ((1, 0), (2, 0), (3, 1), (4, 2)):
         spec = spec_of(
-            sampling=replace(Sampling.GREEDY, logit_bias={3: 100.0}),
-            stopping=Stopping(max_tokens=most),
+            sampling=replace(SamplingParams.GREEDY, logit_bias={3: 100.0}),
+            stopping=StopParams(max_tokens=most),
             drafter=Fixed(np.arange(-1, 19, dtype=np.int32), ids),
         )
         sampled = run(SampleTask(spec), HashModel(0))
@@ -325,7 +325,7 @@ def test_a_proposal_is_cut_to_what_is_worth_evaluating(parents, tokens, room, ex
 def test_a_wrong_proposal_ends_its_own_sequence_and_no_other(proposed, error, words):
     """One clear error, before anything is asked for; the sequence beside it goes on."""
     scheduler = Scheduler(HashModel(0))
-    spec = spec_of(seed=3, sampling=SAME, stopping=Stopping(max_tokens=6, ignore_eog=True))
+    spec = spec_of(seed=3, sampling=SAME, stopping=StopParams(max_tokens=6, ignore_eog=True))
 
     class Wrong:
         def propose(self, tokens, most):
@@ -388,7 +388,7 @@ def test_equal_sequences_share_every_row():
     """Four sequences of one prompt and one seed cost what one costs."""
     model = HashModel(4)
     scheduler = Scheduler(model)
-    spec = spec_of(seed=9, sampling=SAME, stopping=Stopping(max_tokens=6, ignore_eog=True))
+    spec = spec_of(seed=9, sampling=SAME, stopping=StopParams(max_tokens=6, ignore_eog=True))
     jobs = [Job(SampleTask(spec)) for _ in range(4)]
     for job in jobs:
         scheduler.submit(job)
@@ -400,8 +400,8 @@ def test_equal_sequences_share_every_row():
 @pytest.mark.parametrize("kind", [ModelKind.RECURRENT, ModelKind.HYBRID])
 def test_a_forking_model_needs_few_states_however_long_the_sequence(kind):
     """The state behind the tip is given back as soon as the tip has moved on: 30 tokens with three states."""
-    limits = Limits(nodes=100, branches=3, rows_per_call=4, kind=kind, idle_rows=100)
-    spec = spec_of(seed=2, sampling=SAME, stopping=Stopping(max_tokens=30, ignore_eog=True))
+    limits = Limits(nodes=100, sequences=3, rows_per_call=4, kind=kind, max_idle_rows=100)
+    spec = spec_of(seed=2, sampling=SAME, stopping=StopParams(max_tokens=30, ignore_eog=True))
     model = HashModel(1, limits=limits)
     assert facts(run(SampleTask(spec), model)) == facts(run(SampleTask(spec), HashModel(1)))
     assert max(model.evaluations.values()) == 1
@@ -433,7 +433,7 @@ SEQUENCES = {
 def test_sequences_come_as_often_as_they_are_probable(monkeypatch, drafter):
     """Exactly: every combination of three uniform numbers from the middles of four equal intervals is drawn once."""
     counts, joint = Counter(), {}
-    spec = spec_of(prompt=[0], sampling=SAME, stopping=Stopping(max_tokens=3), drafter=drafter)
+    spec = spec_of(prompt=[0], sampling=SAME, stopping=StopParams(max_tokens=3), drafter=drafter)
     for numbers in product((0.125, 0.375, 0.625, 0.875), repeat=3):
         monkeypatch.setattr(
             "selectrie.decoding.sampling.task.uniform", lambda _seed, step, numbers=numbers: numbers[step]
@@ -455,7 +455,7 @@ def test_the_random_numbers_are_those_of_seed_and_step(monkeypatch):
         return uniform(seed, step)
 
     monkeypatch.setattr("selectrie.decoding.sampling.task.uniform", recorded)
-    spec = spec_of(seed=11, sampling=SAME, stopping=Stopping(max_tokens=4, ignore_eog=True))
+    spec = spec_of(seed=11, sampling=SAME, stopping=StopParams(max_tokens=4, ignore_eog=True))
     truth = run(SampleTask(spec), HashModel(0)).tokens
     run(SampleTask(replace(spec, drafter=Oracle(truth, 2))), HashModel(0))
     assert asked == [(11, step) for step in range(4)] * 2
@@ -465,28 +465,28 @@ def forced(*pieces: str, eog=(EOS,), **options) -> Sampled:
     """A model that says these pieces after `<bos>` and then `.` for ever, drawn greedily."""
     steps = (*pieces, *["."] * 12)
     table = {steps[:n]: {steps[n]: 1.0} for n in range(len(steps) - 1)}
-    options = {"sampling": Sampling.GREEDY, "stopping": Stopping(max_tokens=12), **options}
+    options = {"sampling": SamplingParams.GREEDY, "stopping": StopParams(max_tokens=12), **options}
     return run(SampleTask(spec_of(prompt=[0], eog=eog, **options)), TableModel(table))
 
 
 @pytest.mark.parametrize(
     ("pieces", "stopping", "expected"),
     [
-        (["a", "<eos>"], Stopping(), ("a", "eog", None, EOS, 2)),
-        (["<eos>"], Stopping(), ("", "eog", None, EOS, 1)),
-        (["cat", "<eos>"], Stopping(max_tokens=1), ("cat", "length", None, None, 1)),
-        (["cat", "<eos>"], Stopping(max_tokens=2), ("cat", "eog", None, EOS, 2)),
-        (["ca", "t", "s"], Stopping(stop="at"), ("c", "stop", "at", None, 2)),
-        (["ca", "t", "s"], Stopping(stop=["ts", "at"]), ("c", "stop", "at", None, 2)),
-        (["ca", "a"], Stopping(stop="at", max_tokens=2), ("caa", "length", None, None, 2)),
-        (["ca", "a"], Stopping(stop_tokens=[3]), ("ca", "stop", None, 3, 2)),
-        (["a", "é", "b"], Stopping(stop="é"), ("a", "stop", "é", None, 2)),
-        (["a", "\\xc3", "\\xa9", "b"], Stopping(max_tokens=4), ("aéb", "length", None, None, 4)),
-        (["a", "\\xc3", "\\xa9"], Stopping(max_tokens=2), ("a", "length", None, None, 2)),
-        (["a", "\\xc3", "<eos>"], Stopping(), ("a", "eog", None, EOS, 3)),
-        (["a", "\\xc3", "b"], Stopping(max_tokens=3), ("a\ufffdb", "length", None, None, 3)),
-        (["a", "b", "c"], Stopping(when=lambda text: text.endswith("b")), ("ab", "callback", None, None, 2)),
-        (["a", "b", "c"], Stopping(when=lambda text: text.endswith("b"), stop="b"), ("a", "stop", "b", None, 2)),
+        (["a", "<eos>"], StopParams(), ("a", "eog", None, EOS, 2)),
+        (["<eos>"], StopParams(), ("", "eog", None, EOS, 1)),
+        (["cat", "<eos>"], StopParams(max_tokens=1), ("cat", "length", None, None, 1)),
+        (["cat", "<eos>"], StopParams(max_tokens=2), ("cat", "eog", None, EOS, 2)),
+        (["ca", "t", "s"], StopParams(stop="at"), ("c", "stop", "at", None, 2)),
+        (["ca", "t", "s"], StopParams(stop=["ts", "at"]), ("c", "stop", "at", None, 2)),
+        (["ca", "a"], StopParams(stop="at", max_tokens=2), ("caa", "length", None, None, 2)),
+        (["ca", "a"], StopParams(stop_tokens=[3]), ("ca", "stop", None, 3, 2)),
+        (["a", "é", "b"], StopParams(stop="é"), ("a", "stop", "é", None, 2)),
+        (["a", "\\xc3", "\\xa9", "b"], StopParams(max_tokens=4), ("aéb", "length", None, None, 4)),
+        (["a", "\\xc3", "\\xa9"], StopParams(max_tokens=2), ("a", "length", None, None, 2)),
+        (["a", "\\xc3", "<eos>"], StopParams(), ("a", "eog", None, EOS, 3)),
+        (["a", "\\xc3", "b"], StopParams(max_tokens=3), ("a\ufffdb", "length", None, None, 3)),
+        (["a", "b", "c"], StopParams(when=lambda text: text.endswith("b")), ("ab", "callback", None, None, 2)),
+        (["a", "b", "c"], StopParams(when=lambda text: text.endswith("b"), stop="b"), ("a", "stop", "b", None, 2)),
     ],
 )
 def test_each_way_to_end(pieces, stopping, expected):
@@ -498,7 +498,7 @@ def test_each_way_to_end(pieces, stopping, expected):
 
 def test_an_incomplete_character_is_in_the_bytes_and_not_in_the_text():
     """The text stops before it; the bytes have it."""
-    sampled = forced("a", "\\xc3", stopping=Stopping(max_tokens=2))
+    sampled = forced("a", "\\xc3", stopping=StopParams(max_tokens=2))
     assert (sampled.text, sampled.data) == ("a", b"a\xc3")
 
 
@@ -509,7 +509,7 @@ def test_every_end_of_generation_token_ends_it_and_none_is_drawn_when_they_are_i
         spec = spec_of(seed=seed, eog=(1, 7), sampling=SAME)
         sampled = run(SampleTask(spec), model)
         assert (sampled.finish, sampled.ended_by) == ("eog", sampled.tokens[-1])
-        ignoring = replace(spec, stopping=Stopping(max_tokens=20, ignore_eog=True))
+        ignoring = replace(spec, stopping=StopParams(max_tokens=20, ignore_eog=True))
         sampled = run(SampleTask(ignoring), model)
         assert sampled.finish == "length"
         assert not {1, 7} & set(sampled.tokens.tolist())
@@ -550,7 +550,7 @@ def test_a_character_that_the_prompt_began_is_finished(prompt, pieces, expected)
     """Whole in the text, its own bytes alone in the data; where it is broken off, its remains are not this text's."""
     table = {tuple(pieces[:n]): {pieces[n]: 1.0} for n in range(len(pieces))}
     prompt = ("<bos>", *prompt)
-    spec = spec_of(prompt=spell(VOCABULARY, prompt), sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=2))
+    spec = spec_of(prompt=spell(VOCABULARY, prompt), sampling=SamplingParams.GREEDY, stopping=StopParams(max_tokens=2))
     sampled = run(SampleTask(spec), TableModel(table, prompt=prompt))
     assert (sampled.text, sampled.data) == expected
 
@@ -560,8 +560,8 @@ def test_log_probabilities_are_the_models_own():
     model = HashModel(8)
     spec = spec_of(
         seed=4,
-        sampling=Sampling(temperature=0.3, logit_bias={5: 50.0}),
-        stopping=Stopping(max_tokens=2, ignore_eog=True),
+        sampling=SamplingParams(temperature=0.3, logit_bias={5: 50.0}),
+        stopping=StopParams(max_tokens=2, ignore_eog=True),
         n_alternatives=3,
     )
     sampled = run(SampleTask(spec), model)
@@ -585,7 +585,7 @@ def test_log_probabilities_are_the_models_own():
 )
 def test_an_automaton_restricts_every_step(paths, seed, ignore):
     """The tokens are one of the paths, the slow twin's, ended by EOG where a path goes on and by the automaton where not."""
-    spec = spec_of(seed=seed, sampling=SAME, stopping=Stopping(ignore_eog=ignore), automaton=choices(*paths))
+    spec = spec_of(seed=seed, sampling=SAME, stopping=StopParams(ignore_eog=ignore), automaton=choices(*paths))
     sampled = run(SampleTask(spec), HashModel(seed % 7))
     check_twin(sampled, twin(HashModel(seed % 7), spec))
     drawn = tuple(sampled.tokens.tolist())
@@ -633,7 +633,7 @@ class Ways:
 def test_a_dead_end_is_an_error_and_an_end_is_not(as_row):
     """Allowed tokens come as ids or as a row; a state that allows nothing must be one where the text can end."""
     good = Ways([([3, 4], False), ([5], True), ([], True)], as_row=as_row)
-    spec = spec_of(seed=1, sampling=Sampling(logit_bias={EOS: -np.inf}), automaton=good)
+    spec = spec_of(seed=1, sampling=SamplingParams(logit_bias={EOS: -np.inf}), automaton=good)
     sampled = run(SampleTask(spec), HashModel(0))
     assert sampled.finish == "automaton"
     assert sampled.tokens.tolist() in ([3, 5], [4, 5])
@@ -647,7 +647,7 @@ def test_a_dead_end_is_an_error_and_an_end_is_not(as_row):
 def test_a_deadline_ends_it_with_what_is_there(n_told, is_drafted):
     """At any moment, between ask and tell too; what is told afterwards is ignored, and it is never undone."""
     model = HashModel(5)
-    spec = spec_of(seed=2, sampling=SAME, stopping=Stopping(max_tokens=9, ignore_eog=True))
+    spec = spec_of(seed=2, sampling=SAME, stopping=StopParams(max_tokens=9, ignore_eog=True))
     whole = run(SampleTask(spec), model)
     task = SampleTask(replace(spec, drafter=Oracle(whole.tokens, 1)) if is_drafted else spec)
     paths = [tuple(PROMPT)]
@@ -670,7 +670,7 @@ def test_a_deadline_ends_it_with_what_is_there(n_told, is_drafted):
 
 def test_a_deadline_after_the_end_changes_nothing():
     """It has ended as it has ended."""
-    task = SampleTask(spec_of(stopping=Stopping(max_tokens=1)))
+    task = SampleTask(spec_of(stopping=StopParams(max_tokens=1)))
     task.tell(Rows(HashModel(0).row(PROMPT)[None]))
     task.expire()
     assert task.result().finish in ("length", "eog")
@@ -683,7 +683,7 @@ def test_a_callback_that_raises_ends_its_own_sequence_alone():
         raise ZeroDivisionError(text)
 
     scheduler = Scheduler(HashModel(0))
-    spec = spec_of(seed=3, sampling=SAME, stopping=Stopping(max_tokens=6, ignore_eog=True))
+    spec = spec_of(seed=3, sampling=SAME, stopping=StopParams(max_tokens=6, ignore_eog=True))
     jobs = [Job(SampleTask(replace(spec, stopping=replace(spec.stopping, when=when)))) for when in (None, fail)]
     for job in jobs:
         scheduler.submit(job)
@@ -697,13 +697,13 @@ def test_a_callback_that_raises_ends_its_own_sequence_alone():
 def test_the_callback_sees_the_text_that_is_out():
     """After every token that is text, what no stop string can take back any more."""
     seen = []
-    forced("ca", "a", "t", stopping=Stopping(max_tokens=4, stop="at", when=seen.append))
+    forced("ca", "a", "t", stopping=StopParams(max_tokens=4, stop="at", when=seen.append))
     assert seen == ["c", "ca"]
 
 
 def test_close_draws_are_counted_by_step():
     """Two tokens of equal probability and a number beside the edge between them; no edge, no closeness."""
-    spec = spec_of(prompt=[0], sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=3), tolerance=0.01)
+    spec = spec_of(prompt=[0], sampling=SamplingParams.GREEDY, stopping=StopParams(max_tokens=3), tolerance=0.01)
     table = {(): {"a": 1.0}, ("a",): {"b": 0.5, "c": 0.499, "s": 0.001}, ("a", "b"): {"t": 0.9, "s": 0.1}}
     assert run(SampleTask(spec), TableModel(table)).close_steps == (1,)
     assert run(SampleTask(replace(spec, tolerance=0.0)), TableModel(table)).close_steps == ()
@@ -715,8 +715,8 @@ def test_close_draws_are_counted_by_step():
         ({"prompt": []}, ProtocolError, "at least one token"),
         ({"prompt": [0, 26]}, TokenRangeError, "token 26"),
         ({"eog": (-1,)}, TokenRangeError, "token -1"),
-        ({"stopping": Stopping(stop_tokens=[99])}, TokenRangeError, "token 99"),
-        ({"sampling": Sampling(logit_bias={26: 1.0})}, TokenRangeError, "token 26"),
+        ({"stopping": StopParams(stop_tokens=[99])}, TokenRangeError, "token 99"),
+        ({"sampling": SamplingParams(logit_bias={26: 1.0})}, TokenRangeError, "token 26"),
         ({"seed": -1}, OptionError, "seed"),
         ({"seed": 1 << 128}, OptionError, "below 2"),
         ({"n_alternatives": -1}, OptionError, "n_alternatives"),
@@ -733,7 +733,7 @@ def test_a_wrong_specification_is_refused_when_it_is_made(options, error, words)
 def test_ask_and_tell_in_the_wrong_order_are_refused():
     """Nothing moves: the sequence goes on where it was."""
     model = HashModel(0)
-    spec = spec_of(seed=1, sampling=SAME, stopping=Stopping(max_tokens=3, ignore_eog=True))
+    spec = spec_of(seed=1, sampling=SAME, stopping=StopParams(max_tokens=3, ignore_eog=True))
     task = SampleTask(spec)
     row = Rows(model.row(PROMPT)[None])
     with pytest.raises(ProtocolError, match="asked again"):
@@ -746,7 +746,7 @@ def test_ask_and_tell_in_the_wrong_order_are_refused():
     with pytest.raises(ProtocolError, match="not asked for"):
         task.tell(row)
     with pytest.raises(ProtocolError, match="below the floor"):
-        task.ask(Room(1, 1, 1))
+        task.ask(Capacity(1, 1, 1))
     drawn = [task.n_tokens]
     while (ask := task.ask(WIDE)) is not None:
         assert ask.tokens.shape == (1,)

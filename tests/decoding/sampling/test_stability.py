@@ -16,10 +16,10 @@ from selectrie.core.numerics import softmax
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.sampler import Sampler, candidates
 from selectrie.decoding.sampling.stability import Band, _mean_bounds
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 from tests.decoding.sampling.test_sampler import as_row, chains, rows
 
-ALL = Sampling.UNCHANGED
+ALL = SamplingParams.UNCHANGED
 ROUNDING = 2e-6
 """Nats by which a perturbed logit of at most 9 may be off in float32; taken off the tolerance."""
 
@@ -50,7 +50,7 @@ def drawn_after(row, sampler, u, tolerance, rng):
     return found, {draw(changed).token for changed in perturbations(row, found.token, tolerance, rng)}
 
 
-def aimed(sampling: Sampling, row: np.ndarray, tolerance: float, rng: np.random.Generator) -> Sampling:
+def aimed(sampling: SamplingParams, row: np.ndarray, tolerance: float, rng: np.random.Generator) -> SamplingParams:
     """The chain with each share it filters by moved next to one at which this row's filter has an edge."""
     p = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
     far = np.abs(np.log(p) - p @ np.log(p))
@@ -100,14 +100,14 @@ def test_whatever_can_change_a_draw_makes_it_close(sampling, tolerance, seed):
 @pytest.mark.parametrize(
     "sampling",
     [
-        Sampling(),
+        SamplingParams(),
         ALL,
         replace(ALL, top_p=0.9),
         replace(ALL, min_p=0.05),
         replace(ALL, top_p=0.9, min_p=0.02),
         replace(ALL, top_k=20, typical_p=0.8),
         replace(ALL, typical_p=0.8),
-        Sampling(top_k=8, repeat_penalty=1.3, frequency_penalty=0.2),
+        SamplingParams(top_k=8, repeat_penalty=1.3, frequency_penalty=0.2),
     ],
     ids=repr,
 )
@@ -141,7 +141,7 @@ def test_the_mean_logit_lies_within_its_bounds(tokens):
 def test_few_draws_are_close(tolerance, most):
     """With the default chain on a vocabulary of 5 000 the answer is worth having: most draws are certain."""
     rng = np.random.default_rng(3)
-    sampler = Sampler(Sampling(), [])
+    sampler = Sampler(SamplingParams(), [])
     n_close = 0
     for step in range(100):
         row = (rng.gumbel(size=5000) * 2).astype(np.float32)
@@ -162,7 +162,7 @@ def test_edges_by_hand(u, close):
 @pytest.mark.parametrize(("gap", "close"), [(0.0, True), (0.019, True), (0.021, False)])
 def test_the_most_probable_token_is_close_to_the_next_within_twice_the_tolerance(gap, close):
     """One may fall while the other rises."""
-    draw = Sampler(Sampling.GREEDY, []).draw(Rows(as_row([[0.0, gap, -5.0]])), 0, 0.9, tolerance=0.01)
+    draw = Sampler(SamplingParams.GREEDY, []).draw(Rows(as_row([[0.0, gap, -5.0]])), 0, 0.9, tolerance=0.01)
     assert draw.close is close
 
 
@@ -172,7 +172,7 @@ def test_a_penalty_magnifies_the_change(penalty, close):
     logits = [[-1.0, -4.03, -9.0]] if penalty > 1 else [[1.0, 3.97, -9.0]]
     if penalty == 1:
         logits = [[-1.0, -1.03, -9.0]]
-    sampling = replace(Sampling.GREEDY, repeat_penalty=penalty)
+    sampling = replace(SamplingParams.GREEDY, repeat_penalty=penalty)
     draw = Sampler(sampling, [0]).draw(Rows(as_row(logits)), 0, 0.9, tolerance=0.01)
     assert draw.close is close
 

@@ -29,7 +29,7 @@ from selectrie.decoding.scoring import (
 )
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, OptionError
-from selectrie.options import Rule
+from selectrie.options import ScoringRule
 from selectrie.testing import (
     HashModel,
     TableModel,
@@ -261,8 +261,8 @@ def test_the_default_rule_is_the_joint():
     """A token mean would reward predictable tails: nine sure tokens after a bad one beat a single fair one."""
     lengths = Lengths(np.array([10, 1]), np.array([28, 3]), np.array([28, 3]))
     logp = np.array([-5.0, -1.0])
-    assert np.argmax(score_choices(Rule(), logp, lengths)) == 1
-    assert np.argmax(score_choices(Rule("token_mean"), logp, lengths)) == 0
+    assert np.argmax(score_choices(ScoringRule(), logp, lengths)) == 1
+    assert np.argmax(score_choices(ScoringRule("token_mean"), logp, lengths)) == 0
 
 
 def test_an_empty_choice_is_refused_unless_a_terminator_weighs_it():
@@ -300,7 +300,7 @@ LENGTHS = Lengths(np.array([1, 2, 1]), np.array([2, 1, 2]), np.array([2, 2, 2]))
 )
 def test_each_rule_by_hand(rule, expected):
     """Divided by tokens, characters or bytes; or less a baseline."""
-    named = Rule(rule, content_free=("N/A",) if rule == "calibrated" else ())
+    named = ScoringRule(rule, content_free=("N/A",) if rule == "calibrated" else ())
     baseline = np.array([-1.0, -5.0, -1.0])
     assert score_choices(named, np.array([-4.0, -6.0, -4.0]), LENGTHS, baseline=baseline).tolist() == expected
 
@@ -319,30 +319,30 @@ def test_a_mean_over_nothing_is_refused():
     lengths = Lengths(np.array([1, 0]), np.array([1, 0]), np.array([1, 0]))
     for rule in ("token_mean", "char_mean", "byte_mean"):
         with pytest.raises(ChoiceError, match="choice 1"):
-            score_choices(Rule(rule), np.zeros(2), lengths)
-    assert score_choices(Rule(), np.zeros(2), lengths).tolist() == [0, 0]
+            score_choices(ScoringRule(rule), np.zeros(2), lengths)
+    assert score_choices(ScoringRule(), np.zeros(2), lengths).tolist() == [0, 0]
 
 
 def test_minus_infinity_and_unfinished_pass_through_every_rule():
     """-inf stays -inf even over a baseline of -inf; NaN stays NaN; an infinite difference is refused."""
     logp = np.array([-np.inf, np.nan, -1.0])
     baseline = np.array([-np.inf, -1.0, -2.0])
-    scores = score_choices(Rule("pmi"), logp, LENGTHS, baseline=baseline)
+    scores = score_choices(ScoringRule("pmi"), logp, LENGTHS, baseline=baseline)
     assert np.isneginf(scores[0])
     assert np.isnan(scores[1])
     assert scores[2] == 1.0
     with pytest.raises(ChoiceError, match="choice 2"):
-        score_choices(Rule("pmi"), logp, LENGTHS, baseline=np.array([-1.0, -1.0, -np.inf]))
+        score_choices(ScoringRule("pmi"), logp, LENGTHS, baseline=np.array([-1.0, -1.0, -np.inf]))
     with pytest.raises(OptionError, match="baseline"):
-        score_choices(Rule("pmi"), logp, LENGTHS)
+        score_choices(ScoringRule("pmi"), logp, LENGTHS)
 
 
 def test_priors_are_added_as_logarithms():
     """By name or in order; 0 excludes a choice; what is not finished has no score, whatever its prior."""
     prior = log_priors({"ab": 0.5, "é": 0.0}, TEXTS)
-    scores = score_choices(Rule(), np.array([-1.0, -2.0, np.nan]), LENGTHS, log_prior=prior)
+    scores = score_choices(ScoringRule(), np.array([-1.0, -2.0, np.nan]), LENGTHS, log_prior=prior)
     np.testing.assert_allclose(scores, [-1 + log(0.5), -np.inf, np.nan])
-    assert np.isnan(score_choices(Rule(), np.full(3, np.nan), LENGTHS, log_prior=prior)).all()
+    assert np.isnan(score_choices(ScoringRule(), np.full(3, np.nan), LENGTHS, log_prior=prior)).all()
     np.testing.assert_array_equal(prior, log_priors([0.5, 0.0, 0.5], TEXTS))
     assert log_priors(None, TEXTS) is None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_TOKEN, Limits, ModelKind, Room
+from selectrie.core.types import NO_TOKEN, Capacity, Limits, ModelKind
 from selectrie.decoding.scoring import path_scores, row_needs
 from selectrie.decoding.scoring.evaluation import TrieReader
 from selectrie.decoding.trie.exhaustive import ScoreTask
@@ -19,7 +19,7 @@ from selectrie.testing.driver import run
 from tests.support.task_driver import Driver
 
 PROMPT = np.array([0, 3], dtype=np.int32)
-WIDE = Room(rows=512, nodes=4096, branches=256)
+WIDE = Capacity(rows=512, nodes=4096, sequences=256)
 path_sets = st.lists(st.lists(st.integers(2, 6), max_size=5).map(tuple), min_size=1, max_size=25)
 seeds = st.integers(0, 2**31)
 slack = st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(1, 5))
@@ -33,7 +33,7 @@ def task_of(paths, terminator="none", observe=()):
 
 def rooms_above(floor, extras):
     """Rooms at or above the floor."""
-    return [Room(rows, floor.nodes + nodes, branches) for rows, nodes, branches in extras]
+    return [Capacity(rows, floor.nodes + nodes, branches) for rows, nodes, branches in extras]
 
 
 def proper_prefixes(paths):
@@ -80,14 +80,14 @@ def test_the_floor_is_enough_and_nothing_less(paths, seed):
     task, _ = task_of(paths)
     task.tell(Rows(HashModel(seed).row(PROMPT)[None]))
     with pytest.raises(ProtocolError, match="below the floor"):
-        task.ask(Room(1, task.floor.nodes - 1, 1))
+        task.ask(Capacity(1, task.floor.nodes - 1, 1))
 
 
 @settings(max_examples=30)
 @given(paths=path_sets, seed=seeds, kind=st.sampled_from(list(ModelKind)), nodes=st.integers(8, 16))
 def test_models_of_every_kind_give_the_same_numbers(paths, seed, kind, nodes):
     """In a small model, forking or not, the evaluation has the bits it has in a wide one."""
-    small = Limits(nodes=nodes, branches=nodes, rows_per_call=4, kind=kind, idle_rows=100)
+    small = Limits(nodes=nodes, sequences=nodes, rows_per_call=4, kind=kind, max_idle_rows=100)
     evaluations = []
     for limits in (small, Limits(4096, 256, 512, ModelKind.ATTENTION, 4096)):
         model = HashModel(seed, limits=limits)
@@ -104,10 +104,10 @@ def test_windows_are_as_large_as_the_room():
     #      /      |      \
     #   2..4    5..7   8..10  of depth 2, under three nodes of depth 1: depth-first order 1 a b b b a b b b a b b b
     for room, sizes in (
-        (Room(12, 12, 12), [12]),
-        (Room(5, 12, 12), [5, 5, 2]),
-        (Room(12, 12, 3), [4, 4, 4]),
-        (Room(12, 6, 12), [6, 5, 1]),
+        (Capacity(12, 12, 12), [12]),
+        (Capacity(5, 12, 12), [5, 5, 2]),
+        (Capacity(12, 12, 3), [4, 4, 4]),
+        (Capacity(12, 6, 12), [6, 5, 1]),
     ):
         task, _ = task_of(paths)
         driver = Driver(HashModel(1), [room])
@@ -210,7 +210,7 @@ def test_the_most_probable_token_after_each_node_is_kept():
 def test_a_lone_empty_choice_needs_no_row_but_the_prompts():
     """Under eog its score is the terminator alone."""
     task, trie = task_of([()], "eog")
-    driver = Driver(HashModel(8), [Room(1, 1, 1)])
+    driver = Driver(HashModel(8), [Capacity(1, 1, 1)])
     scores = path_scores(trie, driver.run(task), "eog")
     assert driver.sizes == []
     assert scores.logp == pytest.approx(naive_joint(HashModel(8), PROMPT, [(1,)]))
@@ -229,4 +229,4 @@ def test_the_driver_notices_a_task_that_asks_for_too_much():
             return task.ask(WIDE)
 
     with pytest.raises(AssertionError):
-        Driver(HashModel(1), [Room(1, 1, 1)]).run(Liar)
+        Driver(HashModel(1), [Capacity(1, 1, 1)]).run(Liar)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Limits, ModelKind, Room
+from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.scoring import (
     Lengths,
     finalists,
@@ -31,7 +31,7 @@ from selectrie.decoding.trie.open_list import OpenNodes
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import ChoiceError, ProtocolError
-from selectrie.options import Rule, Search
+from selectrie.options import ScoringRule, SearchParams
 from selectrie.testing import HashModel, make_vocabulary, spell
 from selectrie.testing.driver import run
 from selectrie.tokenization.choices import encode_choices
@@ -40,7 +40,7 @@ from tests.support.task_driver import Driver
 
 PROMPT = np.array([0, 3], dtype=np.int32)
 EOG = np.array([1, 9], dtype=np.int32)
-WIDE = Room(rows=512, nodes=4096, branches=256)
+WIDE = Capacity(rows=512, nodes=4096, sequences=256)
 CLOSE = 1.1e-4
 """Nats: an end counts as resolved when its bounds are within 1e-4; its middle is at most half of that off."""
 
@@ -75,7 +75,7 @@ class Case:
 
     @property
     def named_rule(self):
-        return Rule(self.rule, content_free=("N/A",) if self.rule == "calibrated" else ())
+        return ScoringRule(self.rule, content_free=("N/A",) if self.rule == "calibrated" else ())
 
     @cached_property
     def lengths(self):
@@ -104,7 +104,7 @@ class Case:
             self.needs,
             self.terminator,
             objective=objective or self.objective(),
-            search=Search(**search),
+            search=SearchParams(**search),
             heal=heal,
         )
         driver = Driver(self.model, list(rooms))
@@ -156,7 +156,7 @@ def check_against_exhaustive(case, found, k):
 def test_the_k_best_are_those_of_exhaustive_scoring(case, extras, k, width):
     """Every rule with a bound, every terminator, priors that exclude, rooms down to the floor: proved and equal."""
     floor = int(case.trie.depth[case.needs.row].max())
-    found = case.search([Room(r, floor + n, b) for r, n, b in extras], k=k, width=width)
+    found = case.search([Capacity(r, floor + n, b) for r, n, b in extras], k=k, width=width)
     assert found[0].proved
     check_against_exhaustive(case, found, k)
 
@@ -166,7 +166,7 @@ def test_the_k_best_are_those_of_exhaustive_scoring(case, extras, k, width):
 def test_no_row_is_told_twice_and_greedy_is_always_known(case, extras, width):
     """Rows lost are carried again without being read; the greedy path is that of exhaustive scoring."""
     floor = int(case.trie.depth[case.needs.row].max())
-    outcome, driver, _, _, found = case.search([Room(r, floor + n, b) for r, n, b in extras], width=width)
+    outcome, driver, _, _, found = case.search([Capacity(r, floor + n, b) for r, n, b in extras], width=width)
     assert set(driver.told.values()) == {1}
     assert outcome.n_evaluated == len(driver.told) <= outcome.n_needed
     assert outcome.n_repeated == driver.carried.total()
@@ -223,7 +223,7 @@ def test_stop_by_mass_finishes_that_much(case, mass):
 def test_stop_all_is_exhaustive_scoring(case, extras):
     """Every needed row, each once, in any room."""
     floor = int(case.trie.depth[case.needs.row].max())
-    outcome, driver, scores, _, _ = case.search([Room(r, floor + n, b) for r, n, b in extras], stop="all")
+    outcome, driver, scores, _, _ = case.search([Capacity(r, floor + n, b) for r, n, b in extras], stop="all")
     assert outcome.n_evaluated == outcome.n_needed
     assert not driver.carried
     np.testing.assert_array_equal(scores, case.exhaustive()[0])
@@ -244,7 +244,7 @@ def test_all_finalists_are_known(case, tau, k):
 
 def search_with_bounds_too_low(case, by):
     """A search whose bounds were tampered with."""
-    task = BestFirst(PROMPT, case.trie, case.needs, "none", objective=case.objective(), search=Search(width=1))
+    task = BestFirst(PROMPT, case.trie, case.needs, "none", objective=case.objective(), search=SearchParams(width=1))
     bounds = task._frontier.bounds
     bounds._offset = bounds._cautious = bounds._offset - by
     outcome = Driver(case.model, [WIDE]).run(task)
@@ -278,12 +278,12 @@ def test_means_are_bounded_by_the_longest_path_below():
     model = HashModel(1, planted={tuple(PROMPT.tolist()): start, **rows})
     trie = TokenTrie.from_sequences([long, short])
     lengths = Lengths.of(["a" * 9, "b"], trie)
-    objective = objective_of(Rule("token_mean"), trie, lengths)
+    objective = objective_of(ScoringRule("token_mean"), trie, lengths)
     outcome = Driver(model, [WIDE]).run(
-        BestFirst(PROMPT, trie, row_needs(trie, "none"), "none", objective=objective, search=Search(width=1))
+        BestFirst(PROMPT, trie, row_needs(trie, "none"), "none", objective=objective, search=SearchParams(width=1))
     )
     scores = score_choices(
-        Rule("token_mean"), path_scores(trie, outcome.evaluation, "none").logp[trie.path_of], lengths
+        ScoringRule("token_mean"), path_scores(trie, outcome.evaluation, "none").logp[trie.path_of], lengths
     )
     assert outcome.proved
     assert np.argmax(scores) == 0
@@ -296,11 +296,16 @@ def test_means_are_bounded_by_the_longest_path_below():
 def test_rows_evaluated_again_are_counted(kind, stop):
     """In a small room paths are given up and evaluated again, best first and in waves: the cost says how many rows."""
     case = Case(flat_set(400, 6, 12), "none", "joint", 0, 0.0, with_prior=False)
-    limits = Limits(nodes=30, branches=8, rows_per_call=8, kind=kind, idle_rows=64)
+    limits = Limits(nodes=30, sequences=8, rows_per_call=8, kind=kind, max_idle_rows=64)
     model = HashModel(case.seed, sharpness=case.sharpness, limits=limits)
     scheduler = Scheduler(model)
     task = BestFirst(
-        PROMPT, case.trie, case.needs, case.terminator, objective=case.objective(), search=Search(stop=stop, width=4)
+        PROMPT,
+        case.trie,
+        case.needs,
+        case.terminator,
+        objective=case.objective(),
+        search=SearchParams(stop=stop, width=4),
     )
     job = Job(task)
     scheduler.submit(job)
@@ -324,7 +329,7 @@ def test_healed_bytes_count_in_means(case, log_heal):
         needs,
         "none",
         objective=case.objective(),
-        search=Search(width=1),
+        search=SearchParams(width=1),
         heal=lambda _e, _o: log_heal,
     )
     outcome = Driver(case.model, [WIDE]).run(task)
@@ -341,8 +346,10 @@ def test_observed_nodes_are_always_evaluated():
     case = Case(paths, "none", "joint", 3, 3.0, with_prior=False)
     for node in np.flatnonzero(case.trie.inner).tolist():
         needs = replace(case.needs, observe=((node, np.array([6], dtype=np.int32)),))
-        task = BestFirst(PROMPT, case.trie, needs, "none", objective=plain_objective(case.trie), search=Search(width=1))
-        outcome = Driver(case.model, [Room(1, 2, 1)]).run(task)
+        task = BestFirst(
+            PROMPT, case.trie, needs, "none", objective=plain_objective(case.trie), search=SearchParams(width=1)
+        )
+        outcome = Driver(case.model, [Capacity(1, 2, 1)]).run(task)
         assert outcome.evaluation.evaluated[node]
         assert np.isfinite(outcome.evaluation.observed).all()
 
@@ -351,7 +358,7 @@ def test_observed_nodes_are_evaluated_beyond_the_budget():
     """A budget of the root alone: the observed node and its ancestors are read, and nothing else."""
     case = Case([(2, 3, 4), (5, 3, 4)], "none", "joint", 3, 1.0, with_prior=False)
     needs = replace(case.needs, observe=((2, np.array([6], dtype=np.int32)),))
-    search = Search(budget_nodes=1)
+    search = SearchParams(budget_nodes=1)
     task = BestFirst(PROMPT, case.trie, needs, "none", objective=plain_objective(case.trie), search=search)
     driver = Driver(case.model, [WIDE])
     outcome = driver.run(task)
@@ -366,7 +373,7 @@ def flat_set(n, depth, vocabulary):
 
 
 @pytest.mark.parametrize("terminator", TERMINATORS)
-@pytest.mark.parametrize("room", [Room(8, 40, 8), Room(64, 200, 64), Room(64, 4096, 4096)])
+@pytest.mark.parametrize("room", [Capacity(8, 40, 8), Capacity(64, 200, 64), Capacity(64, 4096, 4096)])
 def test_a_set_that_the_model_knows_nothing_about_costs_at_most_a_fifth_more(terminator, room):
     """Uniform rows prune nothing: waves take over before rows are repeated in earnest."""
     case = Case(flat_set(400, 6, 12), terminator, "joint", 0, 0.0, with_prior=False)
@@ -396,9 +403,11 @@ def test_calls_are_filled_up_to_the_granule():
 @given(case=cases(), kind=st.sampled_from(list(ModelKind)))
 def test_models_of_every_kind_give_the_same_winner(case, kind):
     """Through a real context tree, forking or not."""
-    limits = Limits(nodes=400, branches=200, rows_per_call=16, kind=kind, idle_rows=400)
+    limits = Limits(nodes=400, sequences=200, rows_per_call=16, kind=kind, max_idle_rows=400)
     model = HashModel(case.seed, sharpness=case.sharpness, limits=limits)
-    task = BestFirst(PROMPT, case.trie, case.needs, case.terminator, objective=case.objective(), search=Search(width=3))
+    task = BestFirst(
+        PROMPT, case.trie, case.needs, case.terminator, objective=case.objective(), search=SearchParams(width=3)
+    )
     outcome = run(task, model)
     found = path_scores(case.trie, outcome.evaluation, case.terminator)
     upper = case.scores(found.logp_upper)
@@ -420,12 +429,12 @@ def test_no_objective_where_no_prefix_bounds_what_is_below():
     """Rule batch, equal paths of different lengths, tokens that count in one choice only."""
     trie = TokenTrie.from_sequences([(2, 3), (2, 3), (4,)])
     lengths = Lengths.of(["ab", "abc", "d"], trie)
-    assert objective_of(Rule("batch"), trie, lengths, baseline=np.zeros(3)) is None
-    assert objective_of(Rule("char_mean"), trie, lengths) is None
-    assert objective_of(Rule(), trie, lengths, first_scored=np.array([0, 1, 0])) is None
-    assert objective_of(Rule("token_mean"), trie, lengths) is not None
+    assert objective_of(ScoringRule("batch"), trie, lengths, baseline=np.zeros(3)) is None
+    assert objective_of(ScoringRule("char_mean"), trie, lengths) is None
+    assert objective_of(ScoringRule(), trie, lengths, first_scored=np.array([0, 1, 0])) is None
+    assert objective_of(ScoringRule("token_mean"), trie, lengths) is not None
     with pytest.raises(ChoiceError, match="choice 2"):
-        objective_of(Rule("pmi"), trie, lengths, baseline=np.array([-1.0, -1.0, -np.inf]))
+        objective_of(ScoringRule("pmi"), trie, lengths, baseline=np.array([-1.0, -1.0, -np.inf]))
 
 
 @settings(max_examples=40)
@@ -435,7 +444,7 @@ def test_tokens_that_do_not_count_are_left_out_of_bounds(case, skip, budget):
     paths = [path for path in case.paths if len(path) > skip] or [(2, 3, 4)]
     case = replace(case, paths=paths)
     first = np.full(len(paths), skip, dtype=np.int32)
-    objective = objective_of(Rule(), case.trie, case.lengths, first_scored=first)
+    objective = objective_of(ScoringRule(), case.trie, case.lengths, first_scored=first)
     outcome, *_ = case.search(objective=objective, width=2, budget_nodes=budget)
     exact = case.exhaustive()[1]
     whole = Driver(case.model, [WIDE]).run(ScoreTask(PROMPT, case.trie, case.needs))
@@ -473,7 +482,7 @@ def test_open_nodes_come_by_bound_then_by_number(batches, closed):
 def test_steps_out_of_order_raise():
     """Asking before telling, a wrong count, a result too early, a room below the floor."""
     case = Case([(2, 3), (4, 5, 6)], "none", "joint", 1, 1.0, with_prior=False)
-    task = BestFirst(PROMPT, case.trie, case.needs, "none", objective=case.objective(), search=Search())
+    task = BestFirst(PROMPT, case.trie, case.needs, "none", objective=case.objective(), search=SearchParams())
     row = case.model.row(PROMPT)
     with pytest.raises(ProtocolError, match="asked again"):
         task.ask(WIDE)
@@ -485,7 +494,7 @@ def test_steps_out_of_order_raise():
     with pytest.raises(ProtocolError, match="not asked for"):
         task.tell(Rows(row[None]))
     with pytest.raises(ProtocolError, match="below the floor"):
-        task.ask(Room(1, 1, 1))
+        task.ask(Capacity(1, 1, 1))
 
 
 def test_real_weights_choose_as_exhaustive_scoring_does(weights, test_data):
@@ -500,7 +509,8 @@ def test_real_weights_choose_as_exhaustive_scoring_does(weights, test_data):
         needs = row_needs(trie, "text")
         exhaustive = run(ScoreTask(encoded.context, trie, needs), model)
         searched = run(
-            BestFirst(encoded.context, trie, needs, "text", objective=plain_objective(trie), search=Search()), model
+            BestFirst(encoded.context, trie, needs, "text", objective=plain_objective(trie), search=SearchParams()),
+            model,
         )
     expected = path_scores(trie, exhaustive, "text").logp
     found = path_scores(trie, searched.evaluation, "text").logp

@@ -21,11 +21,11 @@ from selectrie.engine.rendering import decide_slot, slot_sampling
 from selectrie.engine.rendering.decide_slot import fill
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, Place, SelectSlot
 from selectrie.engine.rendering.terminators import Ending, beginning_of, default_stop, ending_of
-from selectrie.engine.requests.generate import Generating
+from selectrie.engine.requests.generate import GenerationParams
 from selectrie.engine.scheduler.task_group import errand
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
-from selectrie.options import DEFAULT_PROMPTING, Beam, Rule, Sampling, Search, Stopping
+from selectrie.options import DEFAULT_PROMPTING, BeamSearchParams, SamplingParams, ScoringRule, SearchParams, StopParams
 from selectrie.template.values.scope import Option
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization.growing_prompt import GrowingPage
@@ -92,7 +92,9 @@ choices = st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique=True
 )
 def test_a_select_is_that_of_the_engine(seed, texts, following, rule, ends_turn):
     """The very selection, to the bit: with the text that follows, else ended by the end of the turn, else by "auto"."""
-    found = filled(HashModel(seed), select_of(texts, rule=Rule(rule)), place_of("a ", following, ends_turn=ends_turn))
+    found = filled(
+        HashModel(seed), select_of(texts, rule=ScoringRule(rule)), place_of("a ", following, ends_turn=ends_turn)
+    )
     terminator = "eog" if ends_turn and not following else "auto"
     expected = asked(HashModel(seed), "select", "a ", texts, following=following, rule=rule, terminator=terminator)
     assert found.record == expected
@@ -131,14 +133,14 @@ def test_the_value_is_the_option_itself():
 
 def test_priors_and_k_go_to_the_search():
     """A weight for each option in order, and as many proved as asked for."""
-    slot = select_of(["cat", "bat", "car"], prior=(1.0, 2.0, 0.0), search=Search(k=2))
-    expected = asked(HashModel(3), "select", "a", ["cat", "bat", "car"], prior=[1, 2, 0], search=Search(k=2))
+    slot = select_of(["cat", "bat", "car"], prior=(1.0, 2.0, 0.0), search=SearchParams(k=2))
+    expected = asked(HashModel(3), "select", "a", ["cat", "bat", "car"], prior=[1, 2, 0], search=SearchParams(k=2))
     assert filled(HashModel(3), slot, place_of("a")).record == expected
 
 
 def test_log_probabilities_by_text():
     """The joint of every option, as the record has it."""
-    slot = select_of(["cat", "bat"], logprobs="lp", search=Search(stop="all"))
+    slot = select_of(["cat", "bat"], logprobs="lp", search=SearchParams(stop="all"))
     found = filled(HashModel(3), slot, place_of("a", "."))
     assert found.logprobs == {one.text: one.logp for one in found.record.choices}
     assert set(found.logprobs) == {"cat", "bat"}
@@ -152,7 +154,7 @@ ANIMALS = {("a",): {"cat": 0.5, "bat": 0.3, "u": 0.2}}
 
 
 def drawn(seed=0, temperature=1.0, texts=("cat", "bat", "u"), table=ANIMALS):
-    slot = select_of(texts, temperature=temperature, terminator="none", search=Search(stop="all"))
+    slot = select_of(texts, temperature=temperature, terminator="none", search=SearchParams(stop="all"))
     return filled(TableModel(table), slot, place_of("a", seed=seed))
 
 
@@ -160,7 +162,7 @@ def frequencies(monkeypatch, n, **options):
     """How often each text is drawn when the uniform number takes each of n values once."""
     counts = Counter()
     with engine_of(TableModel(ANIMALS)) as engine, errand(engine._owner) as begun:
-        slot = select_of(["cat", "bat", "u"], terminator="none", search=Search(stop="all"), **options)
+        slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), **options)
         for step in range(n):
             monkeypatch.setattr(slot_sampling, "uniform", lambda *_, u=(step + 0.5) / n: u)
             counts[fill(begun, engine._model, 0.0, slot, place_of("a")).text] += 1
@@ -224,7 +226,7 @@ def test_a_draw_of_no_temperature_is_the_winner(temperature):
 
 def test_the_seed_of_the_slot_comes_before_that_of_the_place():
     """And the record names the one that was used."""
-    slot = select_of(["cat", "bat", "u"], temperature=1.0, seed=5, terminator="none", search=Search(stop="all"))
+    slot = select_of(["cat", "bat", "u"], temperature=1.0, seed=5, terminator="none", search=SearchParams(stop="all"))
     found = [filled(TableModel(ANIMALS), slot, place_of("a", seed=seed)) for seed in (1, 2)]
     assert found[0].text == found[1].text == drawn(5).text
     assert found[0].record.seed == 5
@@ -245,7 +247,7 @@ def test_the_seed_of_the_slot_comes_before_that_of_the_place():
 def test_a_draw_near_an_edge_is_close(monkeypatch, tau, u, close):
     """Shares .3, .5 and .2 side by side: scores moved by .01 move the first edge by .004, and no draw beyond that."""
     monkeypatch.setattr(slot_sampling, "uniform", lambda *_: u)
-    slot = select_of(["cat", "bat", "u"], terminator="none", search=Search(stop="all"), temperature=1.0)
+    slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     check = None if tau is None else SelfCheck(1, tau / 4, tau)
     with engine_of(TableModel(ANIMALS), check) as engine, errand(engine._owner) as begun:
         record = fill(begun, engine._model, tau, slot, place_of("a")).record
@@ -255,8 +257,8 @@ def test_a_draw_near_an_edge_is_close(monkeypatch, tau, u, close):
 
 def test_a_rule_with_contexts_can_be_drawn_by():
     """Whether the draw is close is said without the content-free prompts."""
-    rule = Rule("calibrated", content_free=("b",))
-    slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=Search(stop="all"), temperature=1.0)
+    rule = ScoringRule("calibrated", content_free=("b",))
+    slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     with engine_of(HashModel(1)) as engine, errand(engine._owner) as begun:
         record = fill(begun, engine._model, 0.0, slot, place_of("a")).record
     assert (record.selection.rule, record.close) == ("calibrated", False)
@@ -275,7 +277,7 @@ def test_the_record_of_a_draw_is_ready_for_json():
     assert (told["kind"], told["text"], told["drawn"]["text"]) == ("drawn_choice", "cat", record.text)
     assert told["drawn"]["probability"] == record.probability
     assert repr(record).startswith(
-        f"DrawnChoice({record.text!r}, p={record.probability:.4g}, temperature=0.5)\nSelection("
+        f"SampledChoice({record.text!r}, p={record.probability:.4g}, temperature=0.5)\nSelection("
     )
 
 
@@ -295,7 +297,7 @@ WORDS = ("cat", "bat", "cats", "ca", "a", "at", "at.", "cat.", "b\n", "s")
 def test_a_grammar_and_what_follows_are_their_texts_and_what_follows(seed, texts, following, k):
     """Searched, not listed: the ranking and the log-probabilities are those of every text with the following behind it."""
     grammar = Grammar.from_choices(texts)
-    slot = SelectSlot("x", None, grammar, search=Search(k=k), logprobs="lp")
+    slot = SelectSlot("x", None, grammar, search=SearchParams(k=k), logprobs="lp")
     found = filled(HashModel(seed, sharpness=2.0), slot, place_of("a ", following))
     ending = beginning_of(TINY, following)
     whole = asked(HashModel(seed, sharpness=2.0), "select", "a ", [text + ending for text in texts], terminator="none")
@@ -326,9 +328,11 @@ def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following
     page = GrowingPage(model.vocabulary)
     page.add("Weapon:")
     place = Place(page.prompt, following, before="Weapon:")
-    grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=Search(k=len(texts)), logprobs="lp")
+    grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=SearchParams(k=len(texts)), logprobs="lp")
     with errand(model._owner, linger=True) as begun:
-        listed = fill(begun, model._model, None, select_of(texts, search=Search(stop="all"), logprobs="lp"), place)
+        listed = fill(
+            begun, model._model, None, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place
+        )
         searched = fill(begun, model._model, None, grammar, place)
     assert [one.text for one in searched.record.ranked] == [one.text for one in listed.record.ranked]
     apart = [searched.logprobs[text] - listed.logprobs[text] for text in texts]
@@ -352,9 +356,11 @@ def test_without_following_a_grammar_ends_as_the_engine_says():
         (False, "eog", "eog"),
         (True, "auto", "auto"),
     ]:
-        slot = SelectSlot("x", None, MANY, terminator=terminator, search=Search(k=2))
+        slot = SelectSlot("x", None, MANY, terminator=terminator, search=SearchParams(k=2))
         found = filled(HashModel(4, sharpness=2.0), slot, place_of("a", ends_turn=ends_turn))
-        expected = asked(HashModel(4, sharpness=2.0), "select", "a", grammar=MANY, terminator=used, search=Search(k=2))
+        expected = asked(
+            HashModel(4, sharpness=2.0), "select", "a", grammar=MANY, terminator=used, search=SearchParams(k=2)
+        )
         assert costless(found.record) == costless(expected)
     alone = Grammar.from_regex("(cat|bat)*u")
     assert ending_of(TINY, alone, None, "", ends_turn=False).terminator == "auto"
@@ -375,7 +381,7 @@ def test_a_grammar_that_llguidance_reads_is_followed_by_nothing():
 
 def test_texts_of_a_grammar_may_be_as_long_as_fits():
     """A select has no argument that says it; a page that fills the context is refused."""
-    limits = Limits(nodes=8, branches=64, rows_per_call=64, kind=ModelKind.ATTENTION, idle_rows=64)
+    limits = Limits(nodes=8, sequences=64, rows_per_call=64, kind=ModelKind.ATTENTION, max_idle_rows=64)
     for prompt, most in [("aa", 5), ("a" * 5, 2)]:
         found = filled(HashModel(1, limits=limits), SelectSlot("x", None, MANY), place_of(prompt))
         assert found.record.grammar.max_tokens == most
@@ -399,7 +405,7 @@ def test_a_draw_from_a_grammar_is_the_engines_sample():
 
 def test_a_beam_is_that_of_the_engine():
     """Without a text that follows."""
-    beam = Beam(width=3, n=2, max_tokens=6)
+    beam = BeamSearchParams(width=3, n=2, max_tokens=6)
     found = filled(HashModel(2, sharpness=2.0), BeamSlot("x", MANY, beam), place_of("a"))
     assert found.record.beam.max_tokens == 6
     expected = asked(HashModel(2, sharpness=2.0), "beam_search", "a", MANY, beam=found.record.beam)
@@ -411,7 +417,7 @@ def test_a_beam_over_options_gives_their_values():
     """The best text's option; what follows is part of the search and of no text."""
     options = (Option("cat", 1), Option("bat", 2), Option("car", 3))
     grammar = Grammar.from_choices(["cat", "bat", "car"])
-    slot = BeamSlot("x", grammar, Beam(width=8, n=3), options)
+    slot = BeamSlot("x", grammar, BeamSearchParams(width=8, n=3), options)
     found = filled(HashModel(7), slot, place_of("a", "."))
     texts = ["cat", "bat", "car"]
     whole = asked(HashModel(7), "select", "a", [text + "." for text in texts], terminator="none")
@@ -423,7 +429,7 @@ def test_a_beam_over_options_gives_their_values():
 def test_a_beam_that_finishes_no_option_is_refused():
     """The beginning of an option is none."""
     options = (Option("cabu", 1), Option("cabs", 2))
-    slot = BeamSlot("x", Grammar.from_choices(["cabu", "cabs"]), Beam(max_tokens=1), options)
+    slot = BeamSlot("x", Grammar.from_choices(["cabu", "cabs"]), BeamSearchParams(max_tokens=1), options)
     with pytest.raises(NothingFoundError, match="none was finished within 1 tokens; give max_tokens= more"):
         filled(HashModel(7), slot, place_of("a"))
 
@@ -432,12 +438,12 @@ def test_a_beam_that_finishes_no_option_is_refused():
 
 
 def gen_of(**more):
-    sampling = more.pop("sampling", Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0))
+    sampling = more.pop("sampling", SamplingParams(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0))
     return GenSlot("x", sampling, **{"max_tokens": 8, **more})
 
 
 def generated(model, prompt, *, max_tokens, stop, **options):
-    stopping, healed = Stopping(max_tokens=max_tokens, stop=stop), Generating(heal=True)
+    stopping, healed = StopParams(max_tokens=max_tokens, stop=stop), GenerationParams(heal=True)
     return asked(model, "generate", prompt, sampling=gen_of().sampling, stopping=stopping, options=healed, **options)
 
 
@@ -459,7 +465,7 @@ def test_a_gen_is_that_of_the_engine(seed, prompt, following, n):
     assert [one.logp for one in found.record.completions] == [one.logp for one in expected.completions]
     assert (found.text, found.value) == (texts[0], texts if n > 1 else texts[0])
     assert "".join(pieces) == found.text
-    assert found.record.stopping == Stopping(max_tokens=8, stop=(stop,) if stop else ())
+    assert found.record.stopping == StopParams(max_tokens=8, stop=(stop,) if stop else ())
 
 
 @settings(max_examples=15)
@@ -488,7 +494,7 @@ def test_a_stop_text_of_the_slot_comes_before_what_follows():
 
 def test_one_token_is_one_token_of_text():
     """The token that spells the end of the page again is not counted."""
-    greedy = Sampling.GREEDY
+    greedy = SamplingParams.GREEDY
     table = {(): {"a": 1.0}, ("a",): {"cat": 1.0}, ("a", "cat"): {"s": 1.0}}
     found = filled(TableModel(table), gen_of(max_tokens=1, sampling=greedy), place_of("a"))
     assert found.text == "cat"
@@ -512,14 +518,14 @@ def test_a_gen_of_a_grammar_may_end_by_what_follows(seed, following, most):
         whole = TINY.decode(context) + TINY.decode(tokens)
         assert whole.decode() == "a:" + found.text + beginning_of(TINY, following)
         assert one.stop == beginning_of(TINY, following)
-    assert found.record.stopping == Stopping(max_tokens=most)
+    assert found.record.stopping == StopParams(max_tokens=most)
 
 
 def test_a_gen_ends_where_what_follows_has_come():
     """Not at the last place where it may: "cat" before ", " and not "cat, bat" though the grammar has that too."""
     grammar = Grammar.from_regex("[a-z.]+")
     table = {(): {"a": 1.0}, ("a",): {"cat": 1.0}, ("a", "cat"): {".": 1.0}, ("a", "cat", "."): {"bat": 1.0}}
-    found = filled(TableModel(table), gen_of(grammar=grammar, sampling=Sampling.GREEDY), place_of("a", ".u"))
+    found = filled(TableModel(table), gen_of(grammar=grammar, sampling=SamplingParams.GREEDY), place_of("a", ".u"))
     assert found.text == "cat"
     assert len(found.drawn[1]) == 3
 
@@ -527,7 +533,7 @@ def test_a_gen_ends_where_what_follows_has_come():
 def test_what_was_held_back_is_told_where_it_is_text_after_all():
     """Broken off behind what could have been the following text, and is not: "b" is no text of the grammar."""
     pieces = []
-    slot = gen_of(grammar=Grammar.from_regex("b(at)+"), max_tokens=1, sampling=Sampling.GREEDY)
+    slot = gen_of(grammar=Grammar.from_regex("b(at)+"), max_tokens=1, sampling=SamplingParams.GREEDY)
     found = filled(TableModel({(): {"a": 1.0}, ("a",): {"bat": 1.0}}), slot, place_of("a", "at."), pieces.append)
     assert (pieces, found.text) == (["b", "at"], "bat")
 
@@ -535,7 +541,7 @@ def test_what_was_held_back_is_told_where_it_is_text_after_all():
 def test_bytes_of_a_text_that_was_broken_off_within_what_follows_are_its_own():
     """Half an é of the following text is no text, and does not stand for a byte that is."""
     table = {(): {"a": 1.0}, ("a",): {"cat": 1.0}, ("a", "cat"): {" ": 1.0}, ("a", "cat", " "): {"\\xc3": 1.0}}
-    slot = gen_of(grammar=Grammar.from_regex("[a-z]+"), max_tokens=3, sampling=Sampling.GREEDY)
+    slot = gen_of(grammar=Grammar.from_regex("[a-z]+"), max_tokens=3, sampling=SamplingParams.GREEDY)
     [one] = filled(TableModel(table), slot, place_of("a", " é")).record.completions
     assert (one.text, one.data, one.finish) == ("cat", b"cat", "length")
 

@@ -23,7 +23,7 @@ from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, deci
 from selectrie.engine.rendering.slots import Place
 from selectrie.engine.scheduler.task_group import errand
 from selectrie.errors import ChoiceError, OptionError, PromptTooLongError, ProtocolError, TextError
-from selectrie.options import DEFAULT_PROMPTING, Search
+from selectrie.options import DEFAULT_PROMPTING, SearchParams
 from selectrie.template.values.values import Option
 from selectrie.testing import HashModel, naive_joint
 from selectrie.testing.driver import run
@@ -75,7 +75,7 @@ def brute_force(model, request, prompt, *, following="", terminator="auto"):
     with closing(Engine(model, check=EXACT)) as engine:
         choices = sorted(set(texts.values()))
         found = engine.select(
-            prompt, choices, following=following, terminator=terminator, search=Search(method="exhaustive")
+            prompt, choices, following=following, terminator=terminator, search=SearchParams(method="exhaustive")
         )
     logp = {choice.text: choice.logp for choice in found.choices}
     ranked = sorted(texts, key=lambda options: (-logp[texts[options]], texts[options].encode(), options))
@@ -252,7 +252,7 @@ def test_the_order_of_options_moves_nothing(parts, order, seed, width, most_list
         assert decide(HashModel(seed), other, "a b", following="t").best.texts == found.best.texts
 
 
-LARGE = Limits(nodes=8192, branches=256, rows_per_call=512, kind=ModelKind.ATTENTION, idle_rows=8192)
+LARGE = Limits(nodes=8192, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=8192)
 WORDS = tuple(a + b + c for a in "abcrs" for b in "atu" for c in ("b", "t", "ca", "st"))[:50]
 
 
@@ -299,7 +299,7 @@ def test_a_budget_ends_a_search_with_the_best_so_far():
     request = JointRequest((slot("x", *WORDS), " ", slot("y", *WORDS), " ", slot("z", *WORDS)), budget=2)
     found = decide(HashModel(5, limits=LARGE), request, "cat", following=".")
     assert not found.certificate.proved
-    assert not found.certificate.settled
+    assert not found.certificate.rescored
     assert found.best.logp >= found.runner_up.logp
     better = decide(HashModel(5, limits=LARGE), replace(request, budget=3_000), "cat", following=".")
     assert better.logp >= found.logp
@@ -480,7 +480,7 @@ def test_a_search_with_a_floor_finds_all_above_it(sets, seed, least, tolerance):
         model.vocabulary,
         max_tokens=9,
         terminator="none",
-        search=Search(k=200),
+        search=SearchParams(k=200),
         merge_equal_text=False,
         tolerance=tolerance,
         least_score=least,

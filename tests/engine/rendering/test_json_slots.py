@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import Rendering, Template
+from selectrie import RenderParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering.json_string import string_body, whole_length
@@ -61,7 +61,7 @@ def test_the_body_of_a_string_is_what_json_reads(text):
 def test_what_is_written_always_parses(seed, most, temperature, after, stop, before):  # noqa: PLR0917
     """Whatever the model, the temperature, the stop texts, what follows, and wherever `max_tokens` cuts; streamed too."""
     slot = f"<<gen 'a' json=true n=2 max_tokens={most} temperature={temperature}{stop}>>"
-    template, rendering = Template(before + slot + after), Rendering(seed=seed)
+    template, rendering = Template(before + slot + after), RenderParams(seed=seed)
     with Engine(HashModel(seed, vocabulary=AWKWARD, sharpness=3.0), check=EXACT) as engine:
         page = engine.render(template, rendering=rendering)
         events = list(engine.stream(template, rendering=rendering))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from selectrie.backends.llama_cpp.chat_template import chat_template
 from selectrie.errors import PromptError
-from selectrie.options import Prompting
+from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.growing_prompt import GrowingPage
@@ -145,7 +145,7 @@ def test_a_page_of_turns_is_the_chat(contents, system, template):
     turns += [("user", "more")] if turns[-1][0] == "assistant" else []
     vocabulary = with_template(template)
     page = page_of(vocabulary, *turns, ("assistant", None))
-    read = read_prompt(vocabulary, messages_of(turns), Prompting())
+    read = read_prompt(vocabulary, messages_of(turns), PromptParams())
     assert encode_prompt(BYTES, page.prompt).tolist() == encode_prompt(BYTES, read).tolist()
     assert page.text == template(messages_of(turns))
 
@@ -155,7 +155,7 @@ def test_the_chat_of_a_real_template(weights, embedded_vocabulary):
     turns = [("user", "Say <|im_end|> twice."), ("assistant", "<|im_end|>\n<|im_start|>"), ("user", "word " * 99)]
     for vocabulary in (vocabulary_of(weights("random_real_vocab/random-qwen2.gguf")), embedded_vocabulary):
         page = page_of(vocabulary, *turns, ("assistant", None))
-        read = read_prompt(vocabulary, messages_of(turns), Prompting())
+        read = read_prompt(vocabulary, messages_of(turns), PromptParams())
         assert encode_prompt(vocabulary, page.prompt).tolist() == encode_prompt(vocabulary, read).tolist()
         assert page.text == vocabulary.chat_template(messages_of(turns))
         assert page.ends_turn
@@ -177,7 +177,7 @@ def test_the_chat_of_a_sentencepiece_model(name, weights):
     turns = [("user", "Tell me of the cat. " * 20), ("assistant", "  It slept.\n"), ("user", " the end</s>")]
     page = page_of(spoken, *turns, ("assistant", None))
     page.add("Once upon a time " + "there was a cat and a dog. " * 20)
-    prompt = Prompting(assistant_prefix="Once upon a time " + "there was a cat and a dog. " * 20)
+    prompt = PromptParams(assistant_prefix="Once upon a time " + "there was a cat and a dog. " * 20)
     read = read_prompt(spoken, messages_of(turns), prompt)
     assert encode_prompt(spoken, page.prompt).tolist() == encode_prompt(spoken, read).tolist()
     assert len(page.prompt.text) < 256 < len(read.text)
@@ -402,13 +402,13 @@ def test_control_tokens_swallow_white_space_as_in_a_prompt():
     page.add("b")
     page.close_role()
     page.open_role("assistant")
-    read = read_prompt(stripping, messages_of([("system", "a"), ("user", "b")]), Prompting())
+    read = read_prompt(stripping, messages_of([("system", "a"), ("user", "b")]), PromptParams())
     assert encode_prompt(stripping, page.prompt).tolist() == encode_prompt(stripping, read).tolist()
     plain = GrowingPage(stripping, parse_special=True)
     plain.add("a<eos>", literal=True)
     plain.add(" ")
     plain.add("\n b")
-    whole = read_prompt(stripping, "a<eos> \n b", Prompting(parse_special=True))
+    whole = read_prompt(stripping, "a<eos> \n b", PromptParams(parse_special=True))
     assert encode_prompt(stripping, plain.prompt).tolist() == encode_prompt(stripping, whole).tolist()
 
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import selectrie
-from selectrie import Rendering, Template
+from selectrie import RenderParams, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
@@ -26,14 +26,14 @@ from selectrie.errors import (
     SelectrieError,
     TemplateError,
 )
-from selectrie.results import BeamResult, Draws, Generation, Selection, SlotEvent
+from selectrie.results import BeamResult, Generation, Samples, Selection, SlotEvent
 from selectrie.results.joint import JointSelection
-from selectrie.results.sampled_choice import DrawnChoice
+from selectrie.results.sampled_choice import SampledChoice
 from selectrie.template.values.arguments import MOST_TURNS
 from selectrie.testing import HashModel, TableModel
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
-SEED = Rendering(seed=1)
+SEED = RenderParams(seed=1)
 FAIR = {"a": 0.5, "b": 0.5}
 
 
@@ -276,7 +276,7 @@ def test_every_kind_of_slot_has_its_record(llm):
         "<<select 'c' regex='(one|two)*' temperature=1>>, <<gen 'd' max_tokens=4>>, <<beam 'e' regex='[a-c]+' max_tokens=3>>.",
     )
     kinds = {name: type(record) for name, record in page.selections.items()}
-    assert kinds == {"a": Selection, "b": DrawnChoice, "c": Draws, "d": Generation, "e": BeamResult}
+    assert kinds == {"a": Selection, "b": SampledChoice, "c": Samples, "d": Generation, "e": BeamResult}
     assert set(page["lp"]) == {"red", "blue"}
     assert page["lp"]["red"] == pytest.approx(page.selections["a"].choices[0].logp)
     assert page.text == f"Pick {page['a']}, {page['b']}, {page['c']}, {page['d']}, {page['e']}."
@@ -291,7 +291,7 @@ def test_several_texts_are_a_list_of_which_the_page_has_the_first(llm):
 
 def test_generated_tokens_limit_is_the_renderings(llm):
     """`max_tokens` of a gen that does not say it."""
-    page = llm.render(Template("Once upon a time<<gen 'x'>>"), rendering=Rendering(max_tokens=3))
+    page = llm.render(Template("Once upon a time<<gen 'x'>>"), rendering=RenderParams(max_tokens=3))
     assert 3 <= len(page.selections["x"][0].tokens) <= 4
 
 
@@ -315,7 +315,7 @@ def test_a_chat_is_written_by_the_models_template(llm):
     assert page["answer"] == "Paris"
     assert page.selections["sure"].terminator == "eog"
     asked = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "What is the capital of France?"}]
-    assert llm.generate(asked, sampling=selectrie.Sampling.GREEDY)[0].text == page["answer"]
+    assert llm.generate(asked, sampling=selectrie.SamplingParams.GREEDY)[0].text == page["answer"]
 
 
 @pytest.mark.parametrize(
@@ -351,18 +351,18 @@ def test_the_seed_of_a_page_decides_it(llm):
     template = Template(
         "Colours: <<#geneach 'xs' num=6 join=', '>><<gen 'this' temperature=1.5 max_tokens=3>><</geneach>>"
     )
-    one, same, other = (llm.render(template, rendering=Rendering(seed=seed)) for seed in (5, 5, 6))
+    one, same, other = (llm.render(template, rendering=RenderParams(seed=seed)) for seed in (5, 5, 6))
     assert (one.text, one["xs"]) == (same.text, same["xs"])
     assert one.text != other.text
     assert len({slot.record[0].seed for slot in one.slots}) == 6
     drawn = llm.render(template)
-    assert llm.render(template, rendering=Rendering(seed=drawn.seed)).text == drawn.text
+    assert llm.render(template, rendering=RenderParams(seed=drawn.seed)).text == drawn.text
 
 
 def test_a_slot_may_name_its_own_seed(llm):
     """Whatever the seed of the page."""
     template = Template("A <<gen 'x' temperature=1 seed=7 max_tokens=4>>.")
-    texts = {llm.render(template, rendering=Rendering(seed=seed)).text for seed in range(4)}
+    texts = {llm.render(template, rendering=RenderParams(seed=seed)).text for seed in range(4)}
     assert len(texts) == 1
 
 
@@ -411,7 +411,7 @@ def test_a_mistake_that_only_the_page_shows_is_told_with_its_place(fake):
 
 def test_a_page_that_outgrows_the_context_names_the_slot():
     """The error keeps its class, its numbers and its remedy."""
-    limits = Limits(nodes=40, branches=8, rows_per_call=8, kind=ModelKind.ATTENTION, idle_rows=4096)
+    limits = Limits(nodes=40, sequences=8, rows_per_call=8, kind=ModelKind.ATTENTION, max_idle_rows=4096)
     text = "<<#each items>>a b c.\n<</each>>cat <<select 'x' options=['a', 'b']>>"
     with Engine(HashModel(1, limits=limits), check=EXACT) as engine:
         assert render(engine, text, {"items": [1]}).text.startswith("a b c.\ncat")
@@ -472,7 +472,7 @@ def test_pages_are_bounded(fake, monkeypatch):
         (("a <<b>>",), {}, "expected a Template"),
         ((Template("a"), [1]), {}, "a mapping from names"),
         ((Template("a"), {"b": 1}), {"b": 2}, "given once"),
-        ((Template("a"),), {"rendering": 3}, "a Rendering record"),
+        ((Template("a"),), {"rendering": 3}, "a RenderParams record"),
     ],
 )
 def test_what_is_no_template_or_no_values_is_refused(fake, arguments, named, error):
@@ -484,7 +484,7 @@ def test_what_is_no_template_or_no_values_is_refused(fake, arguments, named, err
 def test_a_deadline_ends_a_page(fake):
     """It is told at the slot that came too late."""
     with pytest.raises(DeadlineError, match=r"^gen 'x' at"):
-        fake.render(Template("a<<gen 'x'>><<gen 'y'>>"), rendering=Rendering(deadline_s=1e-9))
+        fake.render(Template("a<<gen 'x'>><<gen 'y'>>"), rendering=RenderParams(deadline_s=1e-9))
 
 
 def test_a_closed_engine_says_so(fake):
@@ -650,7 +650,7 @@ LABELS = "<<select 'x' options=['praise', 'praise!', 'refund']>>"
 
 def test_control_tokens_of_the_template_end_slots_as_those_of_roles_do(llm):
     """Behind a slot they are no text that follows it; without `parse_special` they are."""
-    special = Rendering(seed=1, parse_special=True)
+    special = RenderParams(seed=1, parse_special=True)
     own = llm.render(Template(f"{TURN}{LABELS}<|im_end|>\n"), rendering=special).selections["x"]
     chat = f"<<#user>>You are the best shop in town!<</user>><<#assistant>>{LABELS}<</assistant>>"
     turn = llm.render(Template(chat), rendering=SEED).selections["x"]
@@ -665,7 +665,7 @@ def test_control_tokens_of_the_template_end_slots_as_those_of_roles_do(llm):
 def test_a_gen_ends_at_a_control_token_of_the_template(llm):
     """By the model's own end-of-generation token, which is no part of its text."""
     text = "<|im_start|>user\nWhere is it?<|im_end|>\n<|im_start|>assistant\n<<gen 'y' max_tokens=20>><|im_end|>\n"
-    page = llm.render(Template(text), rendering=Rendering(seed=1, parse_special=True))
+    page = llm.render(Template(text), rendering=RenderParams(seed=1, parse_special=True))
     assert page.selections["y"].completions[0].finish == "eog"
     assert page["y"]
     assert "<|im" not in page["y"]
@@ -675,7 +675,7 @@ def test_a_joint_refuses_control_tokens(llm):
     """It compares texts; without `parse_special` this is one."""
     text = "x <<#joint>><<select 'x' options=['a', 'b']>><|im_end|><<select 'y' options=['a', 'b']>><</joint>>"
     with pytest.raises(TemplateError, match=r"1:46: this text holds a control token"):
-        llm.render(Template(text), rendering=Rendering(seed=1, parse_special=True))
+        llm.render(Template(text), rendering=RenderParams(seed=1, parse_special=True))
     assert "<|im_end|>" in llm.render(Template(text), rendering=SEED).text
 
 

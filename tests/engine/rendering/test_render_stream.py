@@ -12,7 +12,7 @@ from queue import SimpleQueue
 import pytest
 
 import selectrie
-from selectrie import Rendering, Template
+from selectrie import RenderParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.requests.stream import Stream
@@ -22,7 +22,7 @@ from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
-SEED = Rendering(seed=1)
+SEED = RenderParams(seed=1)
 SHEET = Template(
     "a cat <<select 'x' options=texts>>\n<<gen 'y' max_tokens=6>> <<select 'z' options=texts hidden=true>>s."
 )
@@ -126,7 +126,7 @@ def test_mistakes_are_told_before_the_stream_begins(engine, model):
     """By the call itself."""
     with pytest.raises(TemplateError, match="texts"):
         engine.stream(SHEET)
-    with pytest.raises(OptionError, match="Rendering"):
+    with pytest.raises(OptionError, match="RenderParams"):
         engine.stream(SHEET, TEXTS, rendering=3)
     with pytest.raises(TypeError, match="n"):
         engine.stream("a", values={})

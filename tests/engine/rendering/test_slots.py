@@ -9,7 +9,7 @@ import pytest
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotArguments, slot_of
 from selectrie.errors import GrammarError, TemplateError
 from selectrie.grammar import Grammar
-from selectrie.options import Beam, Rule, Sampling
+from selectrie.options import BeamSearchParams, SamplingParams, ScoringRule
 from selectrie.template.syntax.ast import Slot
 from selectrie.template.syntax.parser import parse
 from selectrie.template.values.scope import Scope
@@ -39,7 +39,7 @@ VALUES = {
     "twice": ["a", "b", "a"],
     "number": 3,
     "word": Grammar.from_regex("[a-z]+"),
-    "pmi": Rule("pmi", premise="A:"),
+    "pmi": ScoringRule("pmi", premise="A:"),
     "weights": {Armor.PLATE: 1, "leather": 3.0, "chain": 0},
     "nothing": None,
 }
@@ -61,7 +61,7 @@ def test_a_select_that_says_no_more_than_its_options():
     slot = read("<<select 'armor' options=armors>>")
     assert isinstance(slot, SelectSlot)
     assert (slot.name, texts(slot), slot.grammar) == ("armor", ["leather", "plate", "chain"], None)
-    assert (slot.rule, slot.terminator, slot.prior, slot.temperature) == (Rule("joint"), None, None, None)
+    assert (slot.rule, slot.terminator, slot.prior, slot.temperature) == (ScoringRule("joint"), None, None, None)
     assert (slot.search.k, slot.search.stop, slot.logprobs, slot.hidden) == (1, "best", None, False)
 
 
@@ -123,8 +123,8 @@ def test_weights_by_text_are_put_in_the_order_of_the_options():
 
 
 def test_a_rule_among_the_values():
-    """A `Rule` says what a name cannot."""
-    assert read("<<select 'x' options=armors rule=pmi>>").rule == Rule("pmi", premise="A:")
+    """A `ScoringRule` says what a name cannot."""
+    assert read("<<select 'x' options=armors rule=pmi>>").rule == ScoringRule("pmi", premise="A:")
 
 
 def test_none_leaves_an_argument_out():
@@ -137,7 +137,7 @@ def test_a_gen_takes_the_most_probable_token():
     """Temperature 0, 128 tokens, and a stop text by its place, unless the tag says otherwise."""
     slot = read("<<gen 'x'>>")
     assert isinstance(slot, GenSlot)
-    assert (slot.sampling, slot.max_tokens, slot.stop, slot.n) == (Sampling.GREEDY, 128, None, 1)
+    assert (slot.sampling, slot.max_tokens, slot.stop, slot.n) == (SamplingParams.GREEDY, 128, None, 1)
 
 
 def test_everything_a_gen_may_be_told():
@@ -145,7 +145,7 @@ def test_everything_a_gen_may_be_told():
     slot = read(
         "<<gen 'x' max_tokens=5 stop=['.', '!'] temperature=0.7 top_k=3 top_p=0.9 min_p=0 seed=2 n=3 hidden=true>>"
     )
-    assert slot.sampling == Sampling(temperature=0.7, top_k=3, top_p=0.9, min_p=0)
+    assert slot.sampling == SamplingParams(temperature=0.7, top_k=3, top_p=0.9, min_p=0)
     assert (slot.max_tokens, slot.stop, slot.seed, slot.n, slot.hidden) == (5, (".", "!"), 2, 3, True)
     assert read("<<gen 'x' stop='.'>>").stop == (".",)
     assert read("<<gen 'x' stop=[]>>").stop == ()
@@ -156,7 +156,7 @@ def test_a_beam():
     """Its grammar, or that of its options; k texts are kept."""
     slot = read("<<beam 'x' grammar='word' width=4 k=2 max_tokens=9 length_penalty=0.5 terminator='none' hidden=true>>")
     assert isinstance(slot, BeamSlot)
-    assert slot.beam == Beam(width=4, n=2, max_tokens=9, length_penalty=0.5)
+    assert slot.beam == BeamSearchParams(width=4, n=2, max_tokens=9, length_penalty=0.5)
     assert (slot.grammar.name, slot.options, slot.terminator, slot.hidden) == ("word", None, "none", True)
     listed = read("<<beam 'x' options=mixed>>")
     assert [bool(listed.grammar.accepts(text)) for text in ("2.5", "yes", "no")] == [True, True, False]

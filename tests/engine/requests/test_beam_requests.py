@@ -22,15 +22,15 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.requests import beam_search
 from selectrie.errors import NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
-from selectrie.options import Beam, Prompting, Stopping
+from selectrie.options import BeamSearchParams, PromptParams, StopParams
 from selectrie.testing import HashModel, TableModel, score_paths_alone
 
 PETS = Grammar.from_gbnf('root ::= "cat" | "bat" | "rat" | "cat" "s"')
 WORDS = Grammar.from_regex("(cat|bat|a)( (cat|bat|a))*")
-SMALL = Limits(nodes=48, branches=6, rows_per_call=5, kind=ModelKind.ATTENTION, idle_rows=4096)
+SMALL = Limits(nodes=48, sequences=6, rows_per_call=5, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 NEAR = 1e-6
 PROMPTS = ["a", "a cat", "a cat b", "b", "cat : a bat.\ncat u"]
-SPLIT = Prompting(boundary="split")
+SPLIT = PromptParams(boundary="split")
 
 
 def engine_on(model) -> Engine:
@@ -41,7 +41,7 @@ def engine_on(model) -> Engine:
 def found(prompt, grammar, *, model=None, prompting=None, **beam):
     """The result on a model of one's own."""
     with engine_on(model or HashModel(1)) as engine:
-        return engine.beam_search(prompt, grammar, beam=Beam(**beam), prompting=prompting or Prompting())
+        return engine.beam_search(prompt, grammar, beam=BeamSearchParams(**beam), prompting=prompting or PromptParams())
 
 
 @given(
@@ -54,7 +54,7 @@ def found(prompt, grammar, *, model=None, prompting=None, **beam):
 @settings(max_examples=25)
 def test_every_text_is_accepted(prompt, seed, width, boundary, canonical):
     """Whatever the prompt and the boundary, each text given parses, and texts come once, best first."""
-    how = {"prompting": Prompting(boundary=boundary), "width": width, "n": 3, "max_tokens": 12}
+    how = {"prompting": PromptParams(boundary=boundary), "width": width, "n": 3, "max_tokens": 12}
     try:
         result = found(prompt, WORDS, model=HashModel(seed), canonical_only=canonical, **how)
     except NothingFoundError:  # every path of a narrow beam may turn out to be one that no tokenizer makes
@@ -87,7 +87,7 @@ def test_a_finite_grammar_is_a_set_of_choices(seed):
     """Behind a fixed prompt, canonical texts have the joints that `score` gives, and the first is the one `select` picks."""
     model = HashModel(seed)
     with engine_on(model) as engine:
-        beam = Beam(width=64, n=4, max_tokens=8, canonical_only=True, terminator="none")
+        beam = BeamSearchParams(width=64, n=4, max_tokens=8, canonical_only=True, terminator="none")
         result = engine.beam_search("a ", PETS, beam=beam, prompting=SPLIT)
         for one in result:
             assert one.logp == pytest.approx(engine.score("a ", one.text, prompting=SPLIT).logp, abs=NEAR)
@@ -125,7 +125,7 @@ def test_the_terminator_follows_from_the_grammar():
 @settings(max_examples=4)
 def test_together_is_alone(prompts, kind):
     """Searches and sequences of several threads on one small model are what each is alone, bit for bit."""
-    beam = Beam(width=3, n=2, max_tokens=10)
+    beam = BeamSearchParams(width=3, n=2, max_tokens=10)
     results = {}
     with engine_on(HashModel(3, limits=replace(SMALL, kind=kind))) as engine:
 
@@ -135,7 +135,7 @@ def test_together_is_alone(prompts, kind):
         threads = [threading.Thread(target=work, args=entry) for entry in enumerate(prompts)]
         for thread in threads:
             thread.start()
-        engine.generate(prompts, seed=1, stopping=Stopping(max_tokens=8))
+        engine.generate(prompts, seed=1, stopping=StopParams(max_tokens=8))
         for thread in threads:
             thread.join()
     for place, prompt in enumerate(prompts):
@@ -149,10 +149,10 @@ def test_it_can_be_awaited():
     """`abeam_search` is `beam_search`, to be awaited."""
 
     async def ask(engine):
-        return await engine.abeam_search("a ", PETS, beam=Beam(max_tokens=5))
+        return await engine.abeam_search("a ", PETS, beam=BeamSearchParams(max_tokens=5))
 
     with engine_on(HashModel(1)) as engine:
-        assert asyncio.run(ask(engine)) == engine.beam_search("a ", PETS, beam=Beam(max_tokens=5))
+        assert asyncio.run(ask(engine)) == engine.beam_search("a ", PETS, beam=BeamSearchParams(max_tokens=5))
 
 
 def test_what_is_broken_off_stands_apart():
@@ -176,7 +176,7 @@ def test_a_grammar_that_the_model_cannot_write():
 
 def test_the_delimiter_stands_before_the_text():
     """It is spelled by every path and scored, and is no part of the text."""
-    result = found("a:", PETS, prompting=Prompting(delimiter=" "), max_tokens=6, n=4, width=64)
+    result = found("a:", PETS, prompting=PromptParams(delimiter=" "), max_tokens=6, n=4, width=64)
     assert set(result.texts) <= {"cat", "bat", "rat", "cats"}
     assert b"".join(token.piece for token in result[0].tokens) == b": " + result[0].data
 
@@ -187,14 +187,14 @@ def test_the_delimiter_stands_before_the_text():
         ({"grammar": "root"}, "grammar='root'"),
         ({"beam": {"width": 2}}, "beam="),
         ({"prompting": None}, "prompting is not given"),
-        ({"prompting": Prompting(boundary="harness")}, "boundary='harness'"),
-        ({"beam": Beam(max_tokens=4096)}, "lower max_tokens"),
+        ({"prompting": PromptParams(boundary="harness")}, "boundary='harness'"),
+        ({"beam": BeamSearchParams(max_tokens=4096)}, "lower max_tokens"),
     ],
 )
 def test_wrong_requests_are_refused_before_any_call(change, told):
     """Each names the value and what to do, and nothing is evaluated."""
     model = HashModel(1)
-    request = {"grammar": PETS, "beam": Beam(max_tokens=5), "prompting": Prompting(), **change}
+    request = {"grammar": PETS, "beam": BeamSearchParams(max_tokens=5), "prompting": PromptParams(), **change}
     with engine_on(model) as engine, pytest.raises((OptionError, PromptTooLongError), match=told):
         engine.beam_search("a ", **request)
     assert model.calls == 0
@@ -234,14 +234,14 @@ def test_what_a_callback_raises_is_raised_here():
 
     with engine_on(HashModel(1)) as engine:
         with pytest.raises(ZeroDivisionError):
-            engine.beam_search("a ", PETS, beam=Beam(expand=expand, max_tokens=5))
-        assert engine.beam_search("a ", PETS, beam=Beam(max_tokens=5)).text
+            engine.beam_search("a ", PETS, beam=BeamSearchParams(expand=expand, max_tokens=5))
+        assert engine.beam_search("a ", PETS, beam=BeamSearchParams(max_tokens=5)).text
 
 
 def test_a_callback_that_returns_nothing_is_told():
     """Forgetting to return is a mistake by name, no TypeError from inside."""
     with engine_on(HashModel(1)) as engine, pytest.raises(OptionError, match="expand is not given; give token ids"):
-        engine.beam_search("a ", PETS, beam=Beam(expand=lambda _path, _candidates: None, max_tokens=5))
+        engine.beam_search("a ", PETS, beam=BeamSearchParams(expand=lambda _path, _candidates: None, max_tokens=5))
 
 
 def test_the_result_is_ready_for_json():
@@ -306,7 +306,7 @@ def llm():
 def test_json_of_the_embedded_model(llm):
     """Every text that it writes under the JSON grammar is JSON, with the healed bytes taken off."""
     grammar = Grammar.load("json")
-    result = llm.beam_search("The answer as JSON: ", grammar, beam=Beam(width=4, n=3, max_tokens=64))
+    result = llm.beam_search("The answer as JSON: ", grammar, beam=BeamSearchParams(width=4, n=3, max_tokens=64))
     assert result.hypotheses
     for one in result:
         json.loads(one.text)
@@ -316,7 +316,7 @@ def test_json_of_the_embedded_model(llm):
 def test_dates_of_the_embedded_model(llm):
     """Dates of a pattern: each is one, and greedy decoding is never better."""
     grammar = Grammar.from_regex(" 20(0[1-9]|1[0-9])-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])")
-    result = llm.beam_search("Today is", grammar, beam=Beam(width=6, n=3, max_tokens=16))
+    result = llm.beam_search("Today is", grammar, beam=BeamSearchParams(width=6, n=3, max_tokens=16))
     assert len(result) == 3
     for one in result:
         date.fromisoformat(one.text.strip())
@@ -328,8 +328,8 @@ def test_the_exact_search_proves_the_embedded_models_capital(llm):
     towns = [" Paris", " London", " Rome", " Oslo"]
     grammar = Grammar.from_gbnf("root ::= " + " | ".join(f'"{town}"' for town in towns))
     prompt = "The capital of France is"
-    beam = llm.beam_search(prompt, grammar, beam=Beam(canonical_only=True, max_tokens=8))
-    exact = llm.beam_search(prompt, grammar, beam=Beam(canonical_only=True, exact=True, max_tokens=8))
+    beam = llm.beam_search(prompt, grammar, beam=BeamSearchParams(canonical_only=True, max_tokens=8))
+    exact = llm.beam_search(prompt, grammar, beam=BeamSearchParams(canonical_only=True, exact=True, max_tokens=8))
     assert beam.text == exact.text == llm.select(prompt, towns).text == " Paris"
     assert exact.certificate.proved
     assert beam.logp == pytest.approx(exact.logp, abs=(beam.signature.tolerance or 0) * 16 + NEAR)
@@ -347,7 +347,7 @@ def test_the_exact_search_proves_the_embedded_models_capital(llm):
 def test_both_recognisers_give_the_same_beams(llm, gbnf, lark, canonical):
     """The same language read by us and by llguidance: the same texts, in the same order, to the bit."""
     pytest.importorskip("llguidance")
-    beam = Beam(width=4, n=3, max_tokens=14, canonical_only=canonical, terminator="eog")
+    beam = BeamSearchParams(width=4, n=3, max_tokens=14, canonical_only=canonical, terminator="eog")
     ours, theirs = (
         llm.beam_search("Things:\n", grammar, beam=beam)
         for grammar in (Grammar.from_gbnf(gbnf), Grammar.from_llguidance(lark))

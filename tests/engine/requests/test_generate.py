@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import EngineDrafter, Generating, LookupDrafter, Prompting, Sampling, Stopping
+from selectrie import EngineDrafter, GenerationParams, LookupDrafter, PromptParams, SamplingParams, StopParams
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
@@ -33,7 +33,7 @@ from selectrie.results import Completion, Generation
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
-SMALL = Limits(nodes=60, branches=6, rows_per_call=5, kind=ModelKind.ATTENTION, idle_rows=4096)
+SMALL = Limits(nodes=60, sequences=6, rows_per_call=5, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 """Room for a few sequences at a time, and prompts that take several calls."""
 
 PROMPTS = ["a", "a cat", "a cat b", "a cat bat sat at", "b", "cat : a bat.\ncat ur"]
@@ -42,14 +42,14 @@ prompts = st.lists(st.sampled_from(PROMPTS), min_size=1, max_size=4)
 seeds = st.integers(0, 2**40)
 samplings = st.sampled_from(
     [
-        Sampling(),
-        Sampling.GREEDY,
-        Sampling.UNCHANGED,
-        Sampling(temperature=1.4, top_k=6, repeat_penalty=1.2, presence_penalty=0.3, penalty_last_n=5),
+        SamplingParams(),
+        SamplingParams.GREEDY,
+        SamplingParams.UNCHANGED,
+        SamplingParams(temperature=1.4, top_k=6, repeat_penalty=1.2, presence_penalty=0.3, penalty_last_n=5),
     ]
 )
 stoppings = st.builds(
-    Stopping,
+    StopParams,
     max_tokens=st.integers(1, 9),
     stop=st.lists(st.sampled_from(["at", " c", "é", "tt"]), max_size=2),
     ignore_eog=st.booleans(),
@@ -82,7 +82,7 @@ def same_where_certain(one: Completion, other: Completion) -> bool:
 @settings(max_examples=12)
 def test_every_sequence_is_what_it_is_alone(given_prompts, n, seed, sampling, stopping):
     """Many prompts of many lengths with n sequences each: the same records as one by one, though room is short."""
-    how = {"sampling": sampling, "stopping": stopping, "options": Generating(n_alternatives=2)}
+    how = {"sampling": sampling, "stopping": stopping, "options": GenerationParams(n_alternatives=2)}
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         together = engine.generate(given_prompts, n=n, seed=seed, **how)
     assert [(c.prompt_index, c.index, c.seed) for c in together] == [
@@ -94,13 +94,13 @@ def test_every_sequence_is_what_it_is_alone(given_prompts, n, seed, sampling, st
 
 def test_the_comparison_can_fail():
     """Another seed, prompt or chain gives another record."""
-    how = {"stopping": Stopping(max_tokens=9, ignore_eog=True)}
+    how = {"stopping": StopParams(max_tokens=9, ignore_eog=True)}
     with engine_on(HashModel(1)) as engine:
         one = engine.generate("a cat", seed=5, **how)[0]
         assert one == alone(one, "a cat", **how)
         assert one != alone(replace(one, seed=6), "a cat", **how)
         assert one != alone(one, "a bat", **how)
-        assert one != alone(one, "a cat", sampling=Sampling.UNCHANGED, **how)
+        assert one != alone(one, "a cat", sampling=SamplingParams.UNCHANGED, **how)
     other = replace(one, tokens=(*one.tokens[:-1], replace(one.tokens[-1], id=99)))
     assert not same_where_certain(one, other)
     assert same_where_certain(one, replace(other, close_steps=(len(one.tokens) - 1,)))
@@ -110,9 +110,9 @@ def test_prompts_are_evaluated_once_as_far_as_they_agree():
     """The common beginning of all prompts and sequences is evaluated once, though it takes several calls."""
     shared = "cat : a bat at sat"
     given_prompts = [shared + end for end in (" : u", " b", "\n\n")]
-    model = HashModel(2, limits=replace(SMALL, nodes=400, branches=64))
+    model = HashModel(2, limits=replace(SMALL, nodes=400, sequences=64))
     with engine_on(model) as engine:
-        result = engine.generate(given_prompts, n=3, seed=1, stopping=Stopping(max_tokens=1))
+        result = engine.generate(given_prompts, n=3, seed=1, stopping=StopParams(max_tokens=1))
         n_shared = len(engine.tokens(shared, ["u"]).prompt)
     assert n_shared > 2 * SMALL.rows_per_call
     assert set(model.evaluations.values()) == {1}
@@ -125,7 +125,7 @@ def test_sequences_that_agree_are_evaluated_once():
     model = HashModel(3)
     with engine_on(model) as engine:
         result = engine.generate(
-            "a cat", n=8, sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=20, ignore_eog=True)
+            "a cat", n=8, sampling=SamplingParams.GREEDY, stopping=StopParams(max_tokens=20, ignore_eog=True)
         )
         n_prompt = result.prompt_tokens[0]
     assert len(set(result.texts)) == 1
@@ -136,7 +136,9 @@ def test_sequences_that_agree_are_evaluated_once():
 def test_a_seed_is_drawn_and_reported_where_none_is_given():
     """Two requests without a seed differ; each can be repeated from the seeds that it reports."""
     with engine_on(HashModel(1)) as engine:
-        first, second = (engine.generate("a", n=2, stopping=Stopping(max_tokens=30, ignore_eog=True)) for _ in range(2))
+        first, second = (
+            engine.generate("a", n=2, stopping=StopParams(max_tokens=30, ignore_eog=True)) for _ in range(2)
+        )
         assert first.texts != second.texts
         assert [b.seed - a.seed for a, b in pairwise(first)] == [1]
         again = engine.generate("a", n=2, seed=first[0].seed, stopping=first.stopping)
@@ -160,10 +162,10 @@ def test_nothing_is_held_afterwards():
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_best_of_many_are_the_most_probable(n):
     """`best_of` draws as many as it says and gives the n of highest joint, best first, each with its own seed."""
-    how = {"seed": 40, "stopping": Stopping(max_tokens=6)}
+    how = {"seed": 40, "stopping": StopParams(max_tokens=6)}
     with engine_on(HashModel(4)) as engine:
         every = engine.generate(["a", "a cat"], n=5, **how)
-        best = engine.generate(["a", "a cat"], n=n, options=Generating(best_of=5), **how)
+        best = engine.generate(["a", "a cat"], n=n, options=GenerationParams(best_of=5), **how)
     for prompt in range(2):
         expected = sorted(every.of(prompt), key=lambda c: -sum(token.logp for token in c.tokens))[:n]
         assert [c.seed for c in best.of(prompt)] == [c.seed for c in expected]
@@ -182,7 +184,11 @@ def test_log_probabilities_are_those_of_the_table():
     """Joint and token log-probabilities are the model's own, whatever the chain: a walk that can be checked by hand."""
     with engine_on(table_model()) as engine:
         one = engine.generate(
-            [0], seed=0, sampling=Sampling.GREEDY, stopping=Stopping(stop="\n"), options=Generating(n_alternatives=3)
+            [0],
+            seed=0,
+            sampling=SamplingParams.GREEDY,
+            stopping=StopParams(stop="\n"),
+            options=GenerationParams(n_alternatives=3),
         )[0]
     assert (one.text, one.finish, one.stop, one.ended_by) == ("at", "stop", "\n", None)
     assert [token.logp for token in one.tokens] == pytest.approx(np.log([0.5, 0.75, 1.0]))
@@ -196,21 +202,21 @@ def test_only_choices_are_generated():
     choices = ["at", "cat", " bat", "catu", "é", "ur"]
     with engine_on(HashModel(5)) as engine:
         drawn = engine.generate(
-            ["a", "b cat"], n=20, seed=1, sampling=Sampling.UNCHANGED, options=Generating(choices=choices)
+            ["a", "b cat"], n=20, seed=1, sampling=SamplingParams.UNCHANGED, options=GenerationParams(choices=choices)
         )
         assert set(drawn.texts) <= set(choices)
         assert len(set(drawn.texts)) >= 4
         assert {c.finish for c in drawn} <= {"automaton", "eog"}
         apart = [choice for choice in choices if choice != "cat"]  # what no other continues
-        greedy = engine.generate("a", sampling=Sampling.GREEDY, options=Generating(choices=apart))
-        select = engine.select("a", apart, prompting=Prompting(boundary="split"), terminator="none")
+        greedy = engine.generate("a", sampling=SamplingParams.GREEDY, options=GenerationParams(choices=apart))
+        select = engine.select("a", apart, prompting=PromptParams(boundary="split"), terminator="none")
     assert greedy.texts == (apart[select.greedy_index],)
 
 
 def test_a_delimiter_stands_before_every_choice():
     """It is generated too, as it is scored by `select`."""
     with engine_on(HashModel(5)) as engine:
-        how = {"options": Generating(choices=["cat", "bat"]), "prompting": Prompting(delimiter=" ")}
+        how = {"options": GenerationParams(choices=["cat", "bat"]), "prompting": PromptParams(delimiter=" ")}
         assert set(engine.generate("a", n=6, seed=1, **how).texts) <= {" cat", " bat"}
 
 
@@ -218,7 +224,12 @@ def test_a_delimiter_stands_before_every_choice():
 @pytest.mark.parametrize("stop", [(), ("at",)])
 def test_a_draft_changes_nothing(draft, stop):
     """The records are those without it; a draft that knows the model saves most calls."""
-    how = {"n": 2, "seed": 9, "sampling": Sampling(temperature=0.5), "stopping": Stopping(max_tokens=12, stop=stop)}
+    how = {
+        "n": 2,
+        "seed": 9,
+        "sampling": SamplingParams(temperature=0.5),
+        "stopping": StopParams(max_tokens=12, stop=stop),
+    }
     plain_model, model = HashModel(6, sharpness=3), HashModel(6, sharpness=3)
     second = engine_on(HashModel(6 if draft == "itself" else 7, sharpness=3))
     with engine_on(plain_model) as plain, engine_on(model) as engine, second:
@@ -237,12 +248,12 @@ def test_a_deadline_ends_sequences_with_what_they_have():
     """A sequence whose time is up is the beginning of what it would have been, and says so."""
     model = HashModel(8)
     with engine_on(model) as engine:
-        how = {"n": 2, "seed": 3, "stopping": Stopping(max_tokens=30, ignore_eog=True)}
+        how = {"n": 2, "seed": 3, "stopping": StopParams(max_tokens=30, ignore_eog=True)}
         whole = engine.generate("a", **how)
         now = [0.0]
         engine._owner._clock = engine._owner.scheduler._clock = lambda: now[0]
         model.on_decode = lambda: now.__setitem__(0, now[0] + 1)
-        late = engine.generate("a", options=Generating(deadline_s=7.5), **how)
+        late = engine.generate("a", options=GenerationParams(deadline_s=7.5), **how)
         model.on_decode = None
         assert engine.generate("a", **how) == whole
     for part, all_of_it in zip(late, whole, strict=True):
@@ -260,14 +271,14 @@ def test_prompts_are_told_apart_by_what_is_in_them():
     message = {"role": "user", "content": "cat"}
     vocabulary = make_vocabulary()
     ids = [0, *vocabulary.tokenize(b"a cat")]
-    how = {"seed": 4, "stopping": Stopping(max_tokens=5)}
+    how = {"seed": 4, "stopping": StopParams(max_tokens=5)}
     with engine_on(HashModel(1)) as engine:
         one = engine.generate("a cat", **how)
         for prompt in (ids, tuple(ids), np.array(ids), ["a cat"], [ids], (tuple(ids),), np.array([ids])):
             assert engine.generate(prompt, **how) == one
         chat = engine.generate([message], **how)
         assert chat == engine.generate([[message]], **how)
-        assert chat == engine.generate("u:cat<eos>\na:", prompting=Prompting(parse_special=True), **how)
+        assert chat == engine.generate("u:cat<eos>\na:", prompting=PromptParams(parse_special=True), **how)
         many = engine.generate(["a cat", ids, [message]], **how)
     assert many.texts == (*one.texts, *one.texts, *chat.texts)
     assert many.of(2) == tuple(replace(c, prompt_index=2) for c in chat)
@@ -278,11 +289,11 @@ def test_prompts_are_told_apart_by_what_is_in_them():
 
 def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
     """BOS and the newest tokens stay, so that prompt and `max_tokens` fit."""
-    how = {"seed": 4, "stopping": Stopping(max_tokens=11)}
+    how = {"seed": 4, "stopping": StopParams(max_tokens=11)}
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         with pytest.raises(PromptTooLongError) as caught:
             engine.generate(["a", "a" * 60], **how)
-        cut = engine.generate("u" + "a" * 60, prompting=Prompting(truncate="left"), **how)
+        cut = engine.generate("u" + "a" * 60, prompting=PromptParams(truncate="left"), **how)
         assert cut.texts == engine.generate("a" * 49, **how).texts
     assert (caught.value.request, caught.value.needed_tokens, caught.value.available_tokens) == (1, 71, 60)
     assert cut.prompt_tokens == (50,)
@@ -305,15 +316,19 @@ def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
         ("a", {"seed": "1"}, OptionError),
         ("a", {"seed": True}, OptionError),
         (np.array(5), {}, PromptError),
-        ("a", {"options": Generating(choices=["catu at", "a"]), "stopping": Stopping(max_tokens=1)}, OptionError),
+        (
+            "a",
+            {"options": GenerationParams(choices=["catu at", "a"]), "stopping": StopParams(max_tokens=1)},
+            OptionError,
+        ),
         ("a", {"sampling": {"temperature": 1}}, OptionError),
-        ("a", {"sampling": Sampling(logit_bias={99: 1.0})}, TokenRangeError),
-        ("a", {"stopping": Stopping(stop_tokens=[99])}, TokenRangeError),
+        ("a", {"sampling": SamplingParams(logit_bias={99: 1.0})}, TokenRangeError),
+        ("a", {"stopping": StopParams(stop_tokens=[99])}, TokenRangeError),
         ("a", {"stopping": None}, OptionError),
         ("a", {"options": {"best_of": 2}}, OptionError),
-        ("a", {"n": 3, "options": Generating(best_of=2)}, OptionError),
-        ("a", {"options": Generating(choices=["at", "a\ud800"])}, TextError),
-        ("a", {"prompting": Prompting(delimiter=" ")}, OptionError),
+        ("a", {"n": 3, "options": GenerationParams(best_of=2)}, OptionError),
+        ("a", {"options": GenerationParams(choices=["at", "a\ud800"])}, TextError),
+        ("a", {"prompting": PromptParams(delimiter=" ")}, OptionError),
         ("a", {"prompting": {"boundary": "split"}}, OptionError),
         ("a", {"draft": "small"}, OptionError),
     ],
@@ -349,7 +364,7 @@ def test_what_cannot_be_done_is_refused_before_any_call(prompts, how, error):
 def test_options_are_checked_when_they_are_made(fields):
     """Each field of the record is refused by its name."""
     with pytest.raises(OptionError) as caught:
-        Generating(**fields)
+        GenerationParams(**fields)
     assert caught.value.name == next(iter(fields))
 
 
@@ -370,11 +385,11 @@ def test_the_error_of_one_sequence_ends_the_request_and_no_other():
         raise ZeroDivisionError(text)
 
     with engine_on(HashModel(1)) as engine:
-        beside = engine.stream("a cat", seed=2, stopping=Stopping(max_tokens=50, ignore_eog=True))
+        beside = engine.stream("a cat", seed=2, stopping=StopParams(max_tokens=50, ignore_eog=True))
         with pytest.raises(ZeroDivisionError):
-            engine.generate(["a", "b"], n=3, stopping=Stopping(when=fails, ignore_eog=True))
+            engine.generate(["a", "b"], n=3, stopping=StopParams(when=fails, ignore_eog=True))
         with pytest.raises(DeadEndError):
-            engine.generate("a", sampling=Sampling(logit_bias=dict.fromkeys(range(26), -np.inf)))
+            engine.generate("a", sampling=SamplingParams(logit_bias=dict.fromkeys(range(26), -np.inf)))
         kept = beside.generation()
         assert alone(kept[0], "a cat", stopping=kept.stopping) == kept[0]
 
@@ -386,11 +401,11 @@ def test_a_full_queue_is_said_at_once():
     with Engine(model, check=NOTHING_IS_CLOSE, max_waiting=3) as engine:
         assert (engine.load.n_active, engine.load.n_waiting) == (0, 0)
         with pytest.raises(QueueFullError):
-            engine.generate("a", n=40, stopping=Stopping(max_tokens=3))
+            engine.generate("a", n=40, stopping=StopParams(max_tokens=3))
         go_on.set()
         assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
         assert engine.select("a", ["at", " cat"]).text
-        assert engine.generate("a", n=2, seed=1, stopping=Stopping(max_tokens=3))
+        assert engine.generate("a", n=2, seed=1, stopping=StopParams(max_tokens=3))
 
 
 # Records
@@ -403,11 +418,11 @@ def test_the_openai_object_is_what_the_api_gives():
             [[0], [0]],
             n=2,
             seed=0,
-            sampling=Sampling.GREEDY,
-            stopping=Stopping(stop="\n"),
-            options=Generating(n_alternatives=1),
+            sampling=SamplingParams.GREEDY,
+            stopping=StopParams(stop="\n"),
+            options=GenerationParams(n_alternatives=1),
         )
-        short = engine.generate([0], sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=1))
+        short = engine.generate([0], sampling=SamplingParams.GREEDY, stopping=StopParams(max_tokens=1))
     made = result.to_openai(model="table")
     logp = [float(np.log(p)) for p in (0.5, 0.75, 1.0)]
     assert json.loads(json.dumps(made)) == {
@@ -442,7 +457,10 @@ def test_the_openai_chat_object_is_what_the_api_gives():
     """Messages in, a message out; bytes of every token."""
     with engine_on(table_model()) as engine:
         result = engine.generate(
-            [0], sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=1), options=Generating(n_alternatives=1)
+            [0],
+            sampling=SamplingParams.GREEDY,
+            stopping=StopParams(max_tokens=1),
+            options=GenerationParams(n_alternatives=1),
         )
     made = json.loads(json.dumps(result.to_openai(chat=True)))
     token = {"token": "a", "logprob": pytest.approx(np.log(0.5), abs=1e-7), "bytes": [97]}
@@ -464,9 +482,9 @@ def test_the_token_drawn_is_among_its_alternatives_in_a_completion_object():
         a = engine.vocabulary.pieces.index(b"a")
         result = engine.generate(
             [0],
-            sampling=Sampling(temperature=0, logit_bias={a: -math.inf}),
-            stopping=Stopping(max_tokens=1),
-            options=Generating(n_alternatives=1),
+            sampling=SamplingParams(temperature=0, logit_bias={a: -math.inf}),
+            stopping=StopParams(max_tokens=1),
+            options=GenerationParams(n_alternatives=1),
         )
     logprobs = result.to_openai()["choices"][0]["logprobs"]
     (token,), (logp,), (top,) = logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"]
@@ -478,7 +496,7 @@ def test_the_token_drawn_is_among_its_alternatives_in_a_completion_object():
 def test_the_openai_object_begins_with_its_name():
     """The fields of both objects stand in the order in which the API gives them."""
     with engine_on(table_model()) as engine:
-        result = engine.generate([0], stopping=Stopping(max_tokens=1))
+        result = engine.generate([0], stopping=StopParams(max_tokens=1))
     for chat in (False, True):
         assert list(result.to_openai(chat=chat)) == ["id", "object", "created", "model", "choices", "usage"]
 
@@ -486,7 +504,7 @@ def test_the_openai_object_begins_with_its_name():
 def test_usage_counts_what_was_drawn_and_not_given():
     """Sequences that `best_of` left out were work as well, as in the API."""
     with engine_on(HashModel(1)) as engine:
-        made = engine.generate("a", seed=1, stopping=Stopping(max_tokens=5), options=Generating(best_of=4))
+        made = engine.generate("a", seed=1, stopping=StopParams(max_tokens=5), options=GenerationParams(best_of=4))
     usage = made.to_openai()["usage"]
     assert usage["completion_tokens"] == made.n_drawn > len(made[0].tokens)
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
@@ -498,8 +516,8 @@ def test_bytes_that_are_no_text_are_told_apart():
     found = []
     with engine_on(HashModel(1)) as engine:
         for piece in (b"\xc3", "é".encode()):
-            how = Sampling(temperature=0, logit_bias={pieces.index(piece): 1e6})
-            found.append(engine.generate("a", sampling=how, stopping=Stopping(max_tokens=1))[0].to_dict())
+            how = SamplingParams(temperature=0, logit_bias={pieces.index(piece): 1e6})
+            found.append(engine.generate("a", sampling=how, stopping=StopParams(max_tokens=1))[0].to_dict())
     broken, whole = found
     assert (broken["text"], broken["text_bytes"]) == ("", [0xC3])
     assert whole["text"] == "é"
@@ -508,7 +526,7 @@ def test_bytes_that_are_no_text_are_told_apart():
 
 def test_a_seed_of_numpy_is_a_seed():
     """It stands in the record as a plain number, which JSON knows."""
-    how = {"stopping": Stopping(max_tokens=4)}
+    how = {"stopping": StopParams(max_tokens=4)}
     with engine_on(HashModel(1)) as engine:
         result = engine.generate("a", seed=np.int64(3), **how)
         assert result == engine.generate("a", seed=3, **how)
@@ -520,10 +538,12 @@ def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
     """A shorter prompt is proposed only where it would help."""
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         with pytest.raises(PromptTooLongError) as caught:
-            engine.generate("a", stopping=Stopping(max_tokens=SMALL.nodes + 1), prompting=Prompting(truncate=truncate))
+            engine.generate(
+                "a", stopping=StopParams(max_tokens=SMALL.nodes + 1), prompting=PromptParams(truncate=truncate)
+            )
         assert caught.value.remedy.startswith("lower max_tokens")
         with pytest.raises(PromptTooLongError) as caught:
-            engine.generate("a" * SMALL.nodes, stopping=Stopping(max_tokens=2))
+            engine.generate("a" * SMALL.nodes, stopping=StopParams(max_tokens=2))
     assert caught.value.remedy.startswith("shorten the prompt")
 
 
@@ -534,7 +554,7 @@ def test_offsets_are_where_tokens_begin_in_the_text(seed):
     with engine_on(
         HashModel(1, vocabulary=make_vocabulary(p for p in make_vocabulary().pieces[2:] if p.isascii()))
     ) as engine:
-        made = engine.generate("a", seed=seed, stopping=Stopping(max_tokens=12, stop="at")).to_openai()["choices"][0]
+        made = engine.generate("a", seed=seed, stopping=StopParams(max_tokens=12, stop="at")).to_openai()["choices"][0]
     text, logprobs = made["text"], made["logprobs"]
     for token, offset in zip(logprobs["tokens"], logprobs["text_offset"], strict=True):
         whole = offset + len(token) <= len(text) and token != "<eos>"  # noqa: S105 - a word of the vocabulary
@@ -545,9 +565,9 @@ def test_offsets_are_where_tokens_begin_in_the_text(seed):
 def test_records_are_ready_for_json_and_to_be_read():
     """`to_dict` holds what a repetition needs, infinities left out; `repr` shows the texts."""
     with engine_on(HashModel(1)) as engine:
-        sampling = Sampling(logit_bias={3: -np.inf, 4: 1.5})
+        sampling = SamplingParams(logit_bias={3: -np.inf, 4: 1.5})
         result = engine.generate(
-            ["a", "é"], n=6, seed=7, sampling=sampling, stopping=Stopping(max_tokens=4, when=lambda _: False)
+            ["a", "é"], n=6, seed=7, sampling=sampling, stopping=StopParams(max_tokens=4, when=lambda _: False)
         )
     made = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert made["sampling"]["logit_bias"] == {"3": None, "4": 1.5}
@@ -576,7 +596,7 @@ STORIES = ["Once upon a time", "Once upon a time there was a little girl. She we
 
 def test_real_sequences_together_are_those_alone(real):
     """On f32 weights: the same tokens, but for draws that lie within the tolerance of an interval's edge."""
-    how = {"stopping": Stopping(max_tokens=12), "sampling": Sampling(temperature=1.0)}
+    how = {"stopping": StopParams(max_tokens=12), "sampling": SamplingParams(temperature=1.0)}
     together = real.generate(STORIES, n=2, seed=11, **how)
     singles = [real.generate(STORIES[c.prompt_index], seed=c.seed, **how)[0] for c in together]
     assert all(same_where_certain(one, other) for one, other in zip(together, singles, strict=True))
@@ -589,7 +609,7 @@ def test_real_sequences_together_are_those_alone(real):
 @pytest.mark.parametrize("drafter", [LookupDrafter(), "engine"], ids=["look-up", "engine"])
 def test_a_real_draft_changes_no_text(real, weights, drafter):
     """The same tokens but where a draw is close, in fewer calls."""
-    how = {"seed": 3, "sampling": Sampling.GREEDY, "stopping": Stopping(max_tokens=24)}
+    how = {"seed": 3, "sampling": SamplingParams.GREEDY, "stopping": StopParams(max_tokens=24)}
     plain = real.generate(STORIES[1], **how)
     if drafter == "engine":
         with selectrie.load(weights("stories260K.gguf"), n_threads=1, n_ctx=256) as second:
@@ -605,9 +625,11 @@ def test_real_tokens_are_drawn_as_often_as_their_probability_says(real):
     """Chi-square of 500 first tokens under consecutive seeds against the model's own distribution: 9 degrees of freedom,
     below 27.88 (p = 0.001)."""
     n_drawn, n_bins = 500, 9
-    how = {"sampling": Sampling.UNCHANGED, "stopping": Stopping(max_tokens=1)}
+    how = {"sampling": SamplingParams.UNCHANGED, "stopping": StopParams(max_tokens=1)}
     drawn = real.generate("Once upon a time, there was a", n=n_drawn, seed=0, **how)
-    top = real.generate("Once upon a time, there was a", seed=0, options=Generating(n_alternatives=n_bins), **how)[0]
+    top = real.generate(
+        "Once upon a time, there was a", seed=0, options=GenerationParams(n_alternatives=n_bins), **how
+    )[0]
     p = np.exp([token.logp for token in top.alternatives[0]])
     counts = Counter(c.tokens[0].id for c in drawn)
     observed = np.array([counts[token.id] for token in top.alternatives[0]])
@@ -624,7 +646,7 @@ def test_the_texts_of_one_request_have_a_limit():
         grammar = selectrie.Grammar.from_regex("a|b")
         for ask in (
             lambda n: engine.generate("a", n=n),
-            lambda n: engine.generate("a", options=Generating(best_of=n)),
+            lambda n: engine.generate("a", options=GenerationParams(best_of=n)),
             lambda n: engine.sample("a", grammar, n=n),
             lambda n: engine.render(selectrie.Template(f"a<<gen 'x' n={n}>>")),
         ):

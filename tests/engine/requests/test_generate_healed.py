@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import EngineDrafter, Generating, Grammar, LookupDrafter, Prompting, Sampling, Stopping
+from selectrie import EngineDrafter, GenerationParams, Grammar, LookupDrafter, PromptParams, SamplingParams, StopParams
 from selectrie.core.model import Rows
 from selectrie.core.types import Limits, ModelKind
 from selectrie.decoding.rng import uniform
@@ -33,22 +33,22 @@ from tests.support.vocabularies import start_of, vocabulary_of
 
 VOCABULARY = make_vocabulary()
 PIECES = VOCABULARY.pieces
-HEAL = Generating(heal=True)
-SMALL = Limits(nodes=60, branches=6, rows_per_call=5, kind=ModelKind.ATTENTION, idle_rows=4096)
-FORKING = Limits(nodes=400, branches=8, rows_per_call=16, kind=ModelKind.RECURRENT, idle_rows=4096)
+HEAL = GenerationParams(heal=True)
+SMALL = Limits(nodes=60, sequences=6, rows_per_call=5, kind=ModelKind.ATTENTION, max_idle_rows=4096)
+FORKING = Limits(nodes=400, sequences=8, rows_per_call=16, kind=ModelKind.RECURRENT, max_idle_rows=4096)
 
 prompts = st.text("a bcrstu.:\né", min_size=1, max_size=8)
 seeds = st.integers(0, 2**31)
 samplings = st.sampled_from(
     [
-        Sampling(),
-        Sampling.GREEDY,
-        Sampling.UNCHANGED,
-        Sampling(temperature=1.4, top_k=6, repeat_penalty=1.2, penalty_last_n=5, logit_bias={3: -2.0, 18: 1.0}),
+        SamplingParams(),
+        SamplingParams.GREEDY,
+        SamplingParams.UNCHANGED,
+        SamplingParams(temperature=1.4, top_k=6, repeat_penalty=1.2, penalty_last_n=5, logit_bias={3: -2.0, 18: 1.0}),
     ]
 )
 stoppings = st.builds(
-    Stopping,
+    StopParams,
     max_tokens=st.integers(1, 7),
     stop=st.lists(st.sampled_from(["at", " c", "é", "tt", " "]), max_size=2),
     stop_tokens=st.lists(st.integers(2, 25), max_size=3),
@@ -81,7 +81,7 @@ def n_kept(prompt: str) -> int:
     return 0
 
 
-def twin(model, prompt: str, seed: int, sampling: Sampling, stopping: Stopping) -> dict[str, object]:
+def twin(model, prompt: str, seed: int, sampling: SamplingParams, stopping: StopParams) -> dict[str, object]:
     """The slow version: each step evaluates the whole path anew, looks at every token, and reads all bytes again."""
     own = VOCABULARY.tokenize(prompt.encode())
     context, healed = [BOS, *own[: n_kept(prompt)]], VOCABULARY.decode(own[n_kept(prompt) :])
@@ -149,9 +149,9 @@ def test_a_healed_sequence_is_the_slow_one(prompt, seed, sampling, stopping):
 
 def test_the_comparison_with_the_slow_one_can_fail():
     """Another seed, or nothing healed, is another sequence."""
-    model, stopping = HashModel(1), Stopping(max_tokens=9, ignore_eog=True)
-    expected = twin(model, "a c", 5, Sampling.UNCHANGED, stopping)
-    how = {"sampling": Sampling.UNCHANGED, "stopping": stopping}
+    model, stopping = HashModel(1), StopParams(max_tokens=9, ignore_eog=True)
+    expected = twin(model, "a c", 5, SamplingParams.UNCHANGED, stopping)
+    how = {"sampling": SamplingParams.UNCHANGED, "stopping": stopping}
     with engine_on(model) as engine:
         assert facts(engine.generate("a c", seed=5, options=HEAL, **how)[0]) == expected
         assert facts(engine.generate("a c", seed=6, options=HEAL, **how)[0]) != expected
@@ -167,13 +167,15 @@ def test_a_walk_that_can_be_checked_by_hand():
         ("a", " ", "ca"): {"t": 1.0},
     }
     with engine_on(TableModel(table)) as engine:
-        how = {"stopping": Stopping(max_tokens=2), "options": HEAL}
-        most = engine.generate("a c", sampling=Sampling.GREEDY, **how)[0]
-        one = {**how, "stopping": Stopping(max_tokens=1)}
-        by_space = engine.generate("a c", sampling=Sampling(temperature=0, logit_bias={18: -50, 19: -50}), **one)[0]
-        less = Sampling(temperature=0, logit_bias=dict.fromkeys(spell(VOCABULARY, [" cat", " c", " car"]), -50.0))
-        cut = engine.generate("a c", sampling=less, stopping=Stopping(max_tokens=1), options=HEAL)[0]
-        through = engine.generate("a c", sampling=less, stopping=Stopping(max_tokens=2), options=HEAL)[0]
+        how = {"stopping": StopParams(max_tokens=2), "options": HEAL}
+        most = engine.generate("a c", sampling=SamplingParams.GREEDY, **how)[0]
+        one = {**how, "stopping": StopParams(max_tokens=1)}
+        by_space = engine.generate("a c", sampling=SamplingParams(temperature=0, logit_bias={18: -50, 19: -50}), **one)[
+            0
+        ]
+        less = SamplingParams(temperature=0, logit_bias=dict.fromkeys(spell(VOCABULARY, [" cat", " c", " car"]), -50.0))
+        cut = engine.generate("a c", sampling=less, stopping=StopParams(max_tokens=1), options=HEAL)[0]
+        through = engine.generate("a c", sampling=less, stopping=StopParams(max_tokens=2), options=HEAL)[0]
     assert (most.text, most.healed) == ("ats", b" c")
     assert most.log_heal == pytest.approx(log(0.5))  # " cat", " c", " "
     assert most.logp == pytest.approx(log(0.3 / 0.5))
@@ -186,10 +188,12 @@ def test_a_walk_that_can_be_checked_by_hand():
 
 def test_log_probabilities_are_those_of_being_drawn():
     """From the model's own distribution every healed sequence comes as often as its `logp` says: together they are one."""
-    stopping, total, n_seen = Stopping(max_tokens=2), [], Counter()
+    stopping, total, n_seen = StopParams(max_tokens=2), [], Counter()
     model = HashModel(2, sharpness=2)
     with engine_on(model) as engine:
-        drawn = engine.generate("a c", n=300, seed=1, sampling=Sampling.UNCHANGED, stopping=stopping, options=HEAL)
+        drawn = engine.generate(
+            "a c", n=300, seed=1, sampling=SamplingParams.UNCHANGED, stopping=stopping, options=HEAL
+        )
     p = {tuple(token.id for token in one.tokens): exp(one.logp) for one in drawn}
     n_seen.update(tuple(token.id for token in one.tokens) for one in drawn)
     context, healed = [BOS, 3], b" c"
@@ -223,10 +227,10 @@ def test_a_token_that_comes_again_changes_nothing(prompt, seed):
     for at in range(n, len(tokens)):
         rows[tokens[:at]][tokens[at]] = 0.0
     model = HashModel(seed, planted=rows)
-    how = {"sampling": Sampling.GREEDY}
+    how = {"sampling": SamplingParams.GREEDY}
     with engine_on(model) as engine:
-        plain = engine.generate(prompt, stopping=Stopping(max_tokens=6, stop=["at"]), **how)[0]
-        healed = engine.generate(prompt, stopping=Stopping(max_tokens=6, stop=["at"]), options=HEAL, **how)[0]
+        plain = engine.generate(prompt, stopping=StopParams(max_tokens=6, stop=["at"]), **how)[0]
+        healed = engine.generate(prompt, stopping=StopParams(max_tokens=6, stop=["at"]), options=HEAL, **how)[0]
     assert (healed.text, healed.finish, healed.logp) == (plain.text, plain.finish, pytest.approx(plain.logp))
     assert healed.tokens[len(tokens) - n :] == plain.tokens
     assert healed.log_heal == pytest.approx(0)
@@ -257,14 +261,14 @@ def test_stops_and_the_callback_see_the_text_alone():
 
     table = {("a",): {" ": 1.0}, ("a", " "): {"c": 1.0}, ("a", " ", "c"): {"b": 1.0}, ("a", " ", "c", "b"): {"c": 1.0}}
     with engine_on(TableModel(table)) as engine:
-        stopping = Stopping(max_tokens=9, stop=[" c"], stop_tokens=spell(VOCABULARY, [" ", "c"]), when=note)
-        one = engine.generate("a c", sampling=Sampling.GREEDY, stopping=stopping, options=HEAL)[0]
+        stopping = StopParams(max_tokens=9, stop=[" c"], stop_tokens=spell(VOCABULARY, [" ", "c"]), when=note)
+        one = engine.generate("a c", sampling=SamplingParams.GREEDY, stopping=stopping, options=HEAL)[0]
         assert [token.piece for token in one.tokens] == [b" ", b"c", b"b", b"c"]
         assert (one.text, one.finish, one.stop, one.ended_by) == ("b", "stop", None, 5)
         assert heard == ["b"]
         heard.clear()
         called = engine.generate(
-            "a c", sampling=Sampling.GREEDY, stopping=replace(stopping, stop_tokens=()), options=HEAL
+            "a c", sampling=SamplingParams.GREEDY, stopping=replace(stopping, stop_tokens=()), options=HEAL
         )
         assert (called[0].text, called[0].finish) == ("bc", "callback")
 
@@ -272,8 +276,8 @@ def test_stops_and_the_callback_see_the_text_alone():
 def test_a_stop_token_may_go_beyond_the_healed_bytes():
     """Its text is no part of the text, as without healing."""
     with engine_on(TableModel({("a",): {" cat": 1.0}})) as engine:
-        stopping = Stopping(stop_tokens=spell(VOCABULARY, [" cat"]))
-        one = engine.generate("a c", sampling=Sampling.GREEDY, stopping=stopping, options=HEAL)[0]
+        stopping = StopParams(stop_tokens=spell(VOCABULARY, [" cat"]))
+        one = engine.generate("a c", sampling=SamplingParams.GREEDY, stopping=stopping, options=HEAL)[0]
     assert (one.text, one.finish, one.ended_by) == ("", "stop", 19)
 
 
@@ -291,7 +295,7 @@ def test_a_bias_against_every_spelling_is_a_dead_end():
     """Nothing is drawn against the prompt's bytes."""
     bias = dict.fromkeys(agreeing(b" c"), -np.inf)
     with engine_on(HashModel(1)) as engine, pytest.raises(DeadEndError):
-        engine.generate("a c", sampling=Sampling(logit_bias=bias), options=HEAL)
+        engine.generate("a c", sampling=SamplingParams(logit_bias=bias), options=HEAL)
 
 
 # Beside others
@@ -301,7 +305,7 @@ def test_a_bias_against_every_spelling_is_a_dead_end():
 @settings(max_examples=10)
 def test_every_sequence_is_what_it_is_alone_on_any_model(given_prompts, n, seed, sampling):
     """Many prompts, short rooms and forking models: the records of one sequence at a time on a wide one."""
-    how = {"sampling": sampling, "stopping": Stopping(max_tokens=6, stop=["tt"]), "options": HEAL}
+    how = {"sampling": sampling, "stopping": StopParams(max_tokens=6, stop=["tt"]), "options": HEAL}
     with engine_on(HashModel(1)) as engine:
         expected = [
             replace(engine.generate(prompt, seed=seed + i, **how)[0], prompt_index=place, index=i)
@@ -316,7 +320,7 @@ def test_every_sequence_is_what_it_is_alone_on_any_model(given_prompts, n, seed,
 @pytest.mark.parametrize("draft", ["itself", "another", "look-up"])
 def test_a_draft_changes_nothing(draft):
     """Guesses within the healed bytes and beyond move no record."""
-    how = {"n": 3, "seed": 9, "sampling": Sampling(temperature=0.5), "stopping": Stopping(max_tokens=12)}
+    how = {"n": 3, "seed": 9, "sampling": SamplingParams(temperature=0.5), "stopping": StopParams(max_tokens=12)}
     second = engine_on(HashModel(6 if draft == "itself" else 7, sharpness=3))
     with engine_on(HashModel(6, sharpness=3)) as engine, second:
         expected = engine.generate(["a c", "b bat b"], options=HEAL, **how)
@@ -330,7 +334,7 @@ def test_a_draft_changes_nothing(draft):
 @settings(max_examples=12)
 def test_a_stream_brings_the_same(prompt, seed):
     """The texts of the chunks are the text, their tokens all that were drawn."""
-    how = {"n": 2, "seed": seed, "stopping": Stopping(max_tokens=6, stop=["at"]), "options": HEAL}
+    how = {"n": 2, "seed": seed, "stopping": StopParams(max_tokens=6, stop=["at"]), "options": HEAL}
     with engine_on(HashModel(3)) as engine:
         expected = engine.generate(prompt, **how)
         with engine.stream(prompt, **how) as chunks:
@@ -349,13 +353,13 @@ def test_choices_are_healed_as_they_are_for_select():
     """A choice that joins the prompt's last token is drawn by the joint encoding; every choice can come."""
     choices = ["at", "ar", "u", "bb"]
     with engine_on(HashModel(5)) as engine:
-        options = Generating(choices=choices, heal=True)
-        drawn = engine.generate("a c", n=40, seed=1, sampling=Sampling.UNCHANGED, options=options)
+        options = GenerationParams(choices=choices, heal=True)
+        drawn = engine.generate("a c", n=40, seed=1, sampling=SamplingParams.UNCHANGED, options=options)
         assert set(drawn.texts) == set(choices)
-        greedy = engine.generate("a c", sampling=Sampling.GREEDY, options=options)[0]
+        greedy = engine.generate("a c", sampling=SamplingParams.GREEDY, options=options)[0]
         selection = engine.select("a c", choices, terminator="none")
         plan = engine.tokens("a c", choices)
-        too_few = Stopping(max_tokens=1)
+        too_few = StopParams(max_tokens=1)
         with pytest.raises(OptionError, match="at least 2"):
             engine.generate("a c", stopping=too_few, options=options)
     assert greedy.text == choices[selection.greedy_index]
@@ -369,13 +373,13 @@ def test_a_grammar_goes_on_within_the_token():
     """Texts of the grammar alone come, cut into tokens that may begin in the prompt; a delimiter stands between."""
     grammar = Grammar.from_regex("at|ar|bat")
     with engine_on(HashModel(5)) as engine:
-        how = {"n": 60, "seed": 1, "sampling": Sampling.UNCHANGED}
-        drawn = engine.generate("a c", options=Generating(grammar=grammar, heal=True), **how)
+        how = {"n": 60, "seed": 1, "sampling": SamplingParams.UNCHANGED}
+        drawn = engine.generate("a c", options=GenerationParams(grammar=grammar, heal=True), **how)
         assert set(drawn.texts) == {"at", "ar", "bat"}
         assert {19, 22} <= {one.tokens[0].id for one in drawn}  # " cat", " car"
         assert {one.healed for one in drawn} == {b" c"}
         apart = engine.generate(
-            "a", options=Generating(grammar=grammar, heal=True), prompting=Prompting(delimiter=" c"), **how
+            "a", options=GenerationParams(grammar=grammar, heal=True), prompting=PromptParams(delimiter=" c"), **how
         )
         assert set(apart.texts) <= {" cat", " car", " cbat"}
     for one in drawn:
@@ -390,10 +394,10 @@ def test_a_grammar_goes_on_within_the_token():
 
 def test_what_cannot_be_healed_is_left_alone():
     """A control token, a token that is all there is, and token bytes that are not the text's stay; the rest is the same."""
-    how = {"seed": 4, "stopping": Stopping(max_tokens=5), "prompting": Prompting(parse_special=True)}
+    how = {"seed": 4, "stopping": StopParams(max_tokens=5), "prompting": PromptParams(parse_special=True)}
     with engine_on(HashModel(1)) as engine:
         for prompt in ("a cat<eos>", [0], "<bos>"):
-            plain, healed = (engine.generate(prompt, options=options, **how) for options in (Generating(), HEAL))
+            plain, healed = (engine.generate(prompt, options=options, **how) for options in (GenerationParams(), HEAL))
             assert healed == plain
             assert healed[0].healed == b""
             assert healed[0].log_heal == 0
@@ -423,15 +427,15 @@ def test_a_space_before_the_text_is_healed_with_it():
 def test_the_prompt_counts_its_own_tokens():
     """`prompt_tokens` are those of the prompt; what is too long is judged by those that are kept and the bytes spelt again."""
     with engine_on(HashModel(1, limits=SMALL)) as engine:
-        how = {"stopping": Stopping(max_tokens=11)}
-        plain, healed = (engine.generate("a cat b", options=options, **how) for options in (Generating(), HEAL))
+        how = {"stopping": StopParams(max_tokens=11)}
+        plain, healed = (engine.generate("a cat b", options=options, **how) for options in (GenerationParams(), HEAL))
         assert plain.prompt_tokens == healed.prompt_tokens == (4,)
         exact = "a" * 49  # with <bos> 50 tokens, one of which is spelt again and does not count for the eleven
         assert engine.generate(exact, options=HEAL, **how).prompt_tokens == (50,)
         with pytest.raises(PromptTooLongError) as caught:
             engine.generate(exact + "a", options=HEAL, **how)
         assert caught.value.needed_tokens == 61
-        cut = engine.generate(exact + "a c", options=HEAL, prompting=Prompting(truncate="left"), **how)
+        cut = engine.generate(exact + "a c", options=HEAL, prompting=PromptParams(truncate="left"), **how)
         assert cut.prompt_tokens == (49,)
         assert cut[0].healed == b" c"
 
@@ -439,7 +443,7 @@ def test_the_prompt_counts_its_own_tokens():
 def test_the_best_of_many_are_the_most_probable():
     """`best_of` goes by the log-probability given the healed bytes."""
     with engine_on(HashModel(4)) as engine:
-        how = {"seed": 40, "stopping": Stopping(max_tokens=4)}
+        how = {"seed": 40, "stopping": StopParams(max_tokens=4)}
         every = engine.generate("a c", n=6, options=HEAL, **how)
         best = engine.generate("a c", n=2, options=replace(HEAL, best_of=6), **how)
     assert [c.logp for c in best] == sorted((c.logp for c in every), reverse=True)[:2]
@@ -485,7 +489,7 @@ def test_real_tokenizers_are_healed_by_their_own_bytes(real_vocabularies, text):
 def test_heal_is_true_or_false(value):
     """Anything else is refused by its name."""
     with pytest.raises(OptionError) as caught:
-        Generating(heal=value)
+        GenerationParams(heal=value)
     assert caught.value.name == "heal"
 
 
@@ -495,7 +499,7 @@ def test_heal_is_true_or_false(value):
 def test_the_records_tell_what_was_healed():
     """As JSON, and in OpenAI's format, whose offsets count the text's own characters."""
     with engine_on(TableModel({("a",): {" cat": 1.0}, ("a", " cat"): {"s": 1.0}})) as engine:
-        made = engine.generate("a c", sampling=Sampling.GREEDY, stopping=Stopping(max_tokens=2), options=HEAL)
+        made = engine.generate("a c", sampling=SamplingParams.GREEDY, stopping=StopParams(max_tokens=2), options=HEAL)
     told = made.to_dict()["completions"][0]
     assert (told["healed"], told["log_heal"], told["text"]) == (" c", pytest.approx(0), "ats")
     chosen = made.to_openai(model="table")["choices"][0]
@@ -508,10 +512,10 @@ def test_the_records_tell_what_was_healed():
 
 def test_a_space_at_the_end_of_a_prompt_no_longer_spoils_it(embedded):
     """The embedded model goes on after "A: " with its answer where the space may be part of the next token."""
-    how = {"sampling": Sampling.GREEDY, "stopping": Stopping(max_tokens=4, stop="\n")}
+    how = {"sampling": SamplingParams.GREEDY, "stopping": StopParams(max_tokens=4, stop="\n")}
     with selectrie.load(embedded, n_threads=1) as engine:
         plain, healed = (
-            engine.generate("Q: What is 2+2? A: ", options=options, **how)[0] for options in (Generating(), HEAL)
+            engine.generate("Q: What is 2+2? A: ", options=options, **how)[0] for options in (GenerationParams(), HEAL)
         )
         begun = engine.generate("Once upon a ti", options=HEAL, **how)[0]
     assert (healed.text, healed.healed, healed.stop) == ("4", b" ", "\n")
@@ -525,11 +529,11 @@ def test_a_space_at_the_end_of_a_prompt_no_longer_spoils_it(embedded):
 
 def test_a_word_of_a_story_is_finished(weights):
     """A story model goes on within a word whose last letters were a token of their own."""
-    how = {"sampling": Sampling.GREEDY, "stopping": Stopping(max_tokens=6)}
+    how = {"sampling": SamplingParams.GREEDY, "stopping": StopParams(max_tokens=6)}
     with selectrie.load(weights("stories260K.gguf"), n_threads=1) as engine:
         plain, healed = (
             engine.generate("Once upon a time, there was a little ", options=options, **how)[0]
-            for options in (Generating(), HEAL)
+            for options in (GenerationParams(), HEAL)
         )
     assert healed.healed == b" "
     assert healed.logp > plain.logp

@@ -16,16 +16,16 @@ from selectrie.core.types import Cost
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests import select_grammar
-from selectrie.engine.requests.generate import Generating
+from selectrie.engine.requests.generate import GenerationParams
 from selectrie.errors import NothingFoundError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.options import Beam, Prompting, Search, Stopping
+from selectrie.options import BeamSearchParams, PromptParams, SearchParams, StopParams
 from selectrie.testing import HashModel
 from tests.support.word_lists import made_words
 
 MOVES = Grammar.from_gbnf('root ::= " " ("cat" | "bat" | "car" | "cats")')
 MANY = Grammar.from_gbnf('root ::= " cat" ("s" | " bat")*')
-SPLIT = Prompting(boundary="split")
+SPLIT = PromptParams(boundary="split")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ SMALL = sorted({f" {a}{b}{c}" for a in "bcrt" for b in ("a", "u") for c in ("b",
         (SMALL[::-1], {}),
         (SMALL, {"terminator": "text", "following": " "}),
         (SMALL, {"rule": "char_mean", "prior": [1.0 + i for i in range(32)]}),
-        (["b", "a"], {"search": Search(method="exhaustive", k=2)}),
+        (["b", "a"], {"search": SearchParams(method="exhaustive", k=2)}),
     ],
     ids=["few", "many", "following", "prior", "exhaustive"],
 )
@@ -84,8 +84,8 @@ def test_what_reads_tokens_reads_long_lists(embedded):
     grammar = Grammar.from_choices(made_words(40_000, n_each=2))
     with load(embedded, n_threads=1) as llm:
         texts = [
-            llm.beam_search("Once", grammar, beam=Beam(width=3, max_tokens=20)).text,
-            llm.generate("Once", options=Generating(grammar=grammar), stopping=Stopping(max_tokens=20))[0].text,
+            llm.beam_search("Once", grammar, beam=BeamSearchParams(width=3, max_tokens=20)).text,
+            llm.generate("Once", options=GenerationParams(grammar=grammar), stopping=StopParams(max_tokens=20))[0].text,
             *(draw.text for draw in llm.sample("Once", grammar, n=2, seed=1, exact=False)),
         ]
         assert all(map(grammar.accepts, texts))
@@ -119,7 +119,7 @@ def test_a_search_finds_what_the_list_has(engine, monkeypatch):
     """Searched instead of listed: the same ranking and log-probabilities, every one proved."""
     listed = engine.select("a", list(MOVES.expand()), terminator="eog", prompting=SPLIT)
     monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
-    found = engine.select("a", grammar=MOVES, terminator="eog", prompting=SPLIT, search=Search(k=4))
+    found = engine.select("a", grammar=MOVES, terminator="eog", prompting=SPLIT, search=SearchParams(k=4))
     assert [one.text for one in found.ranked] == [one.text for one in listed.ranked]
     assert [one.logp for one in found.ranked] == pytest.approx([one.logp for one in listed.ranked], abs=1e-5)
     assert found.certificate.proved
@@ -132,7 +132,7 @@ def test_a_search_finds_what_the_list_has(engine, monkeypatch):
 def test_the_best_of_infinitely_many(engine):
     """A winner with its proof; told as it is found; ready for JSON."""
     told = []
-    search = Search(k=2, max_tokens=5, on_found=lambda text, logp: told.append((text, logp)))
+    search = SearchParams(k=2, max_tokens=5, on_found=lambda text, logp: told.append((text, logp)))
     selection = engine.select("a", grammar=MANY, search=search)
     assert MANY.accepts(selection.text)
     assert selection.certificate.proved
@@ -148,7 +148,7 @@ def test_the_best_of_infinitely_many(engine):
 def test_with_any_path_a_text_has_the_log_probability_of_its_best_one(engine, monkeypatch, rule):
     """Order, proof and log-probability are about one path a text; the coverage is about all that were found."""
     monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
-    search = Search(k=4, canonical_only=False, max_tokens=6, stop="all")
+    search = SearchParams(k=4, canonical_only=False, max_tokens=6, stop="all")
     found = engine.select("a", grammar=MOVES, rule=rule, terminator="eog", prompting=SPLIT, search=search)
     for one in found.choices:
         assert one.logp == pytest.approx(sum(token.logp for token in one.tokens) + one.logp_terminator)
@@ -164,13 +164,13 @@ def test_what_on_found_raises_is_raised_here(engine):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        engine.select("a", grammar=MANY, search=Search(max_tokens=4, on_found=fail))
-    assert engine.select("a", grammar=MANY, search=Search(max_tokens=4)).text
+        engine.select("a", grammar=MANY, search=SearchParams(max_tokens=4, on_found=fail))
+    assert engine.select("a", grammar=MANY, search=SearchParams(max_tokens=4)).text
 
 
 def test_fewer_than_asked_for_prove_no_length(engine):
     """There are not fifty texts of so few tokens, so the fiftieth is longer: nothing is proved for any length."""
-    few = engine.select("a", grammar=MANY, search=Search(k=50, max_tokens=3))
+    few = engine.select("a", grammar=MANY, search=SearchParams(k=50, max_tokens=3))
     assert len(few.choices.texts) < 50
     assert few.certificate.proved
     assert not few.grammar.any_length
@@ -178,7 +178,7 @@ def test_fewer_than_asked_for_prove_no_length(engine):
 
 def test_draws_of_a_grammar(engine):
     """Every text is one, the same seed gives the same, and drawn one by one they are as exact as side by side."""
-    search = Search(max_tokens=4)
+    search = SearchParams(max_tokens=4)
     draws = engine.sample("a", MANY, n=3, seed=7, search=search)
     assert draws == engine.sample("a", MANY, n=3, seed=7, search=search)
     assert all(MANY.accepts(one.text) for one in draws)
@@ -202,7 +202,7 @@ def test_draws_without_an_end_are_exact_where_no_text_goes_on_after_another(engi
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_text_is_the_one_that_its_seed_draws_alone(engine, exact):
     """Text i of n is the only text of seed + i, tokens, log-probabilities and close draws."""
-    grammar, search = Grammar.from_regex("(at|cat|b|s|a|c){1,3}"), Search(max_tokens=5)
+    grammar, search = Grammar.from_regex("(at|cat|b|s|a|c){1,3}"), SearchParams(max_tokens=5)
     together = engine.sample("a", grammar, n=8, seed=11, exact=exact, search=search)
     alone = [engine.sample("a", grammar, seed=11 + i, exact=exact, search=search) for i in range(8)]
     assert together.texts == tuple(one[0] for one in alone)
@@ -242,12 +242,12 @@ def test_they_can_be_awaited(engine):
 
     async def both():
         return await engine.aselect("a", grammar=MOVES), await engine.asample(
-            "a", MANY, seed=1, search=Search(max_tokens=4)
+            "a", MANY, seed=1, search=SearchParams(max_tokens=4)
         )
 
     selection, draws = asyncio.run(both())
     assert costless(selection) == costless(engine.select("a", grammar=MOVES))
-    assert draws == engine.sample("a", MANY, seed=1, search=Search(max_tokens=4))
+    assert draws == engine.sample("a", MANY, seed=1, search=SearchParams(max_tokens=4))
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_they_can_be_awaited(engine):
         ({"prior": {" cat": 1.0}}, "prior"),
         ({"following": " "}, "following"),
         ({"terminator": "unless-continued"}, "terminator"),
-        ({"search": Search(method="exhaustive")}, "method"),
-        ({"prompting": Prompting(boundary="harness")}, "boundary"),
+        ({"search": SearchParams(method="exhaustive")}, "method"),
+        ({"prompting": PromptParams(boundary="harness")}, "boundary"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(engine, given, named):
@@ -283,17 +283,20 @@ def test_nothing_found_says_why_and_what_helps(engine):
     rats = Grammar.from_regex("(xyz)+", name="rats")
     for ask, told in (
         (
-            lambda: engine.select("a", grammar=long, search=Search(max_tokens=2)),
+            lambda: engine.select("a", grammar=long, search=SearchParams(max_tokens=2)),
             "none has at most 2 tokens; raise max_tokens",
         ),
         (lambda: engine.select("a", grammar=rats), "no path of tokens leads to one"),
         (
-            lambda: engine.select("a", grammar=long, search=Search(budget_nodes=1), prompting=SPLIT),
+            lambda: engine.select("a", grammar=long, search=SearchParams(budget_nodes=1), prompting=SPLIT),
             "the budget ended after 1 rows; raise budget_nodes or search with a beam or let the grammar",
         ),
-        (lambda: engine.sample("a", long, search=Search(max_tokens=2), seed=1), "none of at most 2 tokens is possible"),
         (
-            lambda: engine.sample("a", long, n=3, search=Search(budget_nodes=2), seed=1),
+            lambda: engine.sample("a", long, search=SearchParams(max_tokens=2), seed=1),
+            "none of at most 2 tokens is possible",
+        ),
+        (
+            lambda: engine.sample("a", long, n=3, search=SearchParams(budget_nodes=2), seed=1),
             r"the budget ended after 2 rows and \d+ walks, when 0 of 3 texts were drawn",
         ),
     ):
@@ -316,7 +319,7 @@ def test_a_budget_that_ended_gives_the_best_so_far(embedded):
         assert found.grammar.n_refused > 0
         assert not found.certificate.proved
         assert found.certificate.nodes_evaluated <= 2_000 + found.grammar.max_tokens
-        beam = llm.beam_search("x: ", NUMBER, beam=Beam(exact=True, budget_nodes=800))
+        beam = llm.beam_search("x: ", NUMBER, beam=BeamSearchParams(exact=True, budget_nodes=800))
         assert (beam.text, beam.stopped, beam.certificate.proved) == (found.text, "budget", False)
         alone = llm.select("x: ", [found.text], terminator=found.terminator)
         assert found.logp == pytest.approx(alone.logp, abs=2 * llm.tolerance * len(found.choices[0].tokens))

@@ -18,7 +18,7 @@ from selectrie.core.numerics import logsumexp
 from selectrie.core.types import ModelKind, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import Sequences, _Pace, measure
+from selectrie.engine.requests.loglikelihood import Sequences, _Pace, loglikelihoods
 from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE, hashed_logits
@@ -28,8 +28,8 @@ one_sequence = st.lists(st.integers(0, 3), min_size=1, max_size=7).flatmap(
     lambda tokens: st.tuples(st.just(tokens), st.integers(1, len(tokens)))
 )
 many = st.lists(one_sequence, min_size=1, max_size=9)
-narrow = replace(WIDE, nodes=8, branches=2, rows_per_call=3)
-forking = replace(narrow, kind=ModelKind.RECURRENT, branches=4)
+narrow = replace(WIDE, nodes=8, sequences=2, rows_per_call=3)
+forking = replace(narrow, kind=ModelKind.RECURRENT, sequences=4)
 
 
 def pairs_of(given_sequences):
@@ -52,7 +52,7 @@ def alone(seed, tokens, first):
 def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
     """Each sequence as if it stood alone, in any room; and nothing is held afterwards."""
     model = HashModel(seed, limits=limits)
-    found = measure(model, Sequences.of(pairs_of(given_sequences)))
+    found = loglikelihoods(model, Sequences.of(pairs_of(given_sequences)))
     expected = [alone(seed, tokens, first) for tokens, first in given_sequences]
     assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-5)
     assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
@@ -62,7 +62,7 @@ def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
 @given(given_sequences=many)
 def test_every_distinct_prefix_is_evaluated_once(given_sequences):
     """Those that something counted hangs from, and no other."""
-    found = measure(HashModel(1), Sequences.of(pairs_of(given_sequences)))
+    found = loglikelihoods(HashModel(1), Sequences.of(pairs_of(given_sequences)))
     needed = {tuple(t[:i]) for t, first in given_sequences if first < len(t) for i in range(1, len(t))}
     assert found.rows_evaluated == len(needed)
     assert found.rows_naive == sum(len(tokens) - 1 for tokens, _ in given_sequences)
@@ -83,7 +83,7 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
 )
 def test_calls_fill_memory_up_to_a_block(granule, idle_rows, carried, after, rows):
     """By what stands above the call's first node and the nodes after it."""
-    limits = replace(WIDE, idle_rows=idle_rows)
+    limits = replace(WIDE, max_idle_rows=idle_rows)
     depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
     assert _Pace(limits, granule, depth).room(1).rows == rows
     assert _Pace(replace(limits, kind=ModelKind.RECURRENT), granule, depth).room(1).rows == limits.rows_per_call
@@ -97,7 +97,7 @@ def test_blocks_change_no_log_likelihood(granule):
     pairs = [(shared[: 230 - 60 * (i % 3)], rng.integers(0, 4, 1 + 23 * i % 70).tolist()) for i in range(9)]
     model = HashModel(5)
     model.granule = granule
-    found = measure(model, Sequences.of(pairs))
+    found = loglikelihoods(model, Sequences.of(pairs))
     expected = [alone(5, [*context, *rest], len(context)) for context, rest in pairs]
     assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-4)
     assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
@@ -105,7 +105,7 @@ def test_blocks_change_no_log_likelihood(granule):
 
 def test_the_twin_can_fail():
     """Another seed gives another sum."""
-    found = measure(HashModel(1), Sequences.of([([0], [1, 2])]))
+    found = loglikelihoods(HashModel(1), Sequences.of([([0], [1, 2])]))
     assert abs(found.logp[0] - alone(2, [0, 1, 2], 1)[0]) > 1e-3
 
 
@@ -114,21 +114,21 @@ def test_what_cannot_be_measured_is_refused():
     with pytest.raises(OptionError, match=r"first_scored\[1\]"):
         Sequences.of([([0], [1]), ([], [1])])
     with pytest.raises(TokenRangeError):
-        measure(HashModel(0), Sequences.of([([0], [SIZE])]))
+        loglikelihoods(HashModel(0), Sequences.of([([0], [SIZE])]))
     model = HashModel(0, limits=narrow)
     with pytest.raises(CapacityError):
-        measure(model, Sequences.of([([0], [1] * 9)]))
+        loglikelihoods(model, Sequences.of([([0], [1] * 9)]))
     assert model.room().nodes == narrow.nodes
 
 
 def test_a_measurer_is_closed_once_and_for_all():
     """Closing twice is fine; measuring after it is not."""
     with Engine(HashModel(3)) as llm:
-        with llm.measurer(9) as measurer:
-            assert measurer.measure(Sequences.of([([0], [1])])).n_scored.tolist() == [1]
-        measurer.close()
+        with llm.loglikelihood_scorer(9) as scorer:
+            assert scorer.loglikelihoods(Sequences.of([([0], [1])])).n_scored.tolist() == [1]
+        scorer.close()
         with pytest.raises(ClosedError):
-            measurer.measure(Sequences.of([([0], [1])]))
+            scorer.loglikelihoods(Sequences.of([([0], [1])]))
 
 
 @pytest.mark.parametrize("name", ["stories260K", "tiny-rwkv-7v0-834K", "random-hybrid-qwen35", "random-swa-gemma3"])
@@ -143,13 +143,13 @@ def test_real_weights_agree_with_one_at_a_time(name, weights):
             for i in range(24)
         ]
         other = [(rng.integers(3, size, 9).tolist(), rng.integers(3, size, 4).tolist()) for _ in range(9)]
-        with llm.measurer(64) as measurer:
-            found = measurer.measure(Sequences.of(pairs))
-            single = [measurer.measure(Sequences.of([pair])) for pair in pairs]
-            measurer.measure(Sequences.of(other))
-            again = measurer.measure(Sequences.of(pairs))
-        with llm.measurer(64) as fresh:
-            anew = fresh.measure(Sequences.of(pairs))
+        with llm.loglikelihood_scorer(64) as scorer:
+            found = scorer.loglikelihoods(Sequences.of(pairs))
+            single = [scorer.loglikelihoods(Sequences.of([pair])) for pair in pairs]
+            scorer.loglikelihoods(Sequences.of(other))
+            again = scorer.loglikelihoods(Sequences.of(pairs))
+        with llm.loglikelihood_scorer(64) as fresh:
+            anew = fresh.loglikelihoods(Sequences.of(pairs))
         tolerance = llm.tolerance
     moved = np.abs(found.logp - [one.logp[0] for one in single])
     assert (moved <= 2 * tolerance * found.n_scored + 1e-6).all()
@@ -163,9 +163,11 @@ def test_a_long_path_needs_one_state_in_a_forking_model():
     rng = np.random.default_rng(2)
     tokens = rng.integers(0, 4, 40).tolist()
     pairs = [(tokens, [1]), (tokens[:20], [2, 3]), (tokens, [3, 2])]
-    limits = replace(forking, nodes=60, rows_per_call=1, branches=4)
+    limits = replace(forking, nodes=60, rows_per_call=1, sequences=4)
     model = HashModel(1, limits=limits)
-    assert np.array_equal(measure(model, Sequences.of(pairs)).logp, measure(HashModel(1), Sequences.of(pairs)).logp)
+    assert np.array_equal(
+        loglikelihoods(model, Sequences.of(pairs)).logp, loglikelihoods(HashModel(1), Sequences.of(pairs)).logp
+    )
     assert model.room().nodes == limits.nodes
 
 
@@ -193,10 +195,10 @@ def test_others_have_their_turn_within_a_unit(monkeypatch):
     """Between two calls of a unit a question of somebody else is answered, and the unit has the same bits."""
     model, turns, thread = Told(3, limits=replace(WIDE, rows_per_call=16)), [], []
     queued = threading.Event()
-    with Engine(model, check=SelfCheck(1, 0.0, 0.0)) as llm, llm.measurer(64) as measurer:
+    with Engine(model, check=SelfCheck(1, 0.0, 0.0)) as llm, llm.loglikelihood_scorer(64) as scorer:
         queue = llm._owner.queue
         monkeypatch.setattr(llm._owner, "queue", lambda job: (queue(job), queued.set()))
-        alone = measurer.measure(unit())
+        alone = scorer.loglikelihoods(unit())
         n_calls = model.solos[0].calls
 
         def ask():
@@ -207,7 +209,7 @@ def test_others_have_their_turn_within_a_unit(monkeypatch):
                 assert queued.wait(20)  # the unit goes on once the question is there
 
         model.tell = ask
-        again = measurer.measure(unit())
+        again = scorer.loglikelihoods(unit())
         thread[0].join()
     answered = next(i for i, turn in enumerate(turns) if turn is not None)
     assert answered < n_calls
@@ -216,18 +218,18 @@ def test_others_have_their_turn_within_a_unit(monkeypatch):
 
 def test_threads_measure_side_by_side():
     """Each in a memory of its own: the bits of one after the other."""
-    with Engine(HashModel(3, limits=replace(WIDE, rows_per_call=16))) as llm, llm.measurer(64) as measurer:
-        expected = [measurer.measure(unit(seed=seed)).logp for seed in range(4)]
+    with Engine(HashModel(3, limits=replace(WIDE, rows_per_call=16))) as llm, llm.loglikelihood_scorer(64) as scorer:
+        expected = [scorer.loglikelihoods(unit(seed=seed)).logp for seed in range(4)]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda seed: measurer.measure(unit(seed=seed)).logp, range(4)))
+            found = list(pool.map(lambda seed: scorer.loglikelihoods(unit(seed=seed)).logp, range(4)))
     assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
 
 
 def test_an_interrupted_unit_leaves_nothing_behind():
     """Ctrl-C in the middle of a decode is raised, its memory is freed, and the next unit has the bits of an undisturbed one."""
     model = Told(3, limits=replace(WIDE, rows_per_call=16))
-    with Engine(model) as llm, llm.measurer(64) as measurer:
-        alone = measurer.measure(unit())
+    with Engine(model) as llm, llm.loglikelihood_scorer(64) as scorer:
+        alone = scorer.loglikelihoods(unit())
         freed = weakref.ref(model.solos.pop())
         left = [3]
 
@@ -238,28 +240,28 @@ def test_an_interrupted_unit_leaves_nothing_behind():
 
         model.tell = interrupt
         with pytest.raises(KeyboardInterrupt):
-            measurer.measure(unit())
+            scorer.loglikelihoods(unit())
         assert freed() is None
-        assert np.array_equal(measurer.measure(unit()).logp, alone.logp)
+        assert np.array_equal(scorer.loglikelihoods(unit()).logp, alone.logp)
 
 
 def test_an_engine_may_be_closed_first():
-    """Closing the measurer after it is fine; measuring is told."""
+    """Closing the scorer after it is fine; measuring is told."""
     llm = Engine(HashModel(3))
-    with llm.measurer(64) as measurer:
-        measurer.measure(unit())
+    with llm.loglikelihood_scorer(64) as scorer:
+        scorer.loglikelihoods(unit())
         llm.close()
         with pytest.raises(ClosedError, match="engine"):
-            measurer.measure(unit())
+            scorer.loglikelihoods(unit())
 
 
 def test_a_measurer_that_is_forgotten_frees_its_memory():
     """Without any close."""
     model = Told(3)
     with Engine(model) as llm:
-        measurer = llm.measurer(64)
-        measurer.measure(unit())
+        scorer = llm.loglikelihood_scorer(64)
+        scorer.loglikelihoods(unit())
         freed = weakref.ref(model.solos.pop())
-        del measurer
+        del scorer
         gc.collect()
         assert freed() is None

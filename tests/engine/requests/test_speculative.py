@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from selectrie import load
 from selectrie.core.model import Rows
-from selectrie.core.types import Limits, ModelKind, Room
+from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter, check_draft
 from selectrie.errors import ClosedError, OptionError, ProtocolError, UnsupportedModelError
-from selectrie.options import Sampling, Stopping
+from selectrie.options import SamplingParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
@@ -35,8 +35,8 @@ def spec_of(vocabulary, prompt=PROMPT, **options) -> SampleSpec:
     """Twelve tokens of the model's own distribution."""
     options = {
         "seed": 4,
-        "sampling": Sampling.UNCHANGED,
-        "stopping": Stopping(max_tokens=12, ignore_eog=True),
+        "sampling": SamplingParams.UNCHANGED,
+        "stopping": StopParams(max_tokens=12, ignore_eog=True),
         **options,
     }
     return SampleSpec(prompt=prompt, pieces=vocabulary.pieces, eog=vocabulary.eog, **options)
@@ -93,7 +93,7 @@ def test_a_guess_keeps_to_ask_and_tell():
     """Out of step it is refused."""
     task = GuessTask(PROMPT, most=2, depth=2, branching=1, barred=NO_ENDS)
     row = Rows(HashModel(0).row(PROMPT)[None])
-    room = Room(1, 1, 1)
+    room = Capacity(1, 1, 1)
     with pytest.raises(ProtocolError, match="asked again"):
         task.ask(room)
     task.tell(row)
@@ -102,7 +102,7 @@ def test_a_guess_keeps_to_ask_and_tell():
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
     with pytest.raises(ProtocolError, match="below the floor"):
-        task.ask(Room(1, 0, 1))
+        task.ask(Capacity(1, 0, 1))
 
 
 def test_a_model_that_bars_everything_guesses_nothing():
@@ -116,7 +116,7 @@ def test_a_model_that_bars_everything_guesses_nothing():
 def test_a_second_engine_changes_no_text(depth, branching, other):
     """The same weights or others: the text is the one without a draft; with the same weights greedy calls are saved."""
     vocabulary = make_vocabulary()
-    for sampling in (Sampling.UNCHANGED, Sampling.GREEDY):
+    for sampling in (SamplingParams.UNCHANGED, SamplingParams.GREEDY):
         spec = spec_of(vocabulary, sampling=sampling)
         plain = run(SampleTask(spec), HashModel(3))
         with Engine(HashModel(other), check=CHECK) as second:
@@ -125,7 +125,7 @@ def test_a_second_engine_changes_no_text(depth, branching, other):
         assert drafted.tokens.tolist() == plain.tokens.tolist()
         assert drafted.logp.tolist() == plain.logp.tolist()
         assert drafted.n_drafted > 0
-        if other == 3 and sampling is Sampling.GREEDY:
+        if other == 3 and sampling is SamplingParams.GREEDY:
             assert model.calls == 1 + -(-11 // (depth + 1))
 
 
@@ -133,7 +133,7 @@ def test_the_second_engine_keeps_what_it_has_evaluated():
     """Of the text it evaluates what is new since its last proposal: no row of a token drawn is evaluated over and over."""
     draft_model = HashModel(3)
     with Engine(draft_model, check=CHECK) as second:
-        spec = spec_of(make_vocabulary(), sampling=Sampling.GREEDY)
+        spec = spec_of(make_vocabulary(), sampling=SamplingParams.GREEDY)
         run(SampleTask(replace(spec, drafter=EngineDrafter(second, depth=3))), HashModel(3))
     assert max(draft_model.evaluations.values()) == 2  # as a guess, and as text
     assert draft_model.calls == 3 * 3
@@ -143,9 +143,9 @@ def test_the_second_engine_keeps_what_it_has_evaluated():
     "limits",
     [
         replace(WIDE, nodes=4),
-        replace(WIDE, branches=2),
+        replace(WIDE, sequences=2),
         replace(WIDE, rows_per_call=1),
-        Limits(nodes=4, branches=9, rows_per_call=9, kind=ModelKind.RECURRENT, idle_rows=9),
+        Limits(nodes=4, sequences=9, rows_per_call=9, kind=ModelKind.RECURRENT, max_idle_rows=9),
     ],
 )
 def test_a_second_engine_too_small_guesses_nothing(limits):
@@ -159,8 +159,8 @@ def test_a_second_engine_too_small_guesses_nothing(limits):
 
 def test_a_second_engine_may_be_a_forking_one():
     """It guesses from states as well."""
-    spec = spec_of(make_vocabulary(), sampling=Sampling.GREEDY)
-    limits = Limits(nodes=60, branches=12, rows_per_call=9, kind=ModelKind.RECURRENT, idle_rows=60)
+    spec = spec_of(make_vocabulary(), sampling=SamplingParams.GREEDY)
+    limits = Limits(nodes=60, sequences=12, rows_per_call=9, kind=ModelKind.RECURRENT, max_idle_rows=60)
     model = HashModel(3)
     with Engine(HashModel(3, limits=limits), check=CHECK) as second:
         drafted = run(SampleTask(replace(spec, drafter=EngineDrafter(second, depth=3, branching=2))), model)
@@ -223,7 +223,7 @@ def test_a_look_up_saves_calls_where_the_text_goes_round():
         planted[path] = [50.0 if token == follows else 0.0 for token in range(26)]
         path = (*path, follows)
     model = HashModel(0, planted=planted)
-    spec = spec_of(make_vocabulary(), stopping=Stopping(max_tokens=30), drafter=LookupDrafter())
+    spec = spec_of(make_vocabulary(), stopping=StopParams(max_tokens=30), drafter=LookupDrafter())
     sampled = run(SampleTask(spec), model)
     assert sampled.tokens.tolist() == list(path[len(PROMPT) :])
     assert model.calls == 1 + 2 + 3  # the prompt; b and c, of which nothing is known; 27 tokens by nine
@@ -269,7 +269,7 @@ def test_a_draft_on_real_kernels_changes_no_text(tiny_model):
     with load(path, n_threads=1, n_ctx=256) as engine, load(path, n_threads=1, n_ctx=256) as second:
         prompt = engine.vocabulary.encode(b"Once upon a time")
         drafter = EngineDrafter(second, depth=3, branching=2)
-        for sampling in (Sampling.GREEDY, Sampling()):
+        for sampling in (SamplingParams.GREEDY, SamplingParams()):
             spec = spec_of(engine.vocabulary, prompt, sampling=sampling, tolerance=engine.tolerance)
             plain = engine._owner.submit(SampleTask(spec)).result()
             handle = engine._owner.submit(SampleTask(replace(spec, drafter=drafter)))
@@ -278,6 +278,6 @@ def test_a_draft_on_real_kernels_changes_no_text(tiny_model):
             assert n > 0
             assert drafted.tokens[:n].tolist() == plain.tokens[:n].tolist()
             np.testing.assert_allclose(drafted.logp[:n], plain.logp[:n], rtol=0, atol=engine.tolerance)
-            if sampling is Sampling.GREEDY and n == len(plain.tokens):
+            if sampling is SamplingParams.GREEDY and n == len(plain.tokens):
                 assert drafted.n_accepted == 8
                 assert handle.cost.model_calls <= 4

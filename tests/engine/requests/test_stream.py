@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import Generating, Sampling, Stopping
+from selectrie import GenerationParams, SamplingParams, StopParams
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
@@ -22,14 +22,14 @@ from selectrie.results import Chunk, Completion
 from selectrie.testing import HashModel
 
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
-SMALL = Limits(nodes=60, branches=6, rows_per_call=5, kind=ModelKind.ATTENTION, idle_rows=4096)
-ENDLESS = Stopping(max_tokens=2000, ignore_eog=True)
+SMALL = Limits(nodes=60, sequences=6, rows_per_call=5, kind=ModelKind.ATTENTION, max_idle_rows=4096)
+ENDLESS = StopParams(max_tokens=2000, ignore_eog=True)
 """Sequences that no test waits for."""
 PATIENCE_S = 20
 """After which a test that hangs has failed."""
 
 stoppings = st.builds(
-    Stopping,
+    StopParams,
     max_tokens=st.integers(1, 9),
     stop=st.lists(st.sampled_from(["at", " c", "é", "tt"]), max_size=2),
     ignore_eog=st.booleans(),
@@ -86,7 +86,7 @@ def test_chunks_make_up_the_sequences(prompts, n, seed, stopping):
 def test_the_comparison_can_fail():
     """A chunk that is lost, told twice or told after the end is noticed."""
     with engine_on(HashModel(1)) as engine:
-        chunks = list(engine.stream("a", seed=1, stopping=Stopping(max_tokens=5, ignore_eog=True)))
+        chunks = list(engine.stream("a", seed=1, stopping=StopParams(max_tokens=5, ignore_eog=True)))
     assert put_together(chunks)
     for wrong in (chunks[1:], chunks[:-1], [chunks[0], *chunks], [*chunks, chunks[0]]):
         with pytest.raises(AssertionError):
@@ -95,7 +95,10 @@ def test_the_comparison_can_fail():
 
 def test_text_is_whole_characters_that_no_stop_string_takes_back():
     """No chunk ends inside a character, none shows the beginning of what turns out to be a stop string."""
-    how = {"stopping": Stopping(max_tokens=60, stop=["cat", "é"], ignore_eog=True), "sampling": Sampling.UNCHANGED}
+    how = {
+        "stopping": StopParams(max_tokens=60, stop=["cat", "é"], ignore_eog=True),
+        "sampling": SamplingParams.UNCHANGED,
+    }
     with engine_on(HashModel(1)) as engine:
         chunks = list(engine.stream("a", n=12, seed=1, **how))
     found = put_together(chunks)
@@ -108,7 +111,7 @@ def test_chunks_come_while_others_run():
     model, all_are_queued = HashModel(1), threading.Event()
     model.on_decode = lambda: all_are_queued.wait(PATIENCE_S)
     with engine_on(model) as engine:
-        stream = engine.stream(["a", "b"], n=2, seed=1, stopping=Stopping(max_tokens=4, ignore_eog=True))
+        stream = engine.stream(["a", "b"], n=2, seed=1, stopping=StopParams(max_tokens=4, ignore_eog=True))
         all_are_queued.set()
         chunks = list(stream)
     first_end = next(place for place, chunk in enumerate(chunks) if chunk.completion is not None)
@@ -119,8 +122,8 @@ def test_the_model_never_waits_for_a_reader():
     """A stream that nobody reads is drawn to its end, and is read later without another model call."""
     model = HashModel(1)
     with engine_on(model) as engine:
-        stream = engine.stream("a", n=2, seed=1, stopping=Stopping(max_tokens=40, ignore_eog=True))
-        other = engine.generate("b", seed=1, stopping=Stopping(max_tokens=80, ignore_eog=True))
+        stream = engine.stream("a", n=2, seed=1, stopping=StopParams(max_tokens=40, ignore_eog=True))
+        other = engine.generate("b", seed=1, stopping=StopParams(max_tokens=80, ignore_eog=True))
         assert len(other[0].tokens) == 80
         n_calls = model.calls
         assert [len(c.tokens) for c in put_together(list(stream))] == [40, 40]
@@ -132,7 +135,7 @@ def test_leaving_early_cancels_the_rest(how):
     """However a reader leaves: the model stops, nothing is held, and a sequence beside it is the one that it is alone."""
     model = HashModel(1)
     with engine_on(model) as engine:
-        beside = engine.stream("a cat", seed=7, stopping=Stopping(max_tokens=30, ignore_eog=True))
+        beside = engine.stream("a cat", seed=7, stopping=StopParams(max_tokens=30, ignore_eog=True))
         if how == "break":
             for _ in engine.stream(["a", "b"], n=2, stopping=ENDLESS):
                 break
@@ -161,7 +164,7 @@ def test_leaving_early_cancels_the_rest(how):
 def test_a_stream_that_has_ended_cancels_nothing():
     """Closing it, or forgetting it, does not stop a decode that others share."""
     with engine_on(HashModel(1)) as engine:
-        stream = engine.stream("a", stopping=Stopping(max_tokens=2))
+        stream = engine.stream("a", stopping=StopParams(max_tokens=2))
         list(stream)
         cancelled: list[object] = []
         engine._owner.cancel = cancelled.append
@@ -188,10 +191,10 @@ def test_the_error_of_one_sequence_reaches_the_reader():
             chunks.extend(chunk for chunk in stream)
         assert list(stream) == []
         assert is_idle(engine)
-        impossible = Sampling(logit_bias=dict.fromkeys(range(26), float("-inf")))
+        impossible = SamplingParams(logit_bias=dict.fromkeys(range(26), float("-inf")))
         with pytest.raises(DeadEndError):
             next(engine.stream("a", sampling=impossible))
-        assert engine.generate("a", stopping=Stopping(max_tokens=3))
+        assert engine.generate("a", stopping=StopParams(max_tokens=3))
 
 
 def test_closing_the_engine_ends_its_streams():
@@ -208,7 +211,7 @@ def test_closing_the_engine_ends_its_streams():
 
 def test_a_stream_keeps_its_engine():
     """`for chunk in selectrie.load(…).stream(…)`: the engine lives as long as somebody reads."""
-    stream = engine_on(HashModel(1)).stream("a", seed=1, stopping=Stopping(max_tokens=9, ignore_eog=True))
+    stream = engine_on(HashModel(1)).stream("a", seed=1, stopping=StopParams(max_tokens=9, ignore_eog=True))
     gc.collect()
     assert len(put_together(list(stream))) == 1
     ended = stream._finalizer
@@ -220,7 +223,7 @@ def test_a_stream_keeps_its_engine():
 def test_the_best_of_many_cannot_be_streamed():
     """Which they are is known only at the end."""
     with engine_on(HashModel(1)) as engine, pytest.raises(OptionError):
-        engine.stream("a", options=Generating(best_of=3))
+        engine.stream("a", options=GenerationParams(best_of=3))
 
 
 def test_ctrl_c_while_waiting_cancels_and_is_raised():
@@ -254,7 +257,7 @@ def test_real_chunks_make_up_the_sequences(weights):
     """On a trained model too."""
     with selectrie.load(weights("stories260K.gguf"), n_threads=1, precision="fast") as engine:
         stream = engine.stream(
-            ["Once upon a time", "Tom"], n=2, seed=5, stopping=Stopping(max_tokens=16, stop=["\n", "was"])
+            ["Once upon a time", "Tom"], n=2, seed=5, stopping=StopParams(max_tokens=16, stop=["\n", "was"])
         )
         found = put_together(list(stream))
         assert stream.generation().completions == tuple(found)

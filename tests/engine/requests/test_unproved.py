@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from selectrie import Beam, Engine, Grammar, Search
+from selectrie import BeamSearchParams, Engine, Grammar, SearchParams
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.slots import Place
@@ -46,10 +46,10 @@ def of_list(engine: Engine, rng: random.Random) -> Certificate:
     return engine.select(rng.choice(("a", "a c")), some(rng, 14), terminator=terminator, search=search).certificate
 
 
-def search_of(rng: random.Random, **options: object) -> Search:
+def search_of(rng: random.Random, **options: object) -> SearchParams:
     """How far to search, at random."""
     stop, budget = rng.choice(("best", "mass", "all")), rng.choice((1, 3, 10, 40))
-    return Search(k=rng.randrange(1, 4), stop=stop, mass=rng.choice((0.01, 0.9)), budget_nodes=budget, **options)
+    return SearchParams(k=rng.randrange(1, 4), stop=stop, mass=rng.choice((0.01, 0.9)), budget_nodes=budget, **options)
 
 
 def of_grammar(engine: Engine, rng: random.Random) -> Certificate:
@@ -63,7 +63,7 @@ def of_grammar(engine: Engine, rng: random.Random) -> Certificate:
 def of_beam(engine: Engine, rng: random.Random) -> BeamCertificate:
     """A beam, or the exact search."""
     exact, budget, groups = rng.random() < 0.3, rng.choice((None, None, 2, 9, 30)), rng.choice((1, 1, 2))
-    beam = Beam(
+    beam = BeamSearchParams(
         width=rng.choice((2, 8)),
         n=rng.randrange(1, 3),
         max_tokens=rng.randrange(1, 5),

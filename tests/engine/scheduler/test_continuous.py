@@ -14,7 +14,7 @@ import pytest
 
 from selectrie.core.model import Extension, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, BoolArray, IntArray, Limits, ModelKind, Room
+from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import path_scores, plain_objective, row_needs
 from selectrie.decoding.task import Ask
@@ -32,7 +32,7 @@ from selectrie.errors import (
     OptionError,
     QueueFullError,
 )
-from selectrie.options import Sampling, Search, Stopping
+from selectrie.options import SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
@@ -61,11 +61,11 @@ class Line:
 
     def __init__(self, prompt: list[int], n: int, model: HashModel | None = None) -> None:
         self.prompt: IntArray = np.array(prompt, dtype=np.int32)
-        self.floor = Room(rows=1, nodes=max(n, 1), branches=1)
+        self.floor = Capacity(rows=1, nodes=max(n, 1), sequences=1)
         self._n, self._model = n, model
         self.told: list[int] = []
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if len(self.told) > self._n:
             return None
         one = np.ones(1, dtype=np.bool_)
@@ -251,9 +251,9 @@ def test_the_lowest_priority_gives_way_first() -> None:
     """Where more was admitted than fits, the most urgent task is never evicted, though it came last."""
 
     class Boastful(HashModel):
-        def room(self) -> Room:
+        def room(self) -> Capacity:
             room = super().room()
-            return Room(room.rows, room.nodes + 40, room.branches)
+            return Capacity(room.rows, room.nodes + 40, room.sequences)
 
     model = Boastful(1, limits=replace(WIDE, nodes=20))
     scheduler = Scheduler(model)
@@ -385,7 +385,7 @@ def test_a_full_queue_refuses_before_anything_is_queued(gated: Any) -> None:
 def test_load_tells_what_is_free(gated: Any) -> None:
     """Idle, busy with what is reserved, and idle again."""
     model, owner, _ = gated
-    assert owner.load() == Load(n_active=0, n_waiting=0, nodes_free=12, branches_free=256)
+    assert owner.load() == Load(n_active=0, n_waiting=0, nodes_free=12, sequences_free=256)
     handles = [owner.submit(Line([5, 6], 4)), owner.submit(Line(prompt_of(1, 4), 8))]
     assert model.begun.wait(LONG_S)
     busy = owner.load()
@@ -505,12 +505,12 @@ def random_task(rng: np.random.Generator, tries: list[TokenTrie]) -> tuple[str, 
         return kind, ScoreTask(prompt, trie, row_needs(trie, "none"))
     if kind == "best":
         needs = row_needs(trie, "none")
-        search = Search(width=int(rng.integers(1, 5)))
+        search = SearchParams(width=int(rng.integers(1, 5)))
         task = BestFirst(prompt, trie, needs, "none", objective=plain_objective(trie), search=search)
         task.known_trie = trie
         return kind, task
-    sampling = (Sampling(), Sampling.UNCHANGED, Sampling.GREEDY)[rng.integers(3)]
-    stopping = Stopping(max_tokens=int(rng.integers(1, 10)), ignore_eog=bool(rng.random() < 0.5))
+    sampling = (SamplingParams(), SamplingParams.UNCHANGED, SamplingParams.GREEDY)[rng.integers(3)]
+    stopping = StopParams(max_tokens=int(rng.integers(1, 10)), ignore_eog=bool(rng.random() < 0.5))
     spec = SampleSpec(
         prompt=prompt,
         pieces=VOCABULARY.pieces,
@@ -569,7 +569,7 @@ class Storm:
 
     def __init__(self, seed: int, n_tasks: int, kind: ModelKind, tries: list[TokenTrie]) -> None:
         self.rng, self.tries = np.random.default_rng(seed), tries
-        limits = Limits(nodes=120, branches=40, rows_per_call=48, kind=kind, idle_rows=60)
+        limits = Limits(nodes=120, sequences=40, rows_per_call=48, kind=kind, max_idle_rows=60)
         self.model = Unreliable(limits, np.random.default_rng(seed + 1), rate=0.06)
         self.clock = Clock()
         self.scheduler = Scheduler(self.model, 26 * 4 * 12, prefill_rows=16, clock=self.clock)

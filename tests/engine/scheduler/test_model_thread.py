@@ -18,7 +18,7 @@ from typing import final
 import numpy as np
 import pytest
 
-from selectrie import Engine, Search, Selection, load
+from selectrie import Engine, SearchParams, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.errors import CancelledError, ClosedError, OptionError
@@ -49,7 +49,7 @@ def requests(n: int) -> list[tuple[str, list[str]]]:
 
 def ask(engine: Engine, request: tuple[str, list[str]]) -> Selection:
     prompt, choices = request
-    return engine.select(prompt, choices, terminator="eog", search=Search(method="exhaustive"))
+    return engine.select(prompt, choices, terminator="eog", search=SearchParams(method="exhaustive"))
 
 
 def assert_same(answers: list[Selection], expected: list[Selection]) -> None:
@@ -78,12 +78,12 @@ def test_many_requests_in_one_call_equal_single_ones(engine):
     asked = requests(16)
     expected = [ask(engine, request) for request in asked]
     engine.trim()
-    answers = engine.select_many(asked, terminator="eog", search=Search(method="exhaustive"))
+    answers = engine.select_many(asked, terminator="eog", search=SearchParams(method="exhaustive"))
     assert_same(answers, expected)
     engine.trim()
     calls = sum(ask(engine, request).cost.model_calls for request in asked)
     engine.trim()
-    together = engine.select_many(asked, terminator="eog", search=Search(method="exhaustive"))
+    together = engine.select_many(asked, terminator="eog", search=SearchParams(method="exhaustive"))
     assert max(answer.cost.model_calls for answer in together) < calls / 2
 
 
@@ -100,7 +100,7 @@ def test_a_caller_that_fails_harms_no_other(engine):
         if i % 2 == 0:
             return ask(engine, asked[i // 2])
         try:
-            engine.select(prompt, choices, terminator="eog", search=Search(method="exhaustive", on_progress=fail))
+            engine.select(prompt, choices, terminator="eog", search=SearchParams(method="exhaustive", on_progress=fail))
         except ZeroDivisionError:
             return "refused"
         return "answered"
@@ -192,7 +192,7 @@ def near_tie(engine: Engine) -> Selection:
     choices = [" a big dog", " the red box"]
     alone = engine.select(PROMPT, choices).choices.logp
     tied = engine.select(PROMPT, choices, prior=np.exp(alone.min() - alone).tolist())
-    assert tied.certificate.n_settled == 2
+    assert tied.certificate.n_rescored == 2
     return tied
 
 
@@ -362,7 +362,7 @@ def close_by_signal(engine: Engine) -> None:
 
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        engine.select(PROMPT, [" a dog", " the dog"], search=Search(on_progress=tell))
+        engine.select(PROMPT, [" a dog", " the dog"], search=SearchParams(on_progress=tell))
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -371,7 +371,7 @@ def close_by_signal(engine: Engine) -> None:
 def test_progress_of_many_requests_counts_requests(engine, method):
     """Once for each, in order, up to all of them; a list of one is one request too."""
     told: list[tuple[int, int]] = []
-    search = Search(method=method, on_progress=lambda *numbers: told.append(numbers))
+    search = SearchParams(method=method, on_progress=lambda *numbers: told.append(numbers))
     requests = [(f"{PROMPT} {word}", [" a dog", " the dog", " a cat"]) for word in ("one", "two", "red")]
     engine.select_many(requests, search=search)
     engine.select_many(requests[:1], search=search)
@@ -385,7 +385,7 @@ def test_what_progress_of_many_requests_raises_ends_them(engine):
         raise KeyError("enough")
 
     with pytest.raises(KeyError):
-        engine.select_many([(PROMPT, [" a dog", " the dog"])] * 2, search=Search(on_progress=fail))
+        engine.select_many([(PROMPT, [" a dog", " the dog"])] * 2, search=SearchParams(on_progress=fail))
     assert engine.select(PROMPT, [" a dog", " the dog"]).text in {" a dog", " the dog"}
 
 
@@ -398,7 +398,7 @@ def close_in_use(engine: Engine) -> None:
 CLOSED_FROM: dict[str, Callable[[Engine], object]] = {
     "a rule": lambda engine: engine.select(PROMPT, [" a", " the"], rule=lambda _: engine.close() or 0.0),
     "a progress callback": lambda engine: engine.select(
-        PROMPT, [" a dog", " the dog"], search=Search(on_progress=lambda *_: engine.close())
+        PROMPT, [" a dog", " the dog"], search=SearchParams(on_progress=lambda *_: engine.close())
     ),
     "a signal handler": close_by_signal,
     "a block that keeps the model": close_in_use,
@@ -423,7 +423,7 @@ def test_asking_the_engine_from_its_own_thread_is_refused(engine):
     """A progress callback runs on the model's thread: it would wait for itself."""
     for ask_more in (engine.trim, lambda: ask(engine, requests(1)[0])):
         with pytest.raises(OptionError, match="on_progress"):
-            engine.select(PROMPT, [" a dog", " the"], search=Search(on_progress=lambda *_, use=ask_more: use()))
+            engine.select(PROMPT, [" a dog", " the"], search=SearchParams(on_progress=lambda *_, use=ask_more: use()))
     ask(engine, requests(1)[0])
 
 
@@ -464,7 +464,7 @@ def wait(*_):
     never.wait(0.2)
 def ask():
     try:
-        engine.select('Once upon a time', [' a dog', ' the dog'], search=selectrie.Search(on_progress=wait))
+        engine.select('Once upon a time', [' a dog', ' the dog'], search=selectrie.SearchParams(on_progress=wait))
     except selectrie.errors.ClosedError:
         pass
 threading.Thread(target=ask, daemon=True).start()
@@ -537,7 +537,7 @@ def progress(done, total):
         once.append(os.kill(os.getpid(), signal.SIGINT))
 choices = [f" {a} {b}" for a in ("the", "a", "my", "his") for b in ("dog", "cat", "box", "red house", "big tree")]
 try:
-    engine.select(prompt, choices, prompting=selectrie.Prompting(truncate="left"), search=selectrie.Search(on_progress=progress))
+    engine.select(prompt, choices, prompting=selectrie.PromptParams(truncate="left"), search=selectrie.SearchParams(on_progress=progress))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 print(engine.select("Once upon", [" a", " the dog"]).text, flush=True)

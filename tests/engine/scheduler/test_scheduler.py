@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.model import Extension, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import BoolArray, IntArray, Limits, ModelKind, Room
+from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.scoring import row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.exhaustive import ScoreTask
@@ -38,7 +38,7 @@ class Walk:
 
     def __init__(self, seed: int, prompt: list[int], n_asks: int = 5, fail_at: int | None = None) -> None:
         self.prompt: IntArray = np.array(prompt, dtype=np.int32)
-        self.floor = Room(rows=4, nodes=12, branches=6)
+        self.floor = Capacity(rows=4, nodes=12, sequences=6)
         self._rng = np.random.default_rng(seed)
         self._left, self._fail_at = n_asks, fail_at
         self._paths: list[tuple[int, ...]] = [tuple(prompt)]
@@ -46,9 +46,9 @@ class Walk:
         self._alive = [0]
         self._expected: list[int] = [0]
         self.log: list[tuple[tuple[int, ...], float]] = []
-        self.rooms: list[Room] = []
+        self.rooms: list[Capacity] = []
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         self.rooms.append(room)
         if self._left == 0:
             return None
@@ -147,9 +147,9 @@ class Boastful(HashModel):
 
     extra = 0
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         room = super().room()
-        return Room(room.rows, room.nodes + self.extra, room.branches + self.extra)
+        return Capacity(room.rows, room.nodes + self.extra, room.sequences + self.extra)
 
 
 def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[list[int]], make: Any) -> list[Job]:
@@ -179,17 +179,17 @@ def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[l
     limits=st.builds(
         Limits,
         nodes=st.integers(28, 60),
-        branches=st.integers(3, 30),
+        sequences=st.integers(3, 30),
         rows_per_call=st.integers(4, 20),
         kind=st.none(),
-        idle_rows=st.sampled_from([1, 30, 4096]),
+        max_idle_rows=st.sampled_from([1, 30, 4096]),
     ),
 )
 def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, limits: Limits) -> None:
     """What runs beside a task, how little room there is, and what is cached change nothing that it is told; nothing leaks."""
     rng = np.random.default_rng(seed)
-    few = limits.branches if kind.forks else limits.branches + 10
-    limits = replace(limits, branches=few, kind=kind)
+    few = limits.sequences if kind.forks else limits.sequences + 10
+    limits = replace(limits, sequences=few, kind=kind)
     pool = [*prompts(rng, 3), rng.integers(N_TOKENS, size=rng.integers(2, 14)).tolist()]
     check_all_alone(Scheduler(HashModel(1, limits=limits)), rng, pool, make_task)
 
@@ -201,7 +201,7 @@ def test_evicted_tasks_go_on_where_they_were(kind: ModelKind, seed: int, nodes: 
     """Where more was taken in than fits, tasks give way to older ones and still are told the same, and all end."""
     rng = np.random.default_rng(seed)
     few = branches if kind.forks else branches + 13
-    model = Boastful(1, limits=Limits(nodes=nodes, branches=few, rows_per_call=20, kind=kind, idle_rows=4096))
+    model = Boastful(1, limits=Limits(nodes=nodes, sequences=few, rows_per_call=20, kind=kind, max_idle_rows=4096))
     model.extra = extra
     pool = [*prompts(rng, 3), rng.integers(N_TOKENS, size=rng.integers(2, 14)).tolist()]
     check_all_alone(Scheduler(model), rng, pool, lambda r, prompt: Walk(int(r.integers(10_000)), prompt))
@@ -247,7 +247,7 @@ class Counting(HashModel):
 
 def test_an_ask_that_waits_behind_its_prompt_is_reserved() -> None:
     """The prompt's row is cached, its nodes are gone: what is asked for before they are back is nobody else's."""
-    model = Counting(1, limits=replace(WIDE, nodes=22, branches=30, rows_per_call=5))
+    model = Counting(1, limits=replace(WIDE, nodes=22, sequences=30, rows_per_call=5))
     scheduler = Scheduler(model)
     long_prompt = list(range(1, 13))
     few = [[i, j, 6] for i in (1, 2) for j in (4, 5)]
@@ -280,7 +280,7 @@ def test_parts_share_rows_only_where_they_are_the_same_tree() -> None:
 def test_a_deep_comb_runs_in_three_states(kind: ModelKind, states: int) -> None:
     """Branches at every depth of a path that is longer than there are states: what does not fit is evaluated again."""
     comb = [[1] * depth + [2, 3] for depth in range(20)]
-    limits = replace(WIDE, nodes=60, branches=states, rows_per_call=64, kind=kind)
+    limits = replace(WIDE, nodes=60, sequences=states, rows_per_call=64, kind=kind)
     model = HashModel(1, limits=limits)
     scheduler = Scheduler(model)
     job = Job(score_task([5, 6], comb))
@@ -295,14 +295,14 @@ def test_a_deep_comb_runs_in_three_states(kind: ModelKind, states: int) -> None:
 def test_a_comb_in_one_ask_keeps_no_state_longer_than_it_is_needed() -> None:
     """Carriers go with their last child's run: no row comes twice where the ask fits, however few states there are."""
     comb = [[1] * depth + [2, 3] for depth in range(6)]
-    model = HashModel(1, limits=replace(WIDE, branches=12, kind=ModelKind.RECURRENT))
+    model = HashModel(1, limits=replace(WIDE, sequences=12, kind=ModelKind.RECURRENT))
     scheduler = Scheduler(model)
     job = Job(score_task([5, 6], comb))
     scheduler.submit(job)
     fewest = 12
     for _ in range(100):
         scheduler.step()
-        fewest = min(fewest, model.room().branches)
+        fewest = min(fewest, model.room().sequences)
     assert job.future.exception(timeout=0) is None
     assert fewest >= 9  # the prompt and two more
     assert max(model.evaluations.values()) == 1
@@ -310,7 +310,7 @@ def test_a_comb_in_one_ask_keeps_no_state_longer_than_it_is_needed() -> None:
 
 def test_what_does_not_fit_alone_fails_alone() -> None:
     """Prompt, base and tip need three states: in two the deep task fails, named by its own error; the flat one is answered."""
-    model = HashModel(1, limits=replace(WIDE, branches=2, kind=ModelKind.RECURRENT))
+    model = HashModel(1, limits=replace(WIDE, sequences=2, kind=ModelKind.RECURRENT))
     scheduler = Scheduler(model)
     deep = Job(score_task([5, 6], [[1] * depth + [2, 3] for depth in range(6)]))
     flat = Job(score_task([5, 6], [[1], [2], [3]]))
@@ -336,7 +336,7 @@ class Stubborn(Walk):
         super().__init__(1, [1, 2])
         self._asks = list(asks)
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         return self._asks.pop(0) if self._asks else None
 
     def tell(self, rows: Rows) -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from selectrie.core.model import Rows
-from selectrie.core.types import IntArray, ModelKind, Room
+from selectrie.core.types import Capacity, IntArray, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.model_thread import Owner
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import DecodeInterrupted, ProtocolError, QueueFullError
-from selectrie.options import Stopping
+from selectrie.options import StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
@@ -40,7 +40,7 @@ def sequence(prompt: list[int], seed: int, n: int) -> SampleTask:
             pieces=VOCABULARY.pieces,
             eog=VOCABULARY.eog,
             seed=seed,
-            stopping=Stopping(max_tokens=n, ignore_eog=True),
+            stopping=StopParams(max_tokens=n, ignore_eog=True),
         )
     )
 
@@ -49,10 +49,10 @@ class Wide:
     """A task that asks once, for as many rows below its prompt as it may; its result is their most probable tokens."""
 
     def __init__(self, prompt: list[int], n: int = 20, failing: BaseException | None = None) -> None:
-        self.prompt, self.floor = as_ids(prompt), Room(1, n, n)
+        self.prompt, self.floor = as_ids(prompt), Capacity(1, n, n)
         self._n, self._failing, self.best = n, failing, None
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self.best is not None:
             return None
         n = min(self._n, room.rows)
@@ -74,7 +74,7 @@ class Wide:
 def calls_for(states: int | None, *, frugal: bool = True) -> tuple[int, list[str]]:
     """Calls that four sequences of 40 tokens after two prompts take, and their texts. states: None = no forks."""
     kind = ModelKind.ATTENTION if states is None else ModelKind.HYBRID
-    limits = replace(WIDE, nodes=400, branches=states or 64, rows_per_call=64, kind=kind)
+    limits = replace(WIDE, nodes=400, sequences=states or 64, rows_per_call=64, kind=kind)
     model = HashModel(3, limits=limits)
     scheduler = Scheduler(model)
     jobs = [Job(sequence([1, 2, 3, 4 + i % 2], i, 40)) for i in range(4)]
@@ -88,7 +88,7 @@ def calls_for(states: int | None, *, frugal: bool = True) -> tuple[int, list[str
         scheduler.step()
     texts = [job.future.result(0).text for job in jobs]
     model.trim(0)
-    assert model.room() == Room(64, 400, limits.branches)
+    assert model.room() == Capacity(64, 400, limits.sequences)
     return model.calls, texts
 
 
@@ -148,7 +148,7 @@ def test_load_is_told_after_the_last_task_failed() -> None:
         with pytest.raises(ZeroDivisionError):
             owner.submit(Wide([1, 2], failing=ZeroDivisionError())).result()
         owner.call(lambda: None)
-        assert owner.load() == Load(0, 0, WIDE.nodes, WIDE.branches)
+        assert owner.load() == Load(0, 0, WIDE.nodes, WIDE.sequences)
     finally:
         owner.close()
 

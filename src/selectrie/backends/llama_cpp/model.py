@@ -19,7 +19,7 @@ from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import CallPlan, ContextTree
 from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
-from selectrie.core.types import NO_NODE, BoolArray, IntArray, Limits, ModelIdentity, ModelKind, Precision, Room
+from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, ModelKind, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
 
@@ -105,10 +105,10 @@ class LlamaModel:
         cell = 2 * llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_embd(model)
         return Limits(
             nodes=self._context.size.nodes,
-            branches=self._sequences.branches,
+            sequences=self._sequences.sequences,
             rows_per_call=self._rows_per_call,
             kind=self._kind,
-            idle_rows=max(1, llama_cpp.llama_model_n_params(model) // max(1, cell)),
+            max_idle_rows=max(1, llama_cpp.llama_model_n_params(model) // max(1, cell)),
         )
 
     @property
@@ -193,10 +193,10 @@ class LlamaModel:
         self._require_open()
         self._sequences.release(nodes, forget=forget)
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         self._require_open()
         nodes = self._context.size.nodes - self._tree.n_held
-        return Room(rows=self._rows_per_call, nodes=nodes, branches=self._sequences.free_branches)
+        return Capacity(rows=self._rows_per_call, nodes=nodes, sequences=self._sequences.free_sequences)
 
     def trim(self, idle_rows: int) -> int:
         self._require_open()

@@ -52,11 +52,11 @@ class Sequences(Protocol):
     `restore` is called.
     """
 
-    branches: int
+    sequences: int
     padding_id: int
 
     @property
-    def free_branches(self) -> int:
+    def free_sequences(self) -> int:
         """Return the branches left if all unheld nodes were dropped."""
         ...
 

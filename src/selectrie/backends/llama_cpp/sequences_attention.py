@@ -90,15 +90,15 @@ class TreeSequences:
         self.padding_id = n_ids - 1
         self._scratch_id = n_ids - 2
         self._keeper = n_ids - 3 if keeper else None
-        self.branches = n_ids - 3 if keeper else n_ids - 2
-        self._tip = [NO_NODE] * self.branches
+        self.sequences = n_ids - 3 if keeper else n_ids - 2
+        self._tip = [NO_NODE] * self.sequences
         self._id: dict[int, int] = {}
         self._before: tuple[list[int], dict[int, int]] | None = None
 
     @property
-    def free_branches(self) -> int:
+    def free_sequences(self) -> int:
         """Return the branches left if all unheld nodes were dropped."""
-        return self.branches - self._tree.n_held_leaves
+        return self.sequences - self._tree.n_held_leaves
 
     def can_extend(self, _node: int) -> bool:
         """Return True: every node of the tree can be a parent."""
@@ -134,7 +134,7 @@ class TreeSequences:
         """
         self._before = None
         extra = max(0, outline.n_scratch_leaves - 1)
-        self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.branches, extra_branches=extra))
+        self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.sequences, extra_branches=extra))
 
     def lay_out(self, plan: CallPlan, forest: TreeOutline) -> TreeLayout:
         """Assign positions and ids to the rows of a plan. Changes nothing."""
@@ -163,7 +163,7 @@ class TreeSequences:
         Returns the ids in depth-first order, the copies from which they start, the new
         leaves, and the scratch ids.
         """
-        free = [i for i in range(self.branches - 1, -1, -1) if self._tip[i] == NO_NODE]
+        free = [i for i in range(self.sequences - 1, -1, -1) if self._tip[i] == NO_NODE]
         free_scratch = [self._scratch_id]
         ids = [0] * sum(n for n, p in zip(forest.n_leaves, forest.parent, strict=True) if p < 0)
         copies: list[tuple[int, int, int]] = []
@@ -302,7 +302,7 @@ class TreeSequences:
             self._tip, self._id = self._before
         kept = True
         for sequence in range(context.size.sequences):
-            end = self._end(sequence) if sequence < self.branches else -1
+            end = self._end(sequence) if sequence < self.sequences else -1
             if sequence != self._keeper:
                 kept = context.remove(sequence, end) and kept
                 kept = kept and context.last_position(sequence) == max(end, 0) - 1
@@ -312,7 +312,7 @@ class TreeSequences:
 
     def forget(self) -> None:
         """Forget all sequences, because the tree was cleared."""
-        self._tip, self._id, self._before = [NO_NODE] * self.branches, {}, None
+        self._tip, self._id, self._before = [NO_NODE] * self.sequences, {}, None
 
 
 def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> TreeOutline:

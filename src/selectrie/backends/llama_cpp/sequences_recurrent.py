@@ -98,16 +98,16 @@ class ForkSequences:
         self._tree, self._context = tree, context
         n_ids = context.size.sequences
         self.padding_id = n_ids - 1
-        self.branches = n_ids - _SCRATCH_IDS
+        self.sequences = n_ids - _SCRATCH_IDS
         self._cells = context.size.cells if cells else None
         self._cells_used = 0
         self._state: dict[int, _State] = {}
 
     @property
-    def free_branches(self) -> int:
+    def free_sequences(self) -> int:
         """Return the states left if those of all unheld nodes were dropped."""
         references = self._tree.references
-        return self.branches - sum(1 for node in self._state if references[node])
+        return self.sequences - sum(1 for node in self._state if references[node])
 
     def can_extend(self, node: int) -> bool:
         """Return whether the node owns a state."""
@@ -163,7 +163,7 @@ class ForkSequences:
         needed = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
         candidates = self._candidates(plan.live_nodes().union(drops, grounds, (run.base for run in runs)))
         while True:
-            short_ids = needed - (self.branches - len(self._state) + len(gone))
+            short_ids = needed - (self.sequences - len(self._state) + len(gone))
             short_cells = 0
             if self._cells is not None:
                 short_cells = n_rows - (self._cells - self._cells_used + self._cells_of(gone))
@@ -171,7 +171,7 @@ class ForkSequences:
                 break
             if not candidates:
                 if short_ids > 0:
-                    raise CapacityError("branches", needed=needed, available=needed - short_ids)
+                    raise CapacityError("sequences", needed=needed, available=needed - short_ids)
                 raise CapacityError("cells", needed=n_rows, available=n_rows - short_cells)
             gone.add(candidates.pop())
         for node in gone:

@@ -15,7 +15,7 @@ from selectrie.cli.report.beam import beam_facts
 from selectrie.cli.report.summaries import cost_sentence, slot_facts, terminator_words, unnamed_model
 from selectrie.cli.report.terminal import Ranking, bar, facts_table
 from selectrie.core.plain_text import count, probability, quoted
-from selectrie.results import BeamResult, DrawnChoice, Generation, JointSelection, Page, Selection, SlotEvent
+from selectrie.results import BeamResult, Generation, JointSelection, Page, SampledChoice, Selection, SlotEvent
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax.ast import GenEach, Slot
 from selectrie.template.syntax.source_positions import line_and_column
@@ -57,7 +57,7 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
         yield _Candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
         return
     yield _heading(slot.path or slot.name, slot.kind, slot)
-    if isinstance(record, DrawnChoice):
+    if isinstance(record, SampledChoice):
         words = f"{quoted(record.text)} p {probability(record.probability)} at temperature {record.temperature:g}"
         yield facts_table(
             [("drawn", f"{words}, seed {record.seed}"), *slot_facts(record.selection, winner="most likely")]

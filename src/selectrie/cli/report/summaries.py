@@ -164,7 +164,7 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
     warnings += [("! note", note) for note in selection.notes]
     if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
         wanted = ", ".join(
-            f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.wanted[:5]
+            f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.top_tokens[:5]
         )
         instead = f"It expects {wanted}. " if wanted else ""
         cause = PAGE_CAUSE if on_page else SPACE_CAUSE if _lacks_space(selection) else CAUSES
@@ -179,7 +179,7 @@ def _lacks_space(selection: Selection) -> bool:
     """Return whether the model expects a space and no choice begins with one."""
     trie, pieces = selection.choices.trie, selection.choices.pieces
     first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
-    spaced = sum(math.exp(token.logp) for token in selection.wanted if token.piece.startswith(b" "))
+    spaced = sum(math.exp(token.logp) for token in selection.top_tokens if token.piece.startswith(b" "))
     return spaced > LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
 
 
@@ -220,9 +220,9 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
         words = f"proved with {nodes}{gap}"
     else:
         words = f"none with {nodes}"
-    if certificate.n_settled:
-        words += f"; {count(certificate.n_settled, 'near tie')} settled"
-    if not certificate.settled:
+    if certificate.n_rescored:
+        words += f"; {count(certificate.n_rescored, 'near tie')} settled"
+    if not certificate.rescored:
         why = "in fast precision" if signature.precision == "fast" else "it would take more rows than the request"
         if certificate.nodes_inner is None:
             why = "a grammar's texts are scored once"

@@ -12,7 +12,7 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, FloatArray, IntArray, Room
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
 from selectrie.decoding.automaton.greedy import FirstPath
 from selectrie.decoding.automaton.open_list import BestChildren, Open, RowChildren
@@ -95,7 +95,7 @@ class AutomatonSearch:
         # A node that stands in for another node whose remaining children are to be
         # read.
         self._again: dict[int, tuple[int, range | None]] = {}
-        self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
+        self._floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
@@ -112,7 +112,7 @@ class AutomatonSearch:
         return self._prompt
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
@@ -120,7 +120,7 @@ class AutomatonSearch:
         """Return how many rows have been read so far."""
         return self._n_evaluated
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)
@@ -232,7 +232,7 @@ class AutomatonSearch:
         read = float(np.exp(list(self._early.values())).sum())
         return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
-    def _plan(self, targets: list[int], bounds: dict[int, float], room: Room) -> Ask:
+    def _plan(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> Ask:
         ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
         asked = set(self._expected.tolist())
         for node in targets:

@@ -37,7 +37,7 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, ROOT, FloatArray, IntArray, Room
+from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.automaton.path_tree import PathNodes
 from selectrie.decoding.automaton.records import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
@@ -201,7 +201,7 @@ class ExactSampleTask:
         # A node that stands in for another, from whose rest a token is drawn.
         self._again: dict[int, int] = {}
         self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
-        self._floor = Room(rows=1, nodes=spec.max_tokens + len(spec.healed), branches=1)
+        self._floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         # Log-probability of each text found, by its last node.
         self._leaves: dict[int, float] = {}
@@ -214,7 +214,7 @@ class ExactSampleTask:
         return self._prompt
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
@@ -227,7 +227,7 @@ class ExactSampleTask:
         """Return how many texts have been drawn so far."""
         return sum(stream.text is not None for stream in self._streams)
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)
@@ -313,7 +313,7 @@ class ExactSampleTask:
         """Return the text with a log-probability conditional on the healed bytes."""
         return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
 
-    def _plan(self, targets: list[int], room: Room) -> Ask:
+    def _plan(self, targets: list[int], room: Capacity) -> Ask:
         ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
         return ask
 

@@ -16,7 +16,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
-from selectrie.options import DEFAULT_SEARCH, Search, at_least, one_of
+from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
 
 DEAD = -1
 """State of a node that the automaton does not allow; only its row is of interest."""
@@ -54,7 +54,7 @@ class AutomatonSpec:
     max_tokens: int = 128
     terminator: str = "eog"
     rule: str = "joint"
-    search: Search = DEFAULT_SEARCH
+    search: SearchParams = DEFAULT_SEARCH
     healed: bytes = b""
     put: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None

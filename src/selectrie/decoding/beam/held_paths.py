@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from selectrie.core.types import ROOT, IntArray, Room
+from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.beam.hypotheses import PathTree
 from selectrie.decoding.task import Ask
 
@@ -36,7 +36,7 @@ class HeldPaths:
         self._is_narrow = False
         self.n_repeated = 0
 
-    def plan(self, waiting: list[int], resting: list[int], carries: set[int], room: Room) -> tuple[Ask, list[int]]:
+    def plan(self, waiting: list[int], resting: list[int], carries: set[int], room: Capacity) -> tuple[Ask, list[int]]:
         """Return an ask for the waiting nodes that fit, and those whose rows it wants.
 
         The latter are in the order of the ask. Ancestors of waiting nodes are asked for
@@ -71,12 +71,12 @@ class HeldPaths:
 
     def _once_all_are_held(self, waiting: list[int]) -> tuple[int, int]:
         """Return how many nodes and leaves would be held with all of the waiting."""
-        asked, _ = self._fit(waiting, Room(rows=_ANY, nodes=_ANY, branches=_ANY))
+        asked, _ = self._fit(waiting, Capacity(rows=_ANY, nodes=_ANY, sequences=_ANY))
         parents = {self._tree.up[node] for node in asked}
         kept = sum(1 for node, n in self._n_children.items() if not n and node != ROOT and node not in parents)
         return len(self._local) - 1 + len(asked), kept + sum(node not in parents for node in asked)
 
-    def _make_room(self, needed: set[int], waiting: list[int], room: Room) -> list[int]:
+    def _make_room(self, needed: set[int], waiting: list[int], room: Capacity) -> list[int]:
         """Give up leaves until all of the waiting fit; return the rows to release.
 
         A leaf goes together with the ancestors that carry only that leaf.
@@ -85,7 +85,7 @@ class HeldPaths:
             needed: Nodes that stay.
         """
         n_nodes, n_leaves = self._once_all_are_held(waiting)
-        n_nodes, n_leaves = n_nodes - room.nodes, n_leaves - room.branches
+        n_nodes, n_leaves = n_nodes - room.nodes, n_leaves - room.sequences
         gone: list[int] = []
         queue = [self._price(leaf, needed) for leaf, n in self._n_children.items() if not n and leaf not in needed]
         heapify(queue)
@@ -130,7 +130,7 @@ class HeldPaths:
             node = self._tree.up[node]
         return node, way[::-1]
 
-    def _fit(self, waiting: list[int], room: Room) -> tuple[list[int], list[int]]:
+    def _fit(self, waiting: list[int], room: Capacity) -> tuple[list[int], list[int]]:
         """Return the nodes to ask for, parents first, and the waiting nodes among them.
 
         Nothing changes.
@@ -148,7 +148,7 @@ class HeldPaths:
             cut = way[: max(0, room.rows - len(asked))] if not asked else way
             n_own = self._n_children.get(top, 0) + children.get(top, 0)
             new_leaf = int(top == ROOT or n_own > 0)
-            fits = len(self._local) - 1 + len(asked) + len(cut) <= room.nodes and n_leaves + new_leaf <= room.branches
+            fits = len(self._local) - 1 + len(asked) + len(cut) <= room.nodes and n_leaves + new_leaf <= room.sequences
             if not fits or len(asked) + len(cut) > room.rows:
                 break
             for step in cut:

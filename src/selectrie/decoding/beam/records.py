@@ -11,7 +11,7 @@ from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.errors import OptionError
-from selectrie.options import DEFAULT_BEAM, Beam, one_of
+from selectrie.options import DEFAULT_BEAM, BeamSearchParams, one_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class BeamSpec:
     """
 
     vocabulary: Vocabulary = field(repr=False)
-    beam: Beam = DEFAULT_BEAM
+    beam: BeamSearchParams = DEFAULT_BEAM
     terminator: str = "eog"
     healed: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None
@@ -58,7 +58,7 @@ class BeamSpec:
 
 @dataclass(frozen=True, slots=True)
 class PathView:
-    """A kept path, as `Beam.expand` sees it.
+    """A kept path, as `BeamSearchParams.expand` sees it.
 
     Attributes:
         tokens: The path's tokens, including those that spell healed bytes.

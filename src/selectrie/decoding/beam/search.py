@@ -34,7 +34,7 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, ROOT, IntArray, Room
+from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
 from selectrie.decoding.beam.candidates import Follower, Merged
 from selectrie.decoding.beam.expansion import Growth
 from selectrie.decoding.beam.held_paths import HeldPaths
@@ -87,7 +87,7 @@ class BeamTask:
         self._held = HeldPaths(self._tree)
         self._found = self._pool(spec.beam.n)
         self._groups = self._make_groups()
-        self._floor = Room(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), branches=1)
+        self._floor = Capacity(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), sequences=1)
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._waiting: list[int] = [ROOT]
         self._asked: list[int] | None = [ROOT]
@@ -117,7 +117,7 @@ class BeamTask:
         return self._prompt
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
@@ -141,7 +141,7 @@ class BeamTask:
         if self._stopped is None:
             self._break_off("deadline")
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._stopped is not None:
             return None
         if self._asked is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from selectrie.core import numerics
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import DeadEndError, NonFiniteLogitsError, TokenRangeError
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 
 Positions = NDArray[np.int64]
 
@@ -48,10 +48,10 @@ class Adjustments:
     ids: Positions
     bias: FloatArray
     counts: NDArray[np.int64]
-    sampling: Sampling
+    sampling: SamplingParams
 
     @classmethod
-    def of(cls, sampling: Sampling, counts: Mapping[int, int] | None = None) -> Adjustments:
+    def of(cls, sampling: SamplingParams, counts: Mapping[int, int] | None = None) -> Adjustments:
         """Return the adjustments of a chain after recent tokens with these counts.
 
         Counts are positive.
@@ -80,7 +80,7 @@ def add_bias(logits: FloatArray, bias: FloatArray) -> FloatArray:
     return _float32(logits + bias)
 
 
-def penalise(logits: FloatArray, counts: NDArray[np.int64], sampling: Sampling) -> FloatArray:
+def penalise(logits: FloatArray, counts: NDArray[np.int64], sampling: SamplingParams) -> FloatArray:
     """Return logits with repetition, frequency and presence penalties, float64[t].
 
     See `llama_sampler_penalties_apply` in llama.cpp. Positive logits are divided by the
@@ -206,7 +206,7 @@ class Pool:
         return ids.astype(np.int32)
 
 
-def distribution(pool: Pool, sampling: Sampling) -> tuple[IntArray, FloatArray]:
+def distribution(pool: Pool, sampling: SamplingParams) -> tuple[IntArray, FloatArray]:
     """Return the ids and probabilities after all filters."""
     # No other filter drops the most probable token.
     if sampling.temperature == 0 and sampling.typical_p == 1:
@@ -225,7 +225,7 @@ def distribution(pool: Pool, sampling: Sampling) -> tuple[IntArray, FloatArray]:
     return pool.id_of(positions), tempered(logits, sampling.temperature)
 
 
-def _first_filter(pool: Pool, sampling: Sampling) -> tuple[Positions, float | None]:
+def _first_filter(pool: Pool, sampling: SamplingParams) -> tuple[Positions, float | None]:
     """Return the positions that the first filter leaves, and a log-sum-exp.
 
     The first filter is top-k, or else it drops impossible tokens. Where it is cheap,

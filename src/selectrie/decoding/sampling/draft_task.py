@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, IntArray, Room
+from selectrie.core.types import NO_NODE, Capacity, IntArray
 from selectrie.decoding.task import Ask, check_count, check_room
 from selectrie.errors import ProtocolError
 
@@ -27,7 +27,9 @@ class GuessTask:
         self._prompt = prompt
         self._most, self._branching, self._barred = most, min(branching, most), barred
         self._depth = min(depth, -(-most // self._branching))
-        self._floor = Room(rows=self._branching, nodes=self._branching * (self._depth - 1), branches=self._branching)
+        self._floor = Capacity(
+            rows=self._branching, nodes=self._branching * (self._depth - 1), sequences=self._branching
+        )
         self._parents: list[int] = []
         self._tokens: list[int] = []
         self._joint: list[float] = []
@@ -41,14 +43,14 @@ class GuessTask:
         return self._prompt
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
     def _is_done(self) -> bool:
         return self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._is_waiting:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)

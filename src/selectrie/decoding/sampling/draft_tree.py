@@ -52,12 +52,12 @@ class DraftRoom:
 
     most: int
     depth: int
-    branches: int
+    sequences: int
     n_vocabulary: int
 
     @property
     def is_empty(self) -> bool:
-        return self.most < 1 or self.depth < 1 or self.branches < 1
+        return self.most < 1 or self.depth < 1 or self.sequences < 1
 
 
 class DraftTree:
@@ -112,7 +112,7 @@ class DraftTree:
             if known is not None:
                 place[i] = known
                 continue
-            if len(tree) == room.most or n_leaves + (up in carries) > room.branches:
+            if len(tree) == room.most or n_leaves + (up in carries) > room.sequences:
                 continue
             n_leaves += up in carries
             carries.add(up)

@@ -15,7 +15,7 @@ from selectrie.core.model import Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
 from selectrie.decoding.sampling.stability import could_change
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Draw:
 
 def candidates(
     logits: LogitArray,
-    sampling: Sampling,
+    sampling: SamplingParams,
     *,
     counts: Mapping[int, int] | None = None,
     allowed: BoolArray | IntArray | None = None,
@@ -64,7 +64,7 @@ class Sampler:
         history: int[T], the prompt's tokens.
     """
 
-    def __init__(self, sampling: Sampling, history: Iterable[int] | IntArray) -> None:
+    def __init__(self, sampling: SamplingParams, history: Iterable[int] | IntArray) -> None:
         self._sampling = sampling
         n = sampling.penalty_last_n if sampling.penalises else 0
         self._recent: deque[int] = deque(maxlen=None if n < 0 else n)

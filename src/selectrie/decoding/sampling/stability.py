@@ -19,7 +19,7 @@ import numpy as np
 from selectrie.core import numerics
 from selectrie.core.types import BoolArray, FloatArray
 from selectrie.decoding.sampling.chain import MARGINS, Pool, Positions, log_total_of, not_above, top_k
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 
 _HOPELESS = 100.0
 """A tolerance, in nats, so large that it says nothing about the draw."""
@@ -72,7 +72,7 @@ class Band:
         return replace(self, low=self.low[kept], high=self.high[kept], sure=sure[kept])
 
 
-def could_change(pool: Pool, token: int, uniform: float, sampling: Sampling, tolerance: float) -> bool:
+def could_change(pool: Pool, token: int, uniform: float, sampling: SamplingParams, tolerance: float) -> bool:
     """Return whether moving raw logits by `tolerance` nats could change the token.
 
     It is never False where that could happen. Moving all logits by the same amount
@@ -95,7 +95,7 @@ def could_change(pool: Pool, token: int, uniform: float, sampling: Sampling, tol
     return is_close(band, int(np.searchsorted(ids, token)), uniform, sampling)
 
 
-def _all_that_may_stay(pool: Pool, sampling: Sampling, widest: float) -> tuple[Positions, tuple[float, float]]:
+def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> tuple[Positions, tuple[float, float]]:
     """Return the positions of all tokens that the filters could keep.
 
     Each logit may be moved by at most `widest`. The second element bounds the mass of
@@ -144,7 +144,7 @@ def _near(pool: Pool, margin: float) -> tuple[Positions, float]:
     return near, float(numerics.exp(pool.values[near].astype(np.float64) - pool.peak).sum())
 
 
-def is_close(band: Band, place: int, uniform: float, sampling: Sampling) -> bool:
+def is_close(band: Band, place: int, uniform: float, sampling: SamplingParams) -> bool:
     """Return whether logits within the band could have drawn another token.
 
     Args:
@@ -186,7 +186,7 @@ def _edges_may_cross(band: Band, place: int, uniform: float, temperature: float)
     return after > 0 and before <= (uniform + _SLACK) * (before + after)
 
 
-def _top_k(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
+def _top_k(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     """Return the tokens that top-k surely keeps, and those that it may keep.
 
     Sure are those above the (k+1)-th largest upper bound, maybe those not below the
@@ -200,7 +200,7 @@ def _top_k(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
     return band.low > high, band.high >= low
 
 
-def _typical(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
+def _typical(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     """Filter by distance from the mean logit, which has bounds too."""
     if sampling.typical_p == 1:
         return _all(band)
@@ -231,7 +231,7 @@ def _mean_bounds(band: Band) -> tuple[float, float]:
     return results[0], results[1]
 
 
-def _top_p(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
+def _top_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     return _all(band) if sampling.top_p == 1 else _by_mass(band, band.low, band.high, sampling.top_p)
 
 
@@ -258,7 +258,7 @@ def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) ->
     return sure, maybe
 
 
-def _min_p(band: Band, sampling: Sampling) -> tuple[BoolArray, BoolArray]:
+def _min_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     """Return the tokens that min-p surely keeps, and those that it may keep.
 
     Sure is a token that at its least is above the share of every other token's most.

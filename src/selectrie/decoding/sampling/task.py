@@ -16,14 +16,14 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
-from selectrie.core.types import FloatArray, IntArray, Room
+from selectrie.core.types import Capacity, FloatArray, IntArray
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.draft_tree import Drafter, DraftRoom, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.sequence import AllowedTokens, DrawnText, DrawnTokens
 from selectrie.decoding.task import Ask, check_count, check_room
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
-from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, Sampling, Stopping, at_least, natural
+from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams, StopParams, at_least, natural
 from selectrie.results import TokenScore
 from selectrie.tokenization.healing_automaton import HealedBytes
 
@@ -61,8 +61,8 @@ class SampleSpec:
     pieces: Sequence[bytes] = field(repr=False)
     eog: IntArray
     seed: int
-    sampling: Sampling = DEFAULT_SAMPLING
-    stopping: Stopping = DEFAULT_STOPPING
+    sampling: SamplingParams = DEFAULT_SAMPLING
+    stopping: StopParams = DEFAULT_STOPPING
     texts: Sequence[str] = field(default=(), repr=False)
     n_alternatives: int = 0
     automaton: Automaton | None = None
@@ -160,7 +160,7 @@ class SampleTask:
         self._most = spec.stopping.max_tokens
         self._n_healing = 0  # tokens that spelt only healed bytes
         n_healed = 0 if spec.healed is None else len(spec.healed.data)
-        self._floor = Room(rows=1, nodes=self._most - 1 + n_healed, branches=1)
+        self._floor = Capacity(rows=1, nodes=self._most - 1 + n_healed, sequences=1)
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
         self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
         self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop, self.healed)
@@ -188,7 +188,7 @@ class SampleTask:
         return b"" if self._spec.healed is None else self._spec.healed.data
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
@@ -232,7 +232,7 @@ class SampleTask:
         if self._finish is None:
             self._end("deadline")
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._finish is not None:
             return None
         if self._asked is not None:
@@ -281,7 +281,7 @@ class SampleTask:
             n_accepted=self._n_accepted,
         )
 
-    def _draft(self, room: Room) -> DraftTree:
+    def _draft(self, room: Capacity) -> DraftTree:
         """Return guesses below the tip.
 
         The row of a guess at depth d draws the token d + 1 after the tip. No guess is
@@ -290,7 +290,7 @@ class SampleTask:
         fits = DraftRoom(
             most=min(room.rows, room.nodes - self._n_held) - 1,
             depth=self._most + self._n_healing - len(self._tokens) - 1,
-            branches=room.branches,
+            sequences=room.sequences,
             n_vocabulary=len(self._spec.pieces),
         )
         if self._spec.drafter is None or fits.is_empty:

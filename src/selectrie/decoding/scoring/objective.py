@@ -15,7 +15,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH, FloatArray, IntArray
 from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
 from selectrie.errors import ChoiceError, OptionError
-from selectrie.options import Rule
+from selectrie.options import ScoringRule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class Objective:
 
 
 def objective_of(
-    rule: Rule,
+    rule: ScoringRule,
     trie: TokenTrie,
     lengths: Lengths,
     *,

@@ -16,7 +16,7 @@ import numpy as np
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.errors import ChoiceError, OptionError
-from selectrie.options import Rule
+from selectrie.options import ScoringRule
 
 DIFFERENCES = ("pmi", "calibrated", "batch")
 """Rules that subtract a second evaluation."""
@@ -134,7 +134,7 @@ def _prior_by_name(prior: Mapping[str, float], choices: Sequence[str]) -> list[o
 
 
 def score_choices(
-    rule: Rule,
+    rule: ScoringRule,
     logp: FloatArray,
     lengths: Lengths,
     *,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, IntArray, Room
+from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.task import Ask
 
 
@@ -50,9 +50,9 @@ class DepthFirstWindows:
         self.at = 1
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         """Return the least room it can use: its longest path, one branch, one row."""
-        return Room(rows=1, nodes=int(self._depth.max()), branches=1)
+        return Capacity(rows=1, nodes=int(self._depth.max()), sequences=1)
 
     @property
     def next_local(self) -> int:
@@ -72,7 +72,7 @@ class DepthFirstWindows:
         """
         return np.asarray(self._held[self._last_child[self._held] < self.at] + self._shift, dtype=np.int32)
 
-    def next_window(self, room: Room) -> tuple[Ask, IntArray] | None:
+    def next_window(self, room: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next ask and the trie nodes whose rows it wants, int32[].
 
         None means that all nodes were asked for.
@@ -83,7 +83,7 @@ class DepthFirstWindows:
         # All ancestors of the first node are alive, and nothing else is kept.
         carried = int(self._depth[start]) - 1
         stop = min(start + min(room.rows, room.nodes - carried), len(self.nodes))
-        leaves = self._leaves_before[start] + room.branches - 1
+        leaves = self._leaves_before[start] + room.sequences - 1
         stop = min(stop, int(np.searchsorted(self._leaves_before[: len(self.nodes)], leaves, side="right")))
         window = np.arange(start, stop, dtype=np.int32)
         up = self._up[start:stop]

@@ -11,7 +11,7 @@ import numpy as np
 
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, Room
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.held_nodes import GRANULE, LiveNodes
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -20,7 +20,7 @@ from selectrie.decoding.trie.depth_first import Waves
 from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.decoding.trie.open_list import OpenNodes
 from selectrie.errors import ProtocolError
-from selectrie.options import Search
+from selectrie.options import SearchParams
 
 LEAST = float(np.finfo(np.float64).min)
 """The smallest bound above -inf."""
@@ -78,7 +78,7 @@ class BestFirst:
         terminator: str,
         *,
         objective: Objective,
-        search: Search,
+        search: SearchParams,
         heal: Heal | None = None,
     ) -> None:
         self._prompt, self._trie, self._needs = prompt, trie, needs
@@ -90,7 +90,7 @@ class BestFirst:
         carries[trie.parent[1:][needs.row[1:]]] = True
         self._live = LiveNodes(trie, carries)
         self._n_needed = needs.n_rows
-        self._floor = Room(rows=1, nodes=int(trie.depth[needs.row].max()), branches=1)
+        self._floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
         self._waves = Waves(trie, needs, self._reader, self._live, carries=carries, depth=self._floor.nodes)
         self._greedy = ROOT
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
@@ -101,7 +101,7 @@ class BestFirst:
         return self._prompt
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
@@ -132,7 +132,7 @@ class BestFirst:
         if self._greedy != NO_NODE and not self._needs.row[self._greedy]:
             self._greedy = NO_NODE
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)
@@ -229,7 +229,7 @@ class BestFirst:
         """
         return max(self._search.width, self._reader.n_evaluated // 4)
 
-    def _ask_best(self, first: list[int], at_least: float, room: Room) -> Ask:
+    def _ask_best(self, first: list[int], at_least: float, room: Capacity) -> Ask:
         """Evaluate `first`, then open nodes by their bounds, best first.
 
         `first` holds what is required or settles contenders.
@@ -266,7 +266,7 @@ class BestFirst:
                 nodes.append(node)
         return nodes
 
-    def _turns_to_waves(self, room: Room) -> bool:
+    def _turns_to_waves(self, room: Capacity) -> bool:
         return self._search.stop == "all" or self._waves.pay(room, self._width)
 
     def _what_matters(self, at_least: float) -> BoolArray:
@@ -285,7 +285,7 @@ class BestFirst:
         np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
         return np.asarray(np.cumsum(marks[:-1]) > 0)
 
-    def _ask_wave(self, at_least: float, room: Room) -> Ask | None:
+    def _ask_wave(self, at_least: float, room: Capacity) -> Ask | None:
         """Return the next wave, or None when the waves are finished.
 
         The best-first search then goes on with nothing held.

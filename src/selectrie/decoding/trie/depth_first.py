@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import BoolArray, IntArray, Room
+from selectrie.core.types import BoolArray, Capacity, IntArray
 from selectrie.decoding.held_nodes import LiveNodes
 from selectrie.decoding.scoring import RowNeeds, TrieReader
 from selectrie.decoding.task import NOTHING, Ask
@@ -56,12 +56,12 @@ class Waves:
         """Return whether waves are laid out and not finished."""
         return self._windows is not None
 
-    def pay(self, room: Room, width: int) -> bool:
+    def pay(self, room: Capacity, width: int) -> bool:
         """Return whether going on best first may cost more rows than waves.
 
         Best-first search is taken to evaluate `width` nodes a call, waves what is left.
         """
-        if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.branches:
+        if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
         n_carrying = int(np.count_nonzero(self._carries & self._reader.evaluated))
         ahead = self._live.repeated + self.n_repeated + n_carrying + width * self._depth
@@ -101,7 +101,7 @@ class Waves:
             self._leaving = np.concatenate([self._leaving, self._windows.held])
             self._windows = None
 
-    def next(self, room: Room) -> tuple[Ask, IntArray] | None:
+    def next(self, room: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave and the nodes whose rows it wants, int32[].
 
         None means that the waves are finished, and no longer active.

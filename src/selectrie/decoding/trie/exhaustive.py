@@ -6,7 +6,7 @@ import numpy as np
 
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, IntArray, Room
+from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.scoring import RowNeeds, TrieEvaluation, TrieReader
 from selectrie.decoding.task import Ask, check_count, check_room
 from selectrie.decoding.trie.batches import DepthFirstWindows
@@ -33,7 +33,7 @@ class ScoreTask:
         return self._prompt
 
     @property
-    def floor(self) -> Room:
+    def floor(self) -> Capacity:
         return self._floor
 
     @property
@@ -41,7 +41,7 @@ class ScoreTask:
         """Return how many rows have been read so far."""
         return self._reader.n_evaluated
 
-    def ask(self, room: Room) -> Ask | None:
+    def ask(self, room: Capacity) -> Ask | None:
         if self._expected is not None:
             raise ProtocolError("asked again before the rows of the last ask were told")
         check_room(room, self._floor)

@@ -20,17 +20,17 @@ from selectrie.engine.requests import beam_search, generate, select, select_gram
 from selectrie.engine.requests import sample as drawing
 from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.constrained_prompt import n_room
-from selectrie.engine.requests.generate import Drawing, Generating, Wanted
+from selectrie.engine.requests.generate import Drawing, GenerationParams, Wanted
 from selectrie.engine.requests.selection import Asked
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import InternalError, NothingFoundError
-from selectrie.options import DEFAULT_PROMPTING, Search, Stopping
-from selectrie.results import BeamResult, Completion, Draws, Generation, Selection
-from selectrie.results.sampled_choice import DrawnChoice
+from selectrie.options import DEFAULT_PROMPTING, SearchParams, StopParams
+from selectrie.results import BeamResult, Completion, Generation, Samples, Selection
+from selectrie.results.sampled_choice import SampledChoice
 from selectrie.template.values.scope import Option
 from selectrie.tokenization.canonical import encode_inside, reopen
 
-Record: TypeAlias = Selection | DrawnChoice | Generation | BeamResult | Draws
+Record: TypeAlias = Selection | SampledChoice | Generation | BeamResult | Samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def _fill_select(begun: Errand, model: Model, tau: float | None, slot: SelectSlo
     asked = Asked(slot.rule, terminator, following, slot.prior, slot.search)
     question = selections.prepare(model.vocabulary, model.limits, place.prompt, slot.texts, asked)
     selection = select.answer(begun, [question], tau)[0]
-    record: Selection | DrawnChoice = selection
+    record: Selection | SampledChoice = selection
     if slot.temperature is not None:
         record = drawn_choice(selection, slot.temperature, place.seed if slot.seed is None else slot.seed)
     return Filled(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
@@ -126,7 +126,7 @@ def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectS
     return Filled(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
 
 
-def _fitting(model: Model, search: Search, place: Place) -> Search:
+def _fitting(model: Model, search: SearchParams, place: Place) -> SearchParams:
     """Return the search with as many tokens a text as fit after the page.
 
     A select has no argument for them, and its certificate says whether a longer text
@@ -170,7 +170,7 @@ def _fill_gen(  # noqa: PLR0917
     on_text: Callable[[str], None] | None,
 ) -> Filled:
     ending, stop = _gen_ending(model, slot, place)
-    stopping = Stopping(max_tokens=slot.max_tokens, stop=stop)
+    stopping = StopParams(max_tokens=slot.max_tokens, stop=stop)
     grammar = slot.grammar if ending is None else ending.grammar
     when = ending.is_complete if ending is not None and ending.text else None
     wanted = Wanted(
@@ -178,7 +178,7 @@ def _fill_gen(  # noqa: PLR0917
         seed=place.seed if slot.seed is None else slot.seed,
         sampling=slot.sampling,
         stopping=replace(stopping, when=when),
-        options=Generating(grammar=grammar, heal=True),
+        options=GenerationParams(grammar=grammar, heal=True),
     )
     plan = generate.prepare(model.vocabulary, model.limits, place.prompt, wanted)
     outlet = None if on_text is None else _Outlet(on_text, ending)

@@ -24,7 +24,7 @@ from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.selection import Asked
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import OptionError
-from selectrie.options import Search, at_least, one_of
+from selectrie.options import SearchParams, at_least, one_of
 from selectrie.results import Certificate, Selection
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.template.values.values import Option
@@ -180,7 +180,7 @@ def _asked(request: JointRequest, place: Place) -> Asked:
 
     The second best is searched too.
     """
-    search = Search(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
+    search = SearchParams(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
     return Asked(terminator=_terminator(place), following=place.following, search=search)
 
 

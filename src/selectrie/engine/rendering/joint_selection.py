@@ -26,7 +26,7 @@ from selectrie.engine.requests.selection import Finding, Question
 from selectrie.engine.requests.unproved import budget_ended
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import ChoiceError, InternalError
-from selectrie.options import Rule, Search
+from selectrie.options import ScoringRule, SearchParams
 from selectrie.results import Certificate, Selection
 from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.products import Ground, Part, one_varied
@@ -217,12 +217,12 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
         trie=trie,
         needs=scoring.row_needs(trie, searched.terminator, healing.observations, vocabulary.eog),
         healing=healing,
-        rule=Rule(),
+        rule=ScoringRule(),
         custom=None,
         terminator=searched.terminator,
         log_prior=None,
         lengths=scoring.Lengths.of(shown, trie),
-        search=Search(k=searched.hunt.k),
+        search=SearchParams(k=searched.hunt.k),
         method="exhaustive",
         premises=(),
     )
@@ -270,7 +270,7 @@ def _selection(begun: Errand, question: Question, searched: _Searched, tau: floa
     finding = Finding(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
     scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
     if not search.is_apart(k):  # an open text may be as near
-        finding = replace(finding, certificate=replace(finding.certificate, settled=False))
+        finding = replace(finding, certificate=replace(finding.certificate, rescored=False))
     signature = selections.signature(question, begun.owner.scheduler.model.identity, begun.owner.check)
     selection = selections.selection(question, evaluation, scored, finding, signature)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
@@ -307,8 +307,8 @@ def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
         open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
         nodes_evaluated=search.n_evaluated,
         nodes_inner=None,
-        settled=False,
-        n_settled=0,
+        rescored=False,
+        n_rescored=0,
         method="best_first",
         reason=doubt or reason,
     )

@@ -14,7 +14,7 @@ from selectrie.engine.rendering.page_writer import Tell
 from selectrie.engine.rendering.renderer import PageRequest
 from selectrie.engine.scheduler.task_group import Scope
 from selectrie.errors import CancelledError, OptionError, of_request
-from selectrie.options import Rendering, named, record
+from selectrie.options import RenderParams, named, record
 from selectrie.results import Event, Page
 from selectrie.template.analysis.template import Template
 
@@ -29,7 +29,7 @@ Make = Callable[[PageRequest, Tell | None], Page]
 
 
 def request_of(
-    template: Template, values: Mapping[str, object], more: Mapping[str, object], rendering: Rendering
+    template: Template, values: Mapping[str, object], more: Mapping[str, object], rendering: RenderParams
 ) -> PageRequest:
     """Return the request for a page, checked as far as possible without a model.
 
@@ -37,7 +37,7 @@ def request_of(
     """
     if not isinstance(template, Template):
         raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
-    record("rendering", rendering, Rendering)
+    record("rendering", rendering, RenderParams)
     given: dict[str, object] = dict(named("values", values))
     for name, value in more.items():
         if name in given:
@@ -47,7 +47,7 @@ def request_of(
     return PageRequest(template, given, rendering)
 
 
-def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: Rendering) -> list[PageRequest]:
+def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: RenderParams) -> list[PageRequest]:
     """Return a request for each row of values.
 
     If any row is invalid, none is rendered; the error's `request` is the index of the

@@ -9,7 +9,7 @@ from itertools import groupby
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.rendering.decide_slot import Filled
 from selectrie.errors import of_slot
-from selectrie.options import Rendering
+from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent
 from selectrie.template.analysis.chat_checks import outside
 from selectrie.template.analysis.template import Template
@@ -51,7 +51,7 @@ class Sheet:
         _named: For each named block that is open, the index of its first text.
     """
 
-    def __init__(self, vocabulary: Vocabulary, template: Template, rendering: Rendering, tell: Tell | None) -> None:
+    def __init__(self, vocabulary: Vocabulary, template: Template, rendering: RenderParams, tell: Tell | None) -> None:
         """Start an empty page; `tell` is called with each event, None reports none."""
         self._tell, self._reads_special = tell, rendering.parse_special
         self.page = GrowingPage(

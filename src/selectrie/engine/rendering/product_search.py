@@ -22,7 +22,7 @@ from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import OptionError, PromptTooLongError
-from selectrie.options import Beam, Search
+from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.tokenization.products import Ground, Part, cut_product, neighbours, open_ground, spellings
 from selectrie.tokenization.records import PromptText
 
@@ -255,7 +255,7 @@ class ProductSearch:
             self._vocabulary,
             max_tokens=paths.longest,
             terminator=self._terminator,
-            search=Search(k=MOST_FOUND, budget_nodes=budget, width=self._hunt.width),
+            search=SearchParams(k=MOST_FOUND, budget_nodes=budget, width=self._hunt.width),
             canonical=paths.canonical,
             own=paths.own,
             tolerance=self.tolerance + ROUNDING,
@@ -283,7 +283,9 @@ class ProductSearch:
         if width < places:
             return
         paths = self._paths
-        beam = Beam(width=width, n=places, max_tokens=paths.longest, canonical_only=paths.canonical is not None)
+        beam = BeamSearchParams(
+            width=width, n=places, max_tokens=paths.longest, canonical_only=paths.canonical is not None
+        )
         spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
         handle = self._begun.begin(BeamTask(paths.ground.context, paths.automaton, spec))
         outcome = handle.result()

@@ -25,7 +25,7 @@ from selectrie.engine.requests import select, selection
 from selectrie.engine.requests.selection import Asked
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
-from selectrie.options import Rendering
+from selectrie.options import RenderParams
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Program
@@ -49,7 +49,7 @@ class PageRequest:
 
     template: Template
     values: Mapping[str, object]
-    rendering: Rendering
+    rendering: RenderParams
 
 
 def render_page(begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None = None) -> Page:

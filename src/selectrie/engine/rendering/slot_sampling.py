@@ -11,12 +11,12 @@ from selectrie.core.types import FloatArray, OffsetArray
 from selectrie.decoding import scoring
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.stability import Band, is_close
-from selectrie.options import Sampling
+from selectrie.options import SamplingParams
 from selectrie.results import ChoiceTable, Selection
-from selectrie.results.sampled_choice import DrawnChoice
+from selectrie.results.sampled_choice import SampledChoice
 
 
-def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnChoice:
+def drawn_choice(selection: Selection, temperature: float, seed: int) -> SampledChoice:
     """Draw one of a set of scored choices, by the uniform number of (seed, step 0).
 
     Every choice must be scored. Temperature 0 takes the winner. The same seed draws the
@@ -24,14 +24,14 @@ def drawn_choice(selection: Selection, temperature: float, seed: int) -> DrawnCh
     every score is -inf, no choice has any probability, and the winner is drawn.
     """
     if temperature == 0 or not np.isfinite(selection.score):
-        close = None if selection.signature.tolerance is None else not selection.certificate.settled
-        return DrawnChoice(selection, selection.index, 1.0, temperature, seed, close)
+        close = None if selection.signature.tolerance is None else not selection.certificate.rescored
+        return SampledChoice(selection, selection.index, 1.0, temperature, seed, close)
     places = order_of(selection.choices)
     chances = chances_of(selection.choices.score[places], temperature)
     u = uniform(seed, 0)
     at = place_of(chances, u)
     close = _could_change(selection, places, at, u, temperature)
-    return DrawnChoice(selection, int(places[at]), float(chances[at]), temperature, seed, close)
+    return SampledChoice(selection, int(places[at]), float(chances[at]), temperature, seed, close)
 
 
 def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, temperature: float) -> bool | None:
@@ -49,7 +49,7 @@ def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, 
     score, move = table.score[places[finite]], moves[places[finite]]
     band = Band(score - move, score + move, np.ones(len(finite), dtype=np.bool_))
     place = int(np.searchsorted(finite, at))
-    return is_close(band, place, u, replace(Sampling.UNCHANGED, temperature=temperature))
+    return is_close(band, place, u, replace(SamplingParams.UNCHANGED, temperature=temperature))
 
 
 def order_of(table: ChoiceTable) -> OffsetArray:

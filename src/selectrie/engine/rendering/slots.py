@@ -14,7 +14,15 @@ from typing import Any, TypeAlias
 from selectrie.engine.requests.select_grammar import listed
 from selectrie.errors import TemplateError
 from selectrie.grammar import Grammar
-from selectrie.options import DEFAULT_RENDERING, DEFAULT_SEARCH, Beam, Rule, Sampling, Search, Stopping
+from selectrie.options import (
+    DEFAULT_RENDERING,
+    DEFAULT_SEARCH,
+    BeamSearchParams,
+    SamplingParams,
+    ScoringRule,
+    SearchParams,
+    StopParams,
+)
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.source_positions import error_at, told_at
 from selectrie.template.values.arguments import UNLISTED_TERMINATORS, Grammars, rule_of, weights_of
@@ -26,7 +34,7 @@ from selectrie.tokenization.records import PromptText
 
 _KEPT = 64
 """Number of grammars of lists of texts that are kept compiled."""
-_JOINT = Rule()
+_JOINT = ScoringRule()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +59,10 @@ class SelectSlot:
     name: str
     options: tuple[Option, ...] | None
     grammar: Grammar | None
-    rule: Rule = _JOINT
+    rule: ScoringRule = _JOINT
     terminator: str | None = None
     prior: tuple[float, ...] | None = None
-    search: Search = DEFAULT_SEARCH
+    search: SearchParams = DEFAULT_SEARCH
     temperature: float | None = None
     seed: int | None = None
     logprobs: str | None = None
@@ -84,7 +92,7 @@ class GenSlot:
     """
 
     name: str
-    sampling: Sampling = Sampling.GREEDY
+    sampling: SamplingParams = SamplingParams.GREEDY
     max_tokens: int = DEFAULT_RENDERING.max_tokens
     stop: tuple[str, ...] | None = None
     grammar: Grammar | None = None
@@ -109,7 +117,7 @@ class BeamSlot:
 
     name: str
     grammar: Grammar
-    beam: Beam
+    beam: BeamSearchParams
     options: tuple[Option, ...] | None = None
     terminator: str | None = None
     hidden: bool = False
@@ -204,7 +212,7 @@ def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
             options, grammar = tuple(Option(one, one) for one in texts), None
     rule, temperature, logprobs = rule_of(given.get("rule", "joint")), given.get("temperature"), given.get("logprobs")
     scores_all = logprobs is not None or bool(temperature)
-    search = Search(k=given.get("k", 1), stop="all" if scores_all else "best")
+    search = SearchParams(k=given.get("k", 1), stop="all" if scores_all else "best")
     if options is None:
         _check_unlisted(given, rule)
     return SelectSlot(
@@ -214,7 +222,7 @@ def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
         rule=rule,
         terminator=given.get("terminator"),
         prior=_prior(given, options),
-        search=search if options is not None else Search(k=search.k),
+        search=search if options is not None else SearchParams(k=search.k),
         temperature=temperature,
         seed=given.get("seed"),
         logprobs=logprobs,
@@ -222,7 +230,7 @@ def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
     )
 
 
-def _check_unlisted(given: SlotArguments, rule: Rule) -> None:
+def _check_unlisted(given: SlotArguments, rule: ScoringRule) -> None:
     """Refuse arguments that need texts that can be listed."""
     name = "grammar" if given.given("grammar") else "regex"
     temperature = given.get("temperature")
@@ -257,10 +265,10 @@ def _prior(given: SlotArguments, options: tuple[Option, ...] | None) -> tuple[fl
 def _gen(given: SlotArguments, max_tokens: int) -> GenSlot:
     grammar = given.grammar()
     stop = given.get("stop")
-    stopping = Stopping(max_tokens=given.get("max_tokens", max_tokens), stop=() if stop is None else stop)
+    stopping = StopParams(max_tokens=given.get("max_tokens", max_tokens), stop=() if stop is None else stop)
     return GenSlot(
         name=given.slot.name,
-        sampling=Sampling(temperature=given.get("temperature", 0.0), **given.given("top_k", "top_p", "min_p")),
+        sampling=SamplingParams(temperature=given.get("temperature", 0.0), **given.given("top_k", "top_p", "min_p")),
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
         grammar=grammar,
@@ -277,7 +285,7 @@ def _beam(given: SlotArguments, max_tokens: int) -> BeamSlot:
     return BeamSlot(
         name=given.slot.name,
         grammar=grammar if grammar is not None else _of_texts(tuple(option.text for option in options or ())),
-        beam=Beam(n=given.get("k", 1), max_tokens=given.get("max_tokens", max_tokens), **chosen),
+        beam=BeamSearchParams(n=given.get("k", 1), max_tokens=given.get("max_tokens", max_tokens), **chosen),
         options=options,
         terminator=given.get("terminator"),
         hidden=given.get("hidden", False),

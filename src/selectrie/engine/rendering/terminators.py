@@ -13,7 +13,7 @@ from selectrie.decoding.sampling.detokenizer import n_incomplete
 from selectrie.engine.rendering.json_string import string_body, whole_length
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.results import BeamResult, Completion, Draws, Hypothesis, Selection, Signature
+from selectrie.results import BeamResult, Completion, Hypothesis, Samples, Selection, Signature
 from selectrie.tokenization.canonical import encode_inside
 
 MOST_ENDING = 32
@@ -122,7 +122,7 @@ class Ending:
         signature = self._signature(selection.signature)
         return replace(selection, choices=choices, terminator="text", signature=signature, grammar=facts)
 
-    def of_draws(self, draws: Draws) -> Draws:
+    def of_draws(self, draws: Samples) -> Samples:
         """Return the draws with the slot's texts and grammar."""
         if not self.text:
             return draws

@@ -23,19 +23,21 @@ from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
-from selectrie.options import Beam, Prompting, Search, record
+from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature
 from selectrie.tokenization.prompts import Prompt
 
 
-def prepare(model: Model, prompt: Prompt, grammar: Grammar, beam: Beam, prompting: Prompting) -> Constrained:
+def prepare(
+    model: Model, prompt: Prompt, grammar: Grammar, beam: BeamSearchParams, prompting: PromptParams
+) -> Constrained:
     """Check and tokenize a beam search."""
-    record("beam", beam, Beam)
+    record("beam", beam, BeamSearchParams)
     space = Space(model.limits, beam.max_tokens)
     return constrain(model.vocabulary, space, prompt, grammar, terminator=beam.terminator, prompting=prompting)
 
 
-def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) -> BeamResult:
+def answer(errand: Errand, asked: Constrained, beam: BeamSearchParams, tau: float | None) -> BeamResult:
     """Search and make the result.
 
     Args:
@@ -51,7 +53,7 @@ def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) ->
     rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
     signature = asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, rule)
     if beam.exact:
-        search = Search(
+        search = SearchParams(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
         spec = asked.spec(search, merge_equal_text=beam.merge_equal_text)
@@ -61,7 +63,7 @@ def answer(errand: Errand, asked: Constrained, beam: Beam, tau: float | None) ->
     return _searched(asked, beam, outcome, cost, signature)
 
 
-def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> tuple[BeamOutcome, Cost]:
+def _beam(errand: Errand, asked: Constrained, beam: BeamSearchParams, tolerance: float) -> tuple[BeamOutcome, Cost]:
     """Search with a beam.
 
     If none of its paths ends in canonical tokens, a second search looks for texts in
@@ -89,7 +91,7 @@ def _beam(errand: Errand, asked: Constrained, beam: Beam, tolerance: float) -> t
     ), first.cost + second.cost + third.cost
 
 
-def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
+def _spec(asked: Constrained, beam: BeamSearchParams, tolerance: float) -> BeamSpec:
     canonicity = asked.canonicity
     return BeamSpec(
         asked.vocabulary,
@@ -103,7 +105,9 @@ def _spec(asked: Constrained, beam: Beam, tolerance: float) -> BeamSpec:
     )
 
 
-def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, signature: Signature) -> BeamResult:
+def _searched(
+    asked: Constrained, beam: BeamSearchParams, outcome: BeamOutcome, cost: Cost, signature: Signature
+) -> BeamResult:
     """Return the result of a beam search."""
     gives_broken = beam.incomplete or not outcome.finished
     broken = outcome.broken if gives_broken else ()
@@ -136,7 +140,7 @@ def _searched(asked: Constrained, beam: Beam, outcome: BeamOutcome, cost: Cost, 
     )
 
 
-def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: Beam) -> BeamCertificate:
+def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: BeamSearchParams) -> BeamCertificate:
     """Return the certificate of a beam search.
 
     The best path dropped on the way bounds what another search could find. With several
@@ -163,7 +167,9 @@ def _beam_certificate(asked: Constrained, outcome: BeamOutcome, beam: Beam) -> B
     )
 
 
-def _exact(asked: Constrained, beam: Beam, handle: Handle[AutomatonOutcome], signature: Signature) -> BeamResult:
+def _exact(
+    asked: Constrained, beam: BeamSearchParams, handle: Handle[AutomatonOutcome], signature: Signature
+) -> BeamResult:
     """Return the result of the exact search."""
     outcome = handle.result()
     found = outcome.found[: beam.n]

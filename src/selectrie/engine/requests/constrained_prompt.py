@@ -19,7 +19,7 @@ from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.healed_mass import MOST_GAP
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
-from selectrie.options import GRAMMAR_NODES, Prompting, Search, record
+from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tokenization.canonical import OpenPrompt, OwnPaths, Reopened, open_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
@@ -65,7 +65,7 @@ class Constrained:
         return "eog" if self.terminator == "eog" else "grammar"
 
     def spec(
-        self, search: Search, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
+        self, search: SearchParams, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
     ) -> AutomatonSpec:
         """Return the spec of a search of the automaton, or of exact draws from it.
 
@@ -185,7 +185,7 @@ class Space:
 
 
 def constrain(
-    vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: Prompting
+    vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: PromptParams
 ) -> Constrained:
     """Check and tokenize a request.
 
@@ -198,7 +198,7 @@ def constrain(
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
-    record("prompting", prompting, Prompting)
+    record("prompting", prompting, PromptParams)
     opened = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
     before = to_bytes(prompting.delimiter, "delimiter")
     delimiter = opened.put + before
@@ -288,7 +288,7 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
     return "" if found is None else repr(shown(found))
 
 
-def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: Prompting) -> OpenPrompt:
+def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: PromptParams) -> OpenPrompt:
     """Return the opened prompt, truncated on the left if the options allow it.
 
     Raises `PromptTooLongError` if a longest path does not fit after it.

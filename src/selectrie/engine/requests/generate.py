@@ -25,9 +25,9 @@ from selectrie.options import (
     DEFAULT_SAMPLING,
     DEFAULT_STOPPING,
     MOST_TEXTS,
-    Prompting,
-    Sampling,
-    Stopping,
+    PromptParams,
+    SamplingParams,
+    StopParams,
     at_least,
     flag,
     number,
@@ -46,7 +46,7 @@ Prompts = Prompt | Sequence[Prompt]
 
 
 @dataclass(frozen=True, slots=True)
-class Generating:
+class GenerationParams:
     """How sequences are made, beside how they are drawn and when they stop.
 
     Attributes:
@@ -94,7 +94,7 @@ class Generating:
             )
 
 
-DEFAULT_GENERATING = Generating()
+DEFAULT_GENERATING = GenerationParams()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,19 +103,19 @@ class Wanted:
 
     n: int = 1
     seed: int | None = None
-    sampling: Sampling = DEFAULT_SAMPLING
-    stopping: Stopping = DEFAULT_STOPPING
+    sampling: SamplingParams = DEFAULT_SAMPLING
+    stopping: StopParams = DEFAULT_STOPPING
     draft: Drafter | None = None
-    prompting: Prompting = DEFAULT_PROMPTING
-    options: Generating = DEFAULT_GENERATING
+    prompting: PromptParams = DEFAULT_PROMPTING
+    options: GenerationParams = DEFAULT_GENERATING
 
     def __post_init__(self) -> None:
         at_least("n", self.n, 1, most=MOST_TEXTS, optional=False)
         object.__setattr__(self, "seed", seed("seed", self.seed))
-        record("sampling", self.sampling, Sampling)
-        record("stopping", self.stopping, Stopping)
-        record("prompting", self.prompting, Prompting)
-        record("options", self.options, Generating)
+        record("sampling", self.sampling, SamplingParams)
+        record("stopping", self.stopping, StopParams)
+        record("prompting", self.prompting, PromptParams)
+        record("options", self.options, GenerationParams)
         if self.options.best_of is not None and self.options.best_of < self.n:
             raise OptionError("best_of", self.options.best_of, f"at least n={self.n}: that many are given")
         if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:
@@ -198,7 +198,7 @@ class _Opening:
     healed: HealedBytes | None
     n_prompt: int
     automaton: Automaton | None
-    stopping: Stopping
+    stopping: StopParams
 
     @property
     def n_healed(self) -> int:

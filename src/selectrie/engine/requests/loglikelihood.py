@@ -17,7 +17,7 @@ import numpy as np
 
 from selectrie.core.model import Model, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray, Limits, OffsetArray, Room
+from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.task import Ask, extend_in_rounds
 from selectrie.decoding.trie.batches import DepthFirstWindows
 from selectrie.engine.scheduler.model_thread import Owner
@@ -36,7 +36,7 @@ of a call below 64 rows (`GGML_FA_TILE_Q` of ggml-cpu).
 _CELL_BLOCK = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
 _DEAR_ROW = 8192
-"""`Limits.idle_rows` from which a call of few rows costs much more than its cells."""
+"""`Limits.max_idle_rows` from which few rows cost much more than their cells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ class LogLikelihoods:
         return LogLikelihoods(np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), 0, 0)
 
 
-def measure(model: Model, sequences: Sequences) -> LogLikelihoods:
+def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
     """Evaluate a unit of sequences on an empty model, and leave it empty.
 
     The rows are the distinct proper prefixes of the sequences that lead to a token that
@@ -151,7 +151,7 @@ class _Walk:
     def __init__(self, model: Model, sequences: Sequences) -> None:
         """Prepare a unit without a model call.
 
-        Raises what `measure` raises for invalid sequences.
+        Raises what `loglikelihoods` raises for invalid sequences.
         """
         model.vocabulary.check_tokens(sequences.tokens)
         self._model, self._sequences = model, sequences
@@ -237,17 +237,17 @@ class _Pace:
             granule: Rows that the model pads a call to a multiple of.
             depth: int[], depth of each node to evaluate, in order, without the root.
         """
-        is_cheap = granule > 1 and limits.idle_rows < _DEAR_ROW
+        is_cheap = granule > 1 and limits.max_idle_rows < _DEAR_ROW
         self._least, self._shortest = (_LEAST_ROWS, 1) if is_cheap else (_LEAST_DEAR_ROWS, _LEAST_DEAR_ROWS)
         self._limits, self._granule = limits, granule
         self._carried = depth - 1
 
-    def room(self, at: int) -> Room:
+    def room(self, at: int) -> Capacity:
         """Return the capacity of a call that begins with node `at`.
 
         The memory then holds the path above that node and nothing else.
         """
-        return Room(self._rows(at), self._limits.nodes, self._limits.branches)
+        return Capacity(self._rows(at), self._limits.nodes, self._limits.sequences)
 
     def _rows(self, at: int) -> int:
         most = self._limits.rows_per_call
@@ -341,26 +341,26 @@ class _Reading:
         return logp, is_greedy
 
 
-class Measurer:
+class LoglikelihoodScorer:
     """Measures units on the model's thread, each in a separate memory.
 
-    Made by `Engine.measurer`; a context manager. Any thread may measure, and threads
-    that do so at the same time have separate memories. Other work of the engine gets a
-    turn after every model call, which changes no bit.
+    Made by `Engine.loglikelihood_scorer`; a context manager. Any thread may measure,
+    and threads that do so at the same time have separate memories. Other work of the
+    engine gets a turn after every model call, which changes no bit.
 
     Args:
         owner: The thread of the model.
         nodes: Number of tokens of the longest sequence.
-        keep: An object kept alive as long as the measurer.
+        keep: An object kept alive as long as the scorer.
     """
 
     def __init__(self, owner: Owner, nodes: int, *, keep: object = None) -> None:
-        """Start without a memory; `keep` is kept alive as long as the measurer."""
+        """Start without a memory; `keep` is kept alive as long as the scorer."""
         self._owner, self._nodes, self._kept = owner, nodes, keep
         self._solos: list[Model] = []  # those not in use
         self._is_closed = False
 
-    def __enter__(self) -> Measurer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+    def __enter__(self) -> LoglikelihoodScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
         return self
 
     def __exit__(
@@ -368,14 +368,14 @@ class Measurer:
     ) -> None:
         self.close()
 
-    def measure(self, sequences: Sequences) -> LogLikelihoods:
-        """Measure one unit, as the function `measure` does.
+    def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
+        """Measure one unit, as the function `loglikelihoods` does.
 
         Ctrl-C stops it in the middle of a decode. If it fails, its memory is freed, and
         the next unit gets a new one.
         """
         if self._is_closed:
-            raise ClosedError("the measurer")
+            raise ClosedError("the scorer")
         with errand(self._owner) as begun:
             solo = begun.call(self._take)
             walk = _Walk(solo, sequences)
@@ -392,7 +392,7 @@ class Measurer:
         with suppress(IndexError):
             return self._solos.pop()
         model = self._owner.scheduler.model
-        return model.solo(self._nodes + model.limits.rows_per_call, model.limits.branches)
+        return model.solo(self._nodes + model.limits.rows_per_call, model.limits.sequences)
 
     def close(self) -> None:
         """Free the memory. May be called twice, and after the engine was closed."""

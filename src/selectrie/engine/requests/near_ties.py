@@ -77,7 +77,7 @@ def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | 
     # Both evaluate every context once, and these rows below each of them.
     settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= finding.certificate.nodes_evaluated
     if not len(finalists) or not settled:
-        return scored, replace(finding, certificate=replace(finding.certificate, settled=settled))
+        return scored, replace(finding, certificate=replace(finding.certificate, rescored=settled))
     model = errand.owner.scheduler.model
     try:
         answers = errand.call(lambda: [settle(model, question, context, finalists) for context in contexts])
@@ -90,7 +90,7 @@ def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | 
     finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
     if len(values) < len(contexts):
         return scored, finding
-    certificate = replace(finding.certificate, settled=True, n_settled=len(finalists))
+    certificate = replace(finding.certificate, rescored=True, n_rescored=len(finalists))
     return _rescored(found, scored, finalists, values), replace(finding, certificate=certificate)
 
 

@@ -1,4 +1,4 @@
-"""Sample among the texts of a grammar: from a request to its tasks and to `Draws`."""
+"""Sample among the texts of a grammar: from a request to its tasks and to `Samples`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from selectrie.options import (
     BEAM_TERMINATORS,
     GRAMMAR_NODES,
     MOST_TEXTS,
-    Sampling,
-    Search,
-    Stopping,
+    SamplingParams,
+    SearchParams,
+    StopParams,
     at_least,
     flag,
     one_of,
     seed,
 )
-from selectrie.results import Draws, Hypothesis, Signature
+from selectrie.results import Hypothesis, Samples, Signature
 from selectrie.tokenization.healing_automaton import HealedBytes
 from selectrie.tokenization.prompts import Prompt
 
@@ -45,7 +45,7 @@ class Lottery:
     """
 
     asked: Constrained
-    search: Search
+    search: SearchParams
     n: int
     seed: int
     exact: bool
@@ -68,7 +68,7 @@ def prepare(
     return Lottery(asked, request.search, n, first, exact)
 
 
-def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Draws:
+def answer(errand: Errand, lottery: Lottery, tau: float | None) -> Samples:
     """Draw the texts.
 
     Raises `NothingFoundError` if there are none within `max_tokens`, or if the budget
@@ -107,12 +107,12 @@ def _too_few(lottery: Lottery, outcome: ExactOutcome, n_drawn: int) -> NothingFo
 
 def _draws(
     lottery: Lottery, texts: tuple[Hypothesis, ...], outcome: ExactOutcome | None, cost: Cost, signature: Signature
-) -> Draws:
+) -> Samples:
     """Return the record, without its `close_steps`."""
     asked = lottery.asked
     doubt = "" if outcome is None else asked.doubt or _nested(asked)
     is_exact = outcome is not None and not doubt
-    return Draws(
+    return Samples(
         texts=texts,
         exact=is_exact,
         reason=doubt,
@@ -141,7 +141,7 @@ def _nested(asked: Constrained) -> str:
     return "terminator='none' ends a draw at the first text, so one that goes on after another would never be drawn"
 
 
-def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature: Signature) -> Draws:
+def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature: Signature) -> Samples:
     """Draw token by token among those that may follow.
 
     Log-probabilities are those of the model, without the mask.
@@ -152,8 +152,8 @@ def _draw_locally(errand: Errand, lottery: Lottery, tau: float | None, signature
         asked.vocabulary.pieces,
         asked.vocabulary.eog,
         lottery.seed,
-        sampling=Sampling.UNCHANGED,
-        stopping=Stopping(max_tokens=lottery.search.max_tokens),
+        sampling=SamplingParams.UNCHANGED,
+        stopping=StopParams(max_tokens=lottery.search.max_tokens),
         automaton=asked.automaton,
         healed=HealedBytes(asked.vocabulary, asked.healed) if asked.healed else None,
         tolerance=tau or 0.0,

@@ -76,7 +76,7 @@ def answer(
         tau: Nats per row by which layout may change a log-probability; None if it was
             not measured.
         on_evaluated: Called in this thread with (questions evaluated, number of
-            questions); the `Search.on_progress` of each is then not called.
+            questions); the `SearchParams.on_progress` of each is then not called.
     """
     selections = []
     for i, found in enumerate(_evaluate(errand, questions, tau or 0.0, on_evaluated)):
@@ -162,8 +162,8 @@ def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tu
         open_mass=0.0,
         nodes_evaluated=evaluation.n_evaluated,
         nodes_inner=question.needs.n_rows,
-        settled=False,
-        n_settled=0,
+        rescored=False,
+        n_rescored=0,
         method="exhaustive",
     )
     return evaluation, Finding(certificate, handle.cost)
@@ -177,8 +177,8 @@ def _searched(question: Question, handle: Handle[SearchOutcome]) -> tuple[scorin
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
         nodes_inner=outcome.n_needed,
-        settled=False,
-        n_settled=0,
+        rescored=False,
+        n_rescored=0,
         method="best_first",
         reason="" if outcome.proved else search_ended(question.search, outcome.n_evaluated),
     )

@@ -31,7 +31,7 @@ from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
-from selectrie.options import BEAM_TERMINATORS, Search, one_of
+from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
 from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature
 from selectrie.tokenization.prompts import Prompt
 
@@ -59,7 +59,7 @@ class Hunt:
     """A request for the best text of a grammar, checked and tokenized."""
 
     asked: Constrained
-    search: Search
+    search: SearchParams
     rule: str
 
 
@@ -118,7 +118,7 @@ def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
 def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Certificate:
     """Return the certificate of a search.
 
-    It is `settled` if layout cannot change the order of the first k texts, nor bring a
+    It is `rescored` if layout cannot change the order of the first k texts, nor bring a
     text that is still open among them.
     """
     search, rule, reason = hunt.search, hunt.rule, hunt.asked.reason(outcome.heal_gap)
@@ -135,8 +135,8 @@ def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Ce
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
         nodes_inner=None,
-        settled=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
-        n_settled=0,
+        rescored=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
+        n_rescored=0,
         method="best_first",
         reason=reason,
     )
@@ -181,7 +181,7 @@ def _selection(
         margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
         is_tie=decision.is_tie,
         coverage=scoring.coverage_of(np.array([path.logp for path in found])),
-        wanted=asked.token_scores(*outcome.wanted),
+        top_tokens=asked.token_scores(*outcome.wanted),
         greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
         choices=table,
         rule=hunt.rule,

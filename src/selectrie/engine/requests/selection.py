@@ -17,9 +17,9 @@ from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
     TERMINATORS,
-    Prompting,
-    Rule,
-    Search,
+    PromptParams,
+    ScoringRule,
+    SearchParams,
     one_of,
     record,
 )
@@ -42,27 +42,27 @@ SPLIT_NOTE = (
 class Asked:
     """The options of a request as the caller gave them (`Engine.select`)."""
 
-    rule: str | Rule | CustomRule = "joint"
+    rule: str | ScoringRule | CustomRule = "joint"
     terminator: str = "auto"
     following: str = ""
     prior: Mapping[str, float] | Sequence[float] | None = None
-    search: Search = DEFAULT_SEARCH
-    prompting: Prompting = DEFAULT_PROMPTING
+    search: SearchParams = DEFAULT_SEARCH
+    prompting: PromptParams = DEFAULT_PROMPTING
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rule, str | Rule) and not callable(self.rule):
-            raise OptionError("rule", self.rule, "a name, a Rule, or a callable")
-        record("search", self.search, Search)
-        record("prompting", self.prompting, Prompting)
+        if not isinstance(self.rule, str | ScoringRule) and not callable(self.rule):
+            raise OptionError("rule", self.rule, "a name, a ScoringRule, or a callable")
+        record("search", self.search, SearchParams)
+        record("prompting", self.prompting, PromptParams)
         for name in ("terminator", "following"):
             if not isinstance(getattr(self, name), str):
                 raise OptionError(name, getattr(self, name), "a str")
 
-    def named_rule(self) -> Rule:
+    def named_rule(self) -> ScoringRule:
         """Return the named rule; "joint" if a callable scores."""
-        if isinstance(self.rule, Rule):
+        if isinstance(self.rule, ScoringRule):
             return self.rule
-        return Rule() if callable(self.rule) else Rule(self.rule)
+        return ScoringRule() if callable(self.rule) else ScoringRule(self.rule)
 
     @property
     def custom(self) -> CustomRule | None:
@@ -97,12 +97,12 @@ class Question:
     trie: TokenTrie
     needs: scoring.RowNeeds
     healing: HealPlan
-    rule: Rule
+    rule: ScoringRule
     custom: CustomRule | None
     terminator: str
     log_prior: FloatArray | None
     lengths: scoring.Lengths
-    search: Search
+    search: SearchParams
     method: str
     premises: tuple[IntArray, ...]
     notes: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ def _check_fits(question: Question, limits: Limits) -> None:
             )
 
 
-def _premises(vocabulary: Vocabulary, rule: Rule, how: Prompting) -> tuple[IntArray, ...]:
+def _premises(vocabulary: Vocabulary, rule: ScoringRule, how: PromptParams) -> tuple[IntArray, ...]:
     """Return the contexts of the baseline, without the request's chat.
 
     These are the premise or each content-free prompt.
@@ -433,7 +433,7 @@ def selection(
         margin=decision.margin,
         is_tie=decision.is_tie,
         coverage=scored.coverage,
-        wanted=tuple(
+        top_tokens=tuple(
             TokenScore.of(question.vocabulary, int(token), float(logp))
             for token, logp in zip(evaluation.top_ids, evaluation.top_logp, strict=True)
         ),

@@ -69,10 +69,10 @@ class EngineDrafter:
             barred=self.vocabulary.eog,
         )
         limits, floor = self.owner.scheduler.model.limits, task.floor
-        n_branches = 2 if limits.kind.forks else floor.branches + 1
+        n_branches = 2 if limits.kind.forks else floor.sequences + 1
         if (
             len(tokens) + floor.nodes > limits.nodes
-            or n_branches > limits.branches
+            or n_branches > limits.sequences
             or floor.rows > limits.rows_per_call
         ):
             return _NOTHING

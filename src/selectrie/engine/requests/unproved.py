@@ -5,10 +5,10 @@ Each certificate without a proof has one.
 
 from __future__ import annotations
 
-from selectrie.options import Beam, Search
+from selectrie.options import BeamSearchParams, SearchParams
 
 
-def search_ended(search: Search, n_evaluated: int) -> str:
+def search_ended(search: SearchParams, n_evaluated: int) -> str:
     """Return why a best-first search ended although something better may be left."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
     if search.stop == "mass" and has_budget_left:
@@ -21,7 +21,7 @@ def budget_ended(n_evaluated: int) -> str:
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
-def beam_ended(beam: Beam, stopped: str, n_evaluated: int) -> str:
+def beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
     """Return why a beam search or the exact search proves nothing.
 
     `stopped` is that of `BeamResult`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectrie.core.model import Model, Rows
-from selectrie.core.types import Room
+from selectrie.core.types import Capacity
 from selectrie.engine.scheduler.job import Job, Part
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.errors import ProtocolError
@@ -24,7 +24,7 @@ def attach(model: Model, job: Job) -> bool:
     return True
 
 
-def ask_part(model: Model, job: Job, room: Room) -> Part:
+def ask_part(model: Model, job: Job, room: Capacity) -> Part:
     """Return the next part of the job's ask.
 
     The part has as many rows as the capacity, or a recurrent-state model, takes at
@@ -37,7 +37,7 @@ def ask_part(model: Model, job: Job, room: Room) -> Part:
             return _again_part(model, job, lost, keep=[True] * len(lost))
         chosen = rows.pending[: max(room.rows, job.floor.rows)]
         return _new_part(model, job, chosen, keep=[rows.keep[row] for row in chosen])
-    chosen = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.branches))
+    chosen = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.sequences))
     if chosen or not rows.pending:
         return _new_part(model, job, chosen, keep=[rows.keep[row] or runs.carries(row) for row in chosen])
     way = rows.way_to(runs.to_restore(rows), room.rows)

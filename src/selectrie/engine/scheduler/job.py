@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, BoolArray, Cost, IntArray, LogitArray, Room
+from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray, LogitArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LocalRows, Runs
 
@@ -173,7 +173,7 @@ class Job:
                 self.rows.keep[row] = False
         return gone
 
-    def need(self, *, forks: bool) -> Room:
+    def need(self, *, forks: bool) -> Capacity:
         """Return the capacity to reserve for the job beyond what it holds.
 
         That is the rest of its prompt, the nodes it lost to preemption and the rest of
@@ -187,22 +187,22 @@ class Job:
         if forks:
             lost = min(rows.n_lost, floor.nodes)
             states = to_come if self._states is None else min(to_come, max(0, self._states - rows.n_nodes))
-            return Room(floor.rows, rest + lost + to_come, states + 2 * (rest > 0) + min(lost, 2))
+            return Capacity(floor.rows, rest + lost + to_come, states + 2 * (rest > 0) + min(lost, 2))
         holds_none = rows.n_held - pending == rows.n_lost
-        branches = max(pending, floor.branches + holds_none)
-        return Room(floor.rows, rest + rows.n_lost + to_come, branches + rows.n_lost_leaves)
+        branches = max(pending, floor.sequences + holds_none)
+        return Capacity(floor.rows, rest + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
-    def room_to_ask(self, room: Room, *, forks: bool) -> Room:
+    def room_to_ask(self, room: Capacity, *, forks: bool) -> Capacity:
         """Return what the task may ask for in this capacity; at least its floor."""
         held, floor, rest = self.rows.n_held, self.floor, self.rest
         rows, nodes = room.rows, held + room.nodes - rest
         if forks:  # each row of the ask may own a state
-            states = room.branches - 2 * (rest > 0)
+            states = room.sequences - 2 * (rest > 0)
             rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
         else:
             nodes -= self.rows.n_lost
-            leaves = self.rows.n_leaves - self.rows.n_lost_leaves + room.branches
-        return Room(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.branches, leaves))
+            leaves = self.rows.n_leaves - self.rows.n_lost_leaves + room.sequences
+        return Capacity(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.sequences, leaves))
 
     def let_go(self) -> tuple[list[int], list[int]]:
         """Forget every node; return (those below the prompt, those of the prompt).

@@ -31,7 +31,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from selectrie.core.model import Model, Rows
-from selectrie.core.types import NO_NODE, Room
+from selectrie.core.types import NO_NODE, Capacity
 from selectrie.engine.scheduler.batch import ask_part, attach
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, Expiring, Job, Part, RowCache
 from selectrie.engine.scheduler.model_calls import extend, shares
@@ -61,13 +61,13 @@ class Load:
         n_active: Number of admitted tasks.
         n_waiting: Number of tasks that wait to begin.
         nodes_free: Number of nodes neither held nor reserved.
-        branches_free: Number of branches neither held nor reserved.
+        sequences_free: Number of branches neither held nor reserved.
     """
 
     n_active: int
     n_waiting: int
     nodes_free: int
-    branches_free: int
+    sequences_free: int
 
 
 class Scheduler:
@@ -107,7 +107,7 @@ class Scheduler:
         self._n_submitted = self.n_interrupted = 0
         self.calling: tuple[Job, ...] = ()
         limits = model.limits
-        self.load = Load(0, 0, limits.nodes, limits.branches)
+        self.load = Load(0, 0, limits.nodes, limits.sequences)
 
     @property
     def idle(self) -> bool:
@@ -125,7 +125,7 @@ class Scheduler:
         limits, floor = self.model.limits, job.floor
         for what, needed, available in (
             ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
-            ("branches", 2 if self._forks else floor.branches + 1, limits.branches),
+            ("sequences", 2 if self._forks else floor.sequences + 1, limits.sequences),
             ("rows in one call", floor.rows, limits.rows_per_call),
         ):
             if needed > available:
@@ -174,9 +174,9 @@ class Scheduler:
         if self.idle:  # the next step may be far away
             self._measure(self._free())
 
-    def _measure(self, free: Room) -> None:
+    def _measure(self, free: Capacity) -> None:
         """Update `load`."""
-        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.branches))
+        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences))
 
     def _end_early(self) -> None:
         """End jobs that were cancelled and those whose deadline has passed."""
@@ -206,24 +206,24 @@ class Scheduler:
         free = self._free()
         while self._waiting:
             need = self._waiting[0].need(forks=self._forks)
-            if self._active and (need.nodes > free.nodes or need.branches > free.branches):
+            if self._active and (need.nodes > free.nodes or need.sequences > free.sequences):
                 return
             job = self._waiting.pop(0)
             self._active.append(job)
             job.leave_queue()
-            free = Room(free.rows, free.nodes - need.nodes, free.branches - need.branches)
+            free = Capacity(free.rows, free.nodes - need.nodes, free.sequences - need.sequences)
 
-    def _free(self) -> Room:
+    def _free(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for an admitted job."""
         room = self.model.room()
-        nodes, branches = room.nodes, room.branches
+        nodes, branches = room.nodes, room.sequences
         for job in self._active:
             need = job.need(forks=self._forks)
             nodes -= need.nodes
-            branches -= need.branches
-        return Room(self.model.limits.rows_per_call, nodes, branches)
+            branches -= need.sequences
+        return Capacity(self.model.limits.rows_per_call, nodes, branches)
 
-    def _collect(self) -> tuple[list[Part], Room]:
+    def _collect(self) -> tuple[list[Part], Capacity]:
         """Return the parts that fit into the next call, and the capacity left.
 
         Every active job has one part at most.
@@ -260,11 +260,11 @@ class Scheduler:
                 if len(part) > free.rows:
                     continue
                 taken.add(key)
-                free = Room(free.rows - len(part), free.nodes, free.branches)
+                free = Capacity(free.rows - len(part), free.nodes, free.sequences)
             parts.append(part)
         return parts + self._prefills(filling, free.rows), free
 
-    def _next(self, job: Job, free: Room, rows: int) -> Room:
+    def _next(self, job: Job, free: Capacity, rows: int) -> Capacity:
         """Find the job's next part, of at most `rows` rows; return the capacity left.
 
         There is no part if the job waits for its prompt or has ended. A task that
@@ -272,7 +272,7 @@ class Scheduler:
         is raised where the result is waited for.
         """
         reserved = job.need(forks=self._forks)
-        room = Room(rows, free.nodes + reserved.nodes, free.branches + reserved.branches)
+        room = Capacity(rows, free.nodes + reserved.nodes, free.sequences + reserved.sequences)
         try:
             job.part = self._next_part(job, room)
         except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
@@ -280,9 +280,9 @@ class Scheduler:
         if job.answered:
             return replace(self._free(), rows=free.rows)
         promised = job.need(forks=self._forks)
-        return Room(free.rows, room.nodes - promised.nodes, room.branches - promised.branches)
+        return Capacity(free.rows, room.nodes - promised.nodes, room.sequences - promised.sequences)
 
-    def _next_part(self, job: Job, room: Room) -> Part | None:
+    def _next_part(self, job: Job, room: Capacity) -> Part | None:
         if not job.told:
             row = self.row_cache.get(job.key)
             if row is None:
@@ -321,7 +321,7 @@ class Scheduler:
             self._end(job, error=error)
         return not job.answered
 
-    def _ask(self, job: Job, room: Room) -> bool:
+    def _ask(self, job: Job, room: Capacity) -> bool:
         """Let the task ask within its capacity and release what it names.
 
         Returns False if the task has finished.
@@ -417,7 +417,7 @@ class Scheduler:
             self._waiting.remove(job)
         try:
             self._give_back(job, forget=not job.linger)
-            self._tolerant(lambda: self.model.trim(self.model.limits.idle_rows))
+            self._tolerant(lambda: self.model.trim(self.model.limits.max_idle_rows))
         finally:
             self._answer(job, result=result, error=error)
 

@@ -17,8 +17,8 @@ from selectrie.options import (
     BEAM_TERMINATORS,
     RULES,
     TERMINATORS,
-    Rule,
-    Stopping,
+    ScoringRule,
+    StopParams,
     at_least,
     flag,
     number,
@@ -41,7 +41,7 @@ from selectrie.template.values.values import (
 
 UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
 """Possible ends of a text of a grammar that is searched."""
-_KINDS = (str, int, float, Mapping, EnumMeta, Rule, NoneType)
+_KINDS = (str, int, float, Mapping, EnumMeta, ScoringRule, NoneType)
 
 
 class Grammars(Protocol):
@@ -141,18 +141,18 @@ def _rule(name: str, value: object) -> None:
     A name is allowed for rules that need no other data; a record for any rule but
     "batch".
     """
-    if not isinstance(value, str | Rule):
+    if not isinstance(value, str | ScoringRule):
         raise OptionError(name, value, f"one of {RULES}")
-    rule = value.name if isinstance(value, Rule) else value
+    rule = value.name if isinstance(value, ScoringRule) else value
     if rule == "batch":
         raise OptionError(name, rule, "another rule: a slot has no other prompts to compare with")
     if value == "calibrated":
-        raise OptionError(name, rule, 'another rule, or a value: Rule("calibrated", content_free=[…])')
+        raise OptionError(name, rule, 'another rule, or a value: ScoringRule("calibrated", content_free=[…])')
     one_of(name, rule, RULES)
 
 
 def _stop(_name: str, value: object) -> None:
-    Stopping(stop=value)  # type: ignore[arg-type]  # the check
+    StopParams(stop=value)  # type: ignore[arg-type]  # the check
 
 
 def _options(_name: str, value: object) -> None:
@@ -219,9 +219,9 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
 """
 
 
-def rule_of(value: str | Rule) -> Rule:
+def rule_of(value: str | ScoringRule) -> ScoringRule:
     """Return the scoring rule of an argument that was checked."""
-    return value if isinstance(value, Rule) else Rule(value)
+    return value if isinstance(value, ScoringRule) else ScoringRule(value)
 
 
 def kind_of_tag(segment: Segment) -> str:
