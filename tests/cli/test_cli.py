@@ -295,7 +295,7 @@ def test_models_are_listed_and_forgotten(at_home: Path, tiny_model, monkeypatch:
     (at_home / "a.gguf").unlink()
     (at_home / "b.gguf").write_bytes(b"something else")
     listed = json.loads(run("models", "--json").stdout)
-    assert listed["format"] == 1
+    assert listed["format"] == 2
     assert [(m["name"], m["file"], m["embedded"]) for m in listed["models"]] == [
         ("embedded.gguf", "missing", True),
         ("a long name of a model that goes on.gguf", "present", False),
@@ -367,7 +367,7 @@ def test_json_is_one_object_with_every_choice(engine: Engine):
     assert result.stdout.count("\n") == 1
     assert json.loads(result.stdout) == json.loads(json.dumps(armour().to_dict()))
     for command in (["score", "-p", "p", "-t", " blue"], ["tokens", "-p", "p", "-c", "a"]):
-        assert json.loads(run(*command, "--json").stdout)["format"] == 1
+        assert json.loads(run(*command, "--json").stdout)["format"] == 2
 
 
 def test_tsv_is_ranked_and_cut(engine: Engine):

@@ -26,6 +26,7 @@ from selectrie.evaluation.files import write_file, write_whole
 from selectrie.evaluation.log import Line, TornLineError
 from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, check_folder
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
+from selectrie.results import FORMAT_VERSION
 from tests.support import kill_points, racing_runs
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -375,7 +376,9 @@ def test_a_run_of_the_first_format_is_shown_and_does_not_go_on(tmp_path):
     """Its figures are read and compared; going on is refused by name, for its log
     cannot say what was measured."""
     found = read_run(FIRST_FORMAT)
-    assert json.loads((FIRST_FORMAT / SUMMARY).read_text()) == json.loads(json.dumps(found.to_dict()))
+    written = json.loads((FIRST_FORMAT / SUMMARY).read_text())
+    assert written["format"] == 1
+    assert {**written, "format": FORMAT_VERSION} == json.loads(json.dumps(found.to_dict()))
     assert [one.n for one in compare(found, found)] == [4]
     out = tmp_path / "out"
     shutil.copytree(FIRST_FORMAT, out)

@@ -76,7 +76,7 @@ def test_the_dictionary_is_json():
     """With format and kind; values without a JSON form as what they stand for; infinities as null."""
     sums = ((("plate", 1.0),), (("sword", 1.0),))
     read = json.loads(json.dumps(selection(1, marginals=sums).to_dict(), allow_nan=False))
-    assert (read["format"], read["kind"], read["names"]) == (1, "joint", ["armor", "weapon"])
+    assert (read["format"], read["kind"], read["names"]) == (2, "joint", ["armor", "weapon"])
     assert read["margin"] is None
     assert read["assignments"][0]["values"] == ["gold", 0]
     assert read["marginals"] == {"armor": {"plate": 1.0}, "weapon": {"sword": 1.0}}

@@ -71,7 +71,7 @@ def test_a_page_as_json(page):
     """Values as JSON has them, a record a slot, and the shared one of a joint block once."""
     made = json.loads(page.to_json())
     assert made == json.loads(json.dumps(page.to_dict()))
-    assert (made["format"], made["kind"], made["template"], made["seed"]) == (1, "page", "page.tmpl", 7)
+    assert (made["format"], made["kind"], made["template"], made["seed"]) == (2, "page", "page.tmpl", 7)
     assert made["text"] == page.text
     assert made["values"]["x"] in ("a", "b")
     assert [slot["kind"] for slot in made["slots"]] == ["select", "select", "joint", "joint", "gen", "gen"]

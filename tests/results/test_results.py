@@ -227,7 +227,7 @@ def test_to_dict_is_strict_json_with_what_is_promised():
     """Every promised field is there, choices in the caller's order, nothing JSON cannot hold."""
     selection = answer(*ARMOUR, (" z|zz", 0.01, None), top_tokens=(TokenScore(9, b"", -1.0, "<|im_end|>"),))
     fields = json.loads(json.dumps(selection.to_dict(), allow_nan=False))
-    assert (fields["format"], fields["kind"], fields["winner"]) == (1, "selection", 0)
+    assert (fields["format"], fields["kind"], fields["winner"]) == (2, "selection", 0)
     assert (fields["rule"], fields["terminator"], fields["coverage"]) == ("joint", "none", pytest.approx(0.85))
     assert [c["text"] for c in fields["choices"]] == [" leather", " chainmail", " plate", " chain", " zzz"]
     assert fields["choices"][0]["tokens"] == [

@@ -10,10 +10,12 @@ from selectrie.results.cells import tokens_table
 from selectrie.results.plain import bytes_fields, number, plain
 from selectrie.version import __version__
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Format number of `to_dict` and `--json`.
 
 It is raised when the meaning of a field changes or a field is removed.
+Format 1 had the keys `wanted`, `settled` and `n_settled`, now `top_tokens`, `rescored`
+and `n_rescored`, and the kinds "draws" and "drawn_choice".
 """
 
 _REPR_ROWS = 12

@@ -46,13 +46,13 @@ class SampledChoice:
         return self.selection.cost
 
     def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the selection, with kind "drawn_choice".
+        """Return the dictionary of the selection, with kind "sampled_choice".
 
         A field "drawn" has index, text, probability, temperature, seed and close.
         """
         return {
             **self.selection.to_dict(),
-            "kind": "drawn_choice",
+            "kind": "sampled_choice",
             "drawn": {
                 "index": self.index,
                 "text": self.text,

@@ -82,13 +82,13 @@ class Samples(Sequence[Hypothesis]):
         return self.texts[index]
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON, with `format` and kind "draws".
+        """Return a dictionary ready for JSON, with `format` and kind "samples".
 
         -inf becomes None.
         """
         return {
             "format": FORMAT_VERSION,
-            "kind": "draws",
+            "kind": "samples",
             "texts": [one.to_dict() for one in self.texts],
             "exact": self.exact,
             "reason": self.reason,

@@ -185,7 +185,7 @@ def test_draws_of_a_grammar(engine):
     assert all(one.logp <= 1e-6 for one in draws)
     assert 0 < draws.mass_low <= draws.mass <= draws.mass_high
     assert draws.mass_low >= max(exp(one.logp) for one in draws) - 1e-9
-    assert draws.to_dict()["kind"] == "draws"
+    assert draws.to_dict()["kind"] == "samples"
     local = engine.sample("a", MANY, n=3, seed=7, exact=False, search=search)
     assert (local.exact, local.mass) == (False, None)
     assert all(MANY.accepts(one.text).verdict in ("yes", "unfinished") for one in local)
