@@ -394,7 +394,7 @@ def test_an_interrupted_stream_keeps_what_was_shown(opened, sheet, llm, monkeypa
             yield selectrie.results.TextEvent("Name: A")
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Engine, "stream", lambda *_, **__: Interrupted())
+    monkeypatch.setattr(Engine, "stream_render", lambda *_, **__: Interrupted())
     result = run(sheet, *VALUES, "--stream", code=130)
     assert result.stdout == "Name: A\n"
     assert result.stderr == "error[interrupted]: stopped\n"

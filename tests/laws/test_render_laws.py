@@ -244,7 +244,7 @@ def test_events_make_up_the_page_and_the_stream_brings_them(text, seed, texts):
     values = {"name": "a", "texts": texts, "items": [1, 2]}
     with closing(Engine(HashModel(seed, vocabulary=WHOLE), check=EXACT)) as engine:
         page = engine.render(Template(text), values, rendering=RenderParams(seed=1))
-        with engine.stream(Template(text), values, rendering=RenderParams(seed=1)) as stream:
+        with engine.stream_render(Template(text), values, rendering=RenderParams(seed=1)) as stream:
             events = list(stream)
             whole = stream.page
     for given_events in (page.events(), events):

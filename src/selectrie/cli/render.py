@@ -117,7 +117,7 @@ def render(
         if rows is not None:
             return _render_rows(engine.render_many(read, rows, rendering=how), output, requests.unnamed_model(model))
         if output.stream:
-            page = _flow(engine.stream(read, given, rendering=how))
+            page = _flow(engine.stream_render(read, given, rendering=how))
         else:
             page = engine.render(read, given, rendering=how)
             _write(page, output)

@@ -7,11 +7,10 @@ form.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING
 
 from selectrie.core.model import Model
 from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
@@ -406,43 +405,7 @@ class Engine:
                     drawn.append(generate_requests.completion(one, tau))
             return generate_requests.generation(plan, drawn, self._model.identity, tau)
 
-    @overload
     def stream(
-        self,
-        /,
-        prompts: Prompts,
-        *,
-        n: int = 1,
-        seed: int | None = None,
-        sampling: SamplingParams = DEFAULT_SAMPLING,
-        stopping: StopParams = DEFAULT_STOPPING,
-        draft: Engine | Drafter | None = None,
-        prompting: PromptParams = DEFAULT_PROMPTING,
-        options: GenerationParams = DEFAULT_GENERATING,
-    ) -> Stream: ...
-    @overload
-    def stream(
-        self,
-        template: Template,
-        values: Mapping[str, object] = ...,
-        /,
-        *,
-        rendering: RenderParams = DEFAULT_RENDERING,
-        **named: object,
-    ) -> PageStream: ...
-    def stream(self, /, *given: Any, **how: Any) -> Stream | PageStream:
-        """Return chunks or events as they come; work begins at once.
-
-        The result is an iterator, and a context manager that cancels what still runs.
-
-        With prompts and the arguments of `generate`, it yields the chunks of the
-        sequences. `options.best_of` is refused, since the best sequences are known only
-        at the end. With a template and the arguments of `render`, it yields the events
-        of the page.
-        """
-        return self._stream_page(*given, **how) if _is_template(given) else self._stream_chunks(*given, **how)
-
-    def _stream_chunks(
         self,
         prompts: Prompts,
         *,
@@ -454,6 +417,12 @@ class Engine:
         prompting: PromptParams = DEFAULT_PROMPTING,
         options: GenerationParams = DEFAULT_GENERATING,
     ) -> Stream:
+        """Return an iterator over the chunks of sequences, as they come.
+
+        Takes the arguments of `generate`. Work begins at once; leaving the stream as a
+        context manager cancels what still runs. Which sequences are the best of more is
+        known only at the end, so `options.best_of` is refused.
+        """
         wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise OptionError("best_of", options.best_of, "None where chunks are streamed")
@@ -534,7 +503,7 @@ class Engine:
 
         return page_requests.make_many(self._make_page, page_requests.requests_of(template, rows, rendering))
 
-    def _stream_page(
+    def stream_render(
         self,
         template: Template,
         values: Mapping[str, object] = NO_VALUES,
@@ -543,6 +512,11 @@ class Engine:
         rendering: RenderParams = DEFAULT_RENDERING,
         **named: object,
     ) -> PageStream:
+        """Return an iterator over the events of a page, as they come.
+
+        Takes the arguments of `render`. Work begins at once; leaving the stream as a
+        context manager cancels what still runs.
+        """
         from selectrie.engine.rendering import page_requests
 
         with self._owner.using():
@@ -566,6 +540,7 @@ class Engine:
     astream = async_stream(stream)
     arender = awaitable(render)
     arender_many = awaitable(render_many)
+    astream_render = async_stream(stream_render)
 
     def _answer(
         self,
@@ -582,15 +557,6 @@ class Engine:
         if wanted.draft is not None:
             check_draft(wanted.draft, self._model, self._owner)
         return generate_requests.prepare(self._model.vocabulary, self._model.limits, prompts, wanted)
-
-
-def _is_template(given: tuple[Any, ...]) -> bool:
-    """Return whether the first argument is a template.
-
-    It cannot be one if the module of `Template` was never imported.
-    """
-    module = sys.modules.get("selectrie.template.analysis.template")
-    return module is not None and len(given) > 0 and isinstance(given[0], module.Template)
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:

@@ -64,7 +64,7 @@ def test_what_is_written_always_parses(seed, most, temperature, after, stop, bef
     template, rendering = Template(before + slot + after), RenderParams(seed=seed)
     with Engine(HashModel(seed, vocabulary=AWKWARD, sharpness=3.0), check=EXACT) as engine:
         page = engine.render(template, rendering=rendering)
-        events = list(engine.stream(template, rendering=rendering))
+        events = list(engine.stream_render(template, rendering=rendering))
     assert all(map(parses, page["a"])), page["a"]
     assert page.text == before + page["a"][0] + after
     assert "".join(event.text for event in events if isinstance(event, TextEvent)) == page.text

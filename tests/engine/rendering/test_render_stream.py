@@ -1,4 +1,4 @@
-"""`Engine.stream` of a template, and the awaitable forms: events as they come, leaving early, many pages at once."""
+"""`Engine.stream_render`, and the awaitable forms: events as they come, leaving early, many pages at once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def wait_for_threads():
 
 def test_events_come_in_the_order_of_the_page(engine):
     """Text of the template, what was chosen, a gen's text piece by piece; a hidden slot adds nothing."""
-    with engine.stream(SHEET, TEXTS, rendering=SEED) as stream:
+    with engine.stream_render(SHEET, TEXTS, rendering=SEED) as stream:
         events = list(stream)
     page = engine.render(SHEET, TEXTS, rendering=SEED)
     slots = [event for event in events if isinstance(event, SlotEvent)]
@@ -83,7 +83,7 @@ def test_events_come_in_the_order_of_the_page(engine):
 
 def test_generated_text_comes_token_by_token(engine):
     """More than one event before the slot is finished, where it has more than one token."""
-    events = list(engine.stream(Template("a<<gen 'x' max_tokens=30>>"), rendering=SEED))
+    events = list(engine.stream_render(Template("a<<gen 'x' max_tokens=30>>"), rendering=SEED))
     slot = events[-1]
     pieces = [event for event in events if isinstance(event, TextEvent) and event.slot == "x"]
     assert len(slot.record[0].tokens) > 3
@@ -93,7 +93,7 @@ def test_generated_text_comes_token_by_token(engine):
 
 def test_the_whole_page_is_there_at_the_end(engine):
     """As `render` gives it; what was not read is read first."""
-    stream = engine.stream(SHEET, TEXTS, rendering=SEED)
+    stream = engine.stream_render(SHEET, TEXTS, rendering=SEED)
     next(stream)
     assert stream.page.text == engine.render(SHEET, TEXTS, rendering=SEED).text
     assert stream.is_finished
@@ -103,7 +103,7 @@ def test_the_whole_page_is_there_at_the_end(engine):
 
 def test_leaving_a_stream_takes_the_page_back(engine):
     """The model has nothing more to do; reading on brings nothing, and there is no page."""
-    with engine.stream(ENDLESS, LONG, rendering=SEED) as stream:
+    with engine.stream_render(ENDLESS, LONG, rendering=SEED) as stream:
         next(stream)
     wait_for_threads()
     assert is_idle(engine)
@@ -114,7 +114,7 @@ def test_leaving_a_stream_takes_the_page_back(engine):
 
 def test_forgetting_a_stream_takes_the_page_back(engine):
     """Its thread does not hold it."""
-    stream = engine.stream(ENDLESS, LONG, rendering=SEED)
+    stream = engine.stream_render(ENDLESS, LONG, rendering=SEED)
     next(stream)
     del stream
     gc.collect()
@@ -125,9 +125,9 @@ def test_forgetting_a_stream_takes_the_page_back(engine):
 def test_mistakes_are_told_before_the_stream_begins(engine, model):
     """By the call itself."""
     with pytest.raises(TemplateError, match="texts"):
-        engine.stream(SHEET)
+        engine.stream_render(SHEET)
     with pytest.raises(OptionError, match="RenderParams"):
-        engine.stream(SHEET, TEXTS, rendering=3)
+        engine.stream_render(SHEET, TEXTS, rendering=3)
     with pytest.raises(TypeError, match="n"):
         engine.stream("a", values={})
     assert model.calls == 0
@@ -136,7 +136,7 @@ def test_mistakes_are_told_before_the_stream_begins(engine, model):
 def test_what_fails_is_raised_to_the_reader(engine, model):
     """After the events that came before it; the engine goes on working."""
     model.fail_next(DecodeError("out of memory"))
-    stream = engine.stream(SHEET, TEXTS, rendering=SEED)
+    stream = engine.stream_render(SHEET, TEXTS, rendering=SEED)
     with pytest.raises(DecodeError, match=r"^select 'x' at <template>:1:7: out of memory"):
         list(stream)
     assert stream.is_finished
@@ -153,7 +153,7 @@ def test_ctrl_c_while_reading_takes_the_page_back(engine):
         def get(self):
             raise KeyboardInterrupt
 
-    stream = engine.stream(ENDLESS, LONG, rendering=SEED)
+    stream = engine.stream_render(ENDLESS, LONG, rendering=SEED)
     next(stream)
     stream._outlet.queue = Interrupted()
     with pytest.raises(KeyboardInterrupt):
@@ -166,7 +166,7 @@ def test_ctrl_c_while_reading_takes_the_page_back(engine):
 
 def test_closing_the_engine_ends_the_stream(engine):
     """With `ClosedError` to the reader."""
-    stream = engine.stream(ENDLESS, LONG, rendering=SEED)
+    stream = engine.stream_render(ENDLESS, LONG, rendering=SEED)
     next(stream)
     engine.close()
     with pytest.raises(ClosedError):
@@ -182,7 +182,7 @@ def test_a_stream_of_prompts_is_what_it_was(engine):
 
 def test_names_of_values_may_be_those_of_options(engine):
     """What a template reads is a value, whatever prompts would take it for."""
-    page = engine.stream(Template("a<<seed>><<n>>"), n="b", seed="s").page
+    page = engine.stream_render(Template("a<<seed>><<n>>"), n="b", seed="s").page
     assert page.text == "asb"
 
 
@@ -208,10 +208,10 @@ def test_pages_are_awaited(engine):
 
 
 def test_events_are_awaited(engine):
-    """`astream` of a template; the texts joined are the page's."""
+    """`astream_render`; the texts joined are the page's."""
 
     async def main():
-        return [event async for event in engine.astream(SHEET, TEXTS, rendering=SEED)]
+        return [event async for event in engine.astream_render(SHEET, TEXTS, rendering=SEED)]
 
     events = run(main())
     assert "".join(event.text for event in events) == engine.render(SHEET, TEXTS, rendering=SEED).text
@@ -226,7 +226,7 @@ def test_awaitable_forms_take_what_the_plain_ones_take(name):
     assert form.__name__ == "a" + name
 
 
-@pytest.mark.parametrize("name", ["arender", "arender_many", "astream"])
+@pytest.mark.parametrize("name", ["arender", "arender_many", "astream_render"])
 def test_cancelling_takes_pages_back(engine, model, name):
     """One, many, or one that is streamed."""
 
@@ -235,8 +235,8 @@ def test_cancelling_takes_pages_back(engine, model, name):
         model.on_decode = lambda: loop.call_soon_threadsafe(reached.set)
 
         async def ask():
-            if name == "astream":
-                async for _ in engine.astream(ENDLESS, LONG, rendering=SEED):
+            if name == "astream_render":
+                async for _ in engine.astream_render(ENDLESS, LONG, rendering=SEED):
                     pass
             elif name == "arender":
                 await engine.arender(ENDLESS, LONG, rendering=SEED)
@@ -309,7 +309,7 @@ def test_the_embedded_model_streams_a_chat():
     template = Template(
         "<<#user>>What is the capital of Italy?<</user>><<#assistant>><<gen 'x' max_tokens=9>><</assistant>>"
     )
-    with selectrie.load() as llm, llm.stream(template) as stream:
+    with selectrie.load() as llm, llm.stream_render(template) as stream:
         events = list(stream)
     assert events[0] == TextEvent("<|im_start|>user\n")
     assert stream.page["x"] == "Rome"

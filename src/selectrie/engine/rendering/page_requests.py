@@ -173,7 +173,7 @@ def _nobody() -> None:
 
 
 class PageStream(Iterator[Event]):
-    """The events of a page as they come; made by `Engine.stream`.
+    """The events of a page as they come; made by `Engine.stream_render`.
 
     There is a `TextEvent` for each text as it comes, and a `SlotEvent` for each slot
     when it is decided; the texts of all events joined are the page's text. The page

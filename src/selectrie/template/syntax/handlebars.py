@@ -55,7 +55,7 @@ HANDLEBARS = Dialect(
             "stop_regex": "write regex= for what the text may be",
             "token_healing": "slots are always healed",
             "logprobs": "the record of the slot has them",
-            "stream": "pages stream with llm.stream",
+            "stream": "pages stream with llm.stream_render",
             "cache_seed": "write seed=",
             "filter": _NO_CALLS,
             "parse": _NO_CALLS,
