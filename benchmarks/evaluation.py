@@ -83,7 +83,7 @@ class Watch:
         extend = model.extend
 
         def noted(parents: Any, tokens: Any, wanted: Any, keep: Any) -> Any:
-            held = model.limits.nodes - model.room().nodes
+            held = model.limits.nodes - model.capacity().nodes
             extension = extend(parents, tokens, wanted, keep)
             self.calls.append((extension.rows_evaluated, int(wanted.sum()), held))
             return extension
@@ -105,19 +105,19 @@ def ours(llm: Engine, task: TaskItems) -> tuple[float, tuple[Unit, ...], Watch]:
     """Seconds from items to records, the units, and the calls that were made."""
     watch = Watch()
     model = llm._model
-    solo = type(model).solo
+    solo = type(model).new_context
 
     def watched(self: Model, *sizes: int) -> Model:
         return watch.follow(solo(self, *sizes))
 
-    type(model).solo = watched  # type: ignore[method-assign]
+    type(model).new_context = watched  # type: ignore[method-assign]
     try:
         start = time.perf_counter()
         units = plan(llm.vocabulary, llm.limits, [task])
         n_records = sum(len(done.records) for done in measured(llm, units))
         seconds = time.perf_counter() - start
     finally:
-        type(model).solo = solo  # type: ignore[method-assign]
+        type(model).new_context = solo  # type: ignore[method-assign]
     assert n_records == len(task.items)
     return seconds, units, watch
 

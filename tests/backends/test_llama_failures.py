@@ -56,17 +56,17 @@ def test_aborted_decodes_leave_no_trace(model_of, kind):
 
 
 def test_an_aborted_decode_says_so_and_changes_nothing(any_model):
-    """Room, `find` and the references are as before; the same call then works."""
+    """Room, `match_prefix` and the references are as before; the same call then works."""
     with opened(any_model) as model:
         prompt = chain(model, ROOT, range(5, 25))
-        room = model.room()
+        room = model.capacity()
         stop_at(model, 9)
         with pytest.raises(DecodeError) as caught:
             chain(model, int(prompt.nodes[-1]), [30, 31])
         assert not isinstance(caught.value, DecodeInterrupted)
         assert caught.value.return_code == 2
-        assert model.room() == room
-        assert model.find(ints(*range(5, 25), 30)) == (prompt.nodes[-1], 20)
+        assert model.capacity() == room
+        assert model.match_prefix(ints(*range(5, 25), 30)) == (prompt.nodes[-1], 20)
         model.set_abort_callback(None)
         chain(model, int(prompt.nodes[-1]), [30, 31])
 
@@ -93,7 +93,7 @@ def test_states_that_a_failure_took_are_evaluated_again(model_of, kind):
             got = fan(model, int(parent), [95])
             np.testing.assert_allclose(logp(got.rows, 0), twin.row((*path, 95)), rtol=0, atol=row_nats(model_of(kind)))
             assert (got.rows_evaluated, got.rows_repeated) == (n_lost + 1, n_lost)
-        assert model.find(ints(*range(60, 80), 81)) == (leaves.nodes[1], 21)
+        assert model.match_prefix(ints(*range(60, 80), 81)) == (leaves.nodes[1], 21)
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
@@ -118,13 +118,13 @@ def test_ways_that_part_where_no_state_was_kept_are_evaluated_once(model_of, kin
             spine.append(fork)
             top = pair
         leaves.append((int(top[-1]), tuple(spine)))
-        room = model.room()
+        room = model.capacity()
         parents = ints(*(node for node, _ in leaves))
         call = (parents, ints(95, 96, 97, 98), flags(4, 0, 1, 2, 3), flags(4))
         stop_at(model, 20)
         with pytest.raises(DecodeError):
             model.extend(*call)
-        assert model.room() == room
+        assert model.capacity() == room
         model.set_abort_callback(None)
         got = model.extend(*call)
         assert (got.rows_evaluated, got.rows_repeated) == (20 + 6 + 4, 20 + 6)
@@ -133,7 +133,7 @@ def test_ways_that_part_where_no_state_was_kept_are_evaluated_once(model_of, kin
                 logp(got.rows, i), twin.row((*tokens, 95 + i)), rtol=0, atol=row_nats(model_of(kind))
             )
         model.release(got.nodes, forget=True)
-        assert model.room() == room
+        assert model.capacity() == room
         assert model.extend(*call).rows_evaluated == 4
 
 
@@ -160,11 +160,11 @@ def test_rows_to_evaluate_again_are_counted_before_anything_changes(model_of):
         with pytest.raises(DecodeError):
             fan(model, top, [30])
         model.set_abort_callback(None)
-        room = model.room()
+        room = model.capacity()
         model._sequences._cells_used = model._context.size.cells - 32
         with pytest.raises(CapacityError, match="needs 65 cells, 32 available"):
             fan(model, top, [30])
-        assert model.room() == room
+        assert model.capacity() == room
         model._sequences._cells_used = 0
         assert fan(model, top, [30]).rows_evaluated == 65
 
@@ -199,8 +199,8 @@ def test_interrupt_stops_a_running_decode_from_another_thread(any_model):
 
 
 def test_an_interrupt_stops_a_decode_of_a_solo_model(any_model):
-    """It reaches what was made by `solo`, which then goes on working, as does the model."""
-    with opened(any_model) as model, model.solo(64) as solo:
+    """It reaches what was made by `new_context`, which then goes on working, as does the model."""
+    with opened(any_model) as model, model.new_context(64) as solo:
         solo.set_abort_callback(lambda: bool(model.interrupt()))
         with pytest.raises(DecodeInterrupted):
             chain(solo, ROOT, range(5, 69))
@@ -214,7 +214,7 @@ def test_a_callback_outlives_the_solo_models_beside_it(any_model):
     asked = []
     with opened(any_model) as model:
         model.set_abort_callback(lambda: bool(asked.append(1)))
-        with model.solo(8) as solo:
+        with model.new_context(8) as solo:
             chain(solo, ROOT, [5])
         assert not asked
         del solo
@@ -258,7 +258,7 @@ def test_an_interrupt_anywhere_in_a_call_is_rolled_back(model_of, monkeypatch, k
         first = fan(model, top, [70])
         before = logp(first.rows, 0)
         model.release(first.nodes, forget=True)
-        room = model.room()
+        room = model.capacity()
         owner = {"decode": model._context, "commit": model._tree}.get(place, model._sequences)
         inner = getattr(owner, place)
 
@@ -270,7 +270,7 @@ def test_an_interrupt_anywhere_in_a_call_is_rolled_back(model_of, monkeypatch, k
             patch.setattr(owner, place, interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.extend(ints(top, top, ROOT), ints(81, 82, 83), flags(3, 0, 1, 2), flags(3, 0))
-        assert model.room() == room
+        assert model.capacity() == room
         after = logp(fan(model, top, [70]).rows, 0)
         np.testing.assert_allclose(after, before, rtol=0, atol=row_nats(model_of(kind)))
 
@@ -280,13 +280,13 @@ def test_return_codes_are_told_apart(any_model, monkeypatch, code, error):
     """1 is lack of room, everything below zero a failure; the tree stands."""
     with opened(any_model) as model:
         prompt = chain(model, ROOT, range(5, 25))
-        room = model.room()
+        room = model.capacity()
         with monkeypatch.context() as patch:
             patch.setattr(llama_cpp, "llama_decode", lambda *_: code)
             with pytest.raises(error) as caught:
                 chain(model, int(prompt.nodes[-1]), [30])
         assert getattr(caught.value, "return_code", code) == code
-        assert model.room() == room
+        assert model.capacity() == room
         chain(model, int(prompt.nodes[-1]), [30])
 
 
@@ -306,8 +306,8 @@ def test_memory_that_cannot_be_cut_back_is_given_up(any_model, monkeypatch):
             fan(model, int(prompt.nodes[-1]), [30])
         with pytest.raises(NodeError):
             model.release(prompt.nodes)
-        assert model.find(ints(*range(105, 125))) == (ROOT, 0)
-        assert model.room().nodes == model.limits.nodes
+        assert model.match_prefix(ints(*range(105, 125))) == (ROOT, 0)
+        assert model.capacity().nodes == model.limits.nodes
         again = chain(model, ROOT, range(5, 25)).rows
         assert float(np.abs(logp(again, 19) - logp(expected, 19)).max()) <= row_nats(any_model)
 

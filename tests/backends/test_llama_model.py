@@ -120,7 +120,7 @@ def test_the_keeper_of_a_sliding_window_holds_no_dropped_cell(tiny_model):
         chain(model, ROOT, [3, 4])
         for _ in range(3 * model._context.size.cells // 28):
             model.release(chain(model, ROOT, range(100, 128)).nodes, forget=True)
-        assert model.limits.nodes - model.room().nodes == 2
+        assert model.limits.nodes - model.capacity().nodes == 2
 
 
 def test_existing_nodes_come_back_and_are_evaluated_only_where_their_row_is_wanted(model, any_model):
@@ -144,19 +144,19 @@ def test_a_pair_that_stands_twice_in_a_call_is_one_node(model):
     assert len(got.rows) == 3
     np.testing.assert_array_equal(got.rows.logits(0), got.rows.logits(1))
     model.release(got.nodes[:1], forget=True)
-    assert model.room().nodes == model.limits.nodes - 2
+    assert model.capacity().nodes == model.limits.nodes - 2
 
 
 def test_find_gives_the_deepest_node_and_a_reference(model):
     """A prompt found again is held again, and stays when everything else is trimmed."""
     nodes = chain(model, ROOT, [5, 6, 7]).nodes
     model.release(nodes)
-    node, depth = model.find(ints(5, 6, 9))
+    node, depth = model.match_prefix(ints(5, 6, 9))
     assert (node, depth) == (nodes[1], 2)
     assert model.trim(0) == 1
-    assert model.find(ints(5, 6, 7)) == (node, 2)
-    assert model.find(ints(9)) == (ROOT, 0)
-    assert model.room().nodes == model.limits.nodes - 2
+    assert model.match_prefix(ints(5, 6, 7)) == (node, 2)
+    assert model.match_prefix(ints(9)) == (ROOT, 0)
+    assert model.capacity().nodes == model.limits.nodes - 2
 
 
 def test_trim_drops_what_idled_while_others_were_evaluated(model):
@@ -166,7 +166,7 @@ def test_trim_drops_what_idled_while_others_were_evaluated(model):
     chain(model, ROOT, [7, 8, 9])
     assert model.trim(4) == 0
     assert model.trim(3) == 2
-    assert model.find(ints(5)) == (ROOT, 0)
+    assert model.match_prefix(ints(5)) == (ROOT, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -175,7 +175,7 @@ def test_calls_that_cannot_be_done_change_nothing(model_of, kind):
     with opened(model_of(kind), n_ctx=64, n_batch=32) as model:
         held = chain(model, ROOT, range(60, 80))
         top = int(held.nodes[-1])
-        room = model.room()
+        room = model.capacity()
         before = logp(fan(model, top, [50]).rows, 0)
         model.trim(0)
         rows = model.limits.rows_per_call
@@ -188,11 +188,11 @@ def test_calls_that_cannot_be_done_change_nothing(model_of, kind):
             (ProtocolError, [top, top], [5]),
         )
         chain(model, top, range(90, 110))
-        room = model.room()
+        room = model.capacity()
         for error, parents, tokens in refused:
             with pytest.raises(error):
                 model.extend(ints(*parents), ints(*tokens), flags(len(tokens)), flags(len(tokens)))
-            assert model.room() == room
+            assert model.capacity() == room
         after = logp(fan(model, top, [50]).rows, 0)
         np.testing.assert_allclose(after, before, rtol=0, atol=row_nats(model_of(kind)))
 
@@ -208,15 +208,15 @@ def test_more_branches_than_sequences_are_refused(any_model):
             fan(model, top, range(20, 20 + branches + 1))
         assert (caught.value.needed, caught.value.available) == (branches + 1, branches)
         leaves = fan(model, top, range(20, 20 + branches))
-        assert model.room().sequences == 0
+        assert model.capacity().sequences == 0
         with pytest.raises(CapacityError):
             fan(model, top, [50])
         one_more = fan(model, int(leaves.nodes[0]), [50])
-        assert model.room().sequences == 0
+        assert model.capacity().sequences == 0
         again = model.extend(ints(top), ints(20), flags(1, 0), flags(1))
         assert again.rows_repeated == 1
         model.release(leaves.nodes[1:3])
-        assert model.room().sequences == 2
+        assert model.capacity().sequences == 2
         fan(model, top, [50, 51])
         assert one_more.nodes[0] != leaves.nodes[0]
 
@@ -228,8 +228,8 @@ def test_a_full_tree_takes_a_whole_call_of_rows_again(any_model):
         top = ROOT
         for start in range(0, 256, 64):
             top = int(chain(model, top, range(3 + start, 67 + start)).nodes[-1])
-        assert model.room().nodes == 0
-        node, _ = model.find(ints(*range(3, 200)))
+        assert model.capacity().nodes == 0
+        node, _ = model.match_prefix(ints(*range(3, 200)))
         again = model.extend(
             ints(ROOT, *(~i for i in range(63))), ints(*range(3, 67)), flags(64, *range(64)), flags(64)
         )
@@ -247,9 +247,9 @@ def test_forking_models_take_one_round_and_extend_only_kept_nodes(model_of):
         run = model.extend(ints(ROOT, ~0, ~1), ints(5, 6, 7), flags(3), flags(3, 2))
         with pytest.raises(NodeError, match="keep"):
             model.extend(run.nodes[:1], ints(9), flags(1), flags(1))
-        assert model.find(ints(5, 6, 7, 8)) == (run.nodes[2], 3)
-        assert model.find(ints(5, 6, 9)) == (ROOT, 0)
-        assert model.room().sequences == model.limits.sequences - 1
+        assert model.match_prefix(ints(5, 6, 7, 8)) == (run.nodes[2], 3)
+        assert model.match_prefix(ints(5, 6, 9)) == (ROOT, 0)
+        assert model.capacity().sequences == model.limits.sequences - 1
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
@@ -285,7 +285,7 @@ def test_states_that_nobody_holds_make_room_for_others(model_of):
         two = fan(model, int(prompt.nodes[0]), [90], keep=True)
         np.testing.assert_allclose(logp(two.rows, 0), twin.row((65, 90)), rtol=0, atol=row_nats(path))
         held = [fan(model, int(prompt.nodes[0]), [100 + i], keep=True) for i in range(5)]
-        assert model.room().sequences == 0
+        assert model.capacity().sequences == 0
         with pytest.raises(CapacityError):
             fan(model, int(prompt.nodes[0]), [110], keep=True)
         last = fan(model, int(held[0].nodes[0]), [111])
@@ -348,7 +348,7 @@ def test_a_solo_model_gives_the_same_bits_whatever_the_model_holds(model):
     """A second context on the same weights: before other work, after it, and used a second time."""
 
     def solo_rows() -> np.ndarray:
-        with model.solo(40) as solo:
+        with model.new_context(40) as solo:
             assert solo.limits.nodes >= 40
             prompt = chain(solo, ROOT, range(5, 25))
             rows = []
@@ -365,12 +365,12 @@ def test_a_solo_model_gives_the_same_bits_whatever_the_model_holds(model):
     np.testing.assert_array_equal(solo_rows(), before)
     model.release(crowd, forget=True)
     model.granule = 1
-    with model.solo(8) as solo:
+    with model.new_context(8) as solo:
         assert solo.granule == 1
         model.close()
         chain(solo, ROOT, [5])
     with pytest.raises(ClosedError):
-        model.solo(8)
+        model.new_context(8)
 
 
 def test_use_after_close_is_refused_and_closing_twice_is_fine(any_model):
@@ -380,11 +380,11 @@ def test_use_after_close_is_refused_and_closing_twice_is_fine(any_model):
     model.close()
     for use in (
         lambda: chain(model, ROOT, [5]),
-        lambda: model.find(ints(5)),
+        lambda: model.match_prefix(ints(5)),
         lambda: model.release(ints()),
-        model.room,
+        model.capacity,
         lambda: model.trim(0),
-        lambda: model.solo(8),
+        lambda: model.new_context(8),
     ):
         with pytest.raises(ClosedError):
             use()

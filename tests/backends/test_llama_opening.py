@@ -157,7 +157,7 @@ def test_added_cells_do_not_carry_a_model_over_to_its_long_rope_factors(tmp_path
     for n_ctx, nodes, cells in ((1024, 512, 1024), (1025, 1025, 1792), (512, 512, 1024), (400, 400, 1024)):
         with open_model(path, LlamaOptions(n_ctx=n_ctx, n_threads=1)) as model:
             assert (model.limits.nodes, model._context.size.cells) == (nodes, cells)
-            with model.solo(20) as solo:
+            with model.new_context(20) as solo:
                 assert (solo._context.size.cells > 1024) == (cells > 1024)
 
 
@@ -228,7 +228,7 @@ def test_a_closed_llama_closes_what_shares_it(any_model):
     """Its weights are gone, so every call says so and nothing crashes, whoever is freed first."""
     llama = llama_cpp.Llama(str(any_model), verbose=False)
     model = open_model(llama, ONE_THREAD)
-    solo = model.solo(8)
+    solo = model.new_context(8)
     chain(model, ROOT, [5])
     llama.close()
     for dead in (model, solo):
@@ -262,7 +262,7 @@ def test_weights_are_freed_with_the_last_context(tiny_model, monkeypatch):
     free = llama_cpp.llama_model_free
     monkeypatch.setattr(llama_cpp, "llama_model_free", lambda pointer: (freed.append(pointer), free(pointer)))
     model = open_model(tiny_model(), ONE_THREAD)
-    solo = model.solo(8)
+    solo = model.new_context(8)
     model.close()
     assert not freed
     chain(solo, ROOT, [5])
@@ -315,7 +315,7 @@ def test_a_prompt_longer_than_a_call_is_the_callers_to_cut(any_model):
     with open_model(any_model, LlamaOptions(n_threads=1, n_batch=64)) as model:
         first = chain(model, ROOT, range(5, 69))
         second = chain(model, int(first.nodes[-1]), range(69, 133))
-        assert model.find(ints(*range(5, 133))) == (second.nodes[-1], 128)
+        assert model.match_prefix(ints(*range(5, 133))) == (second.nodes[-1], 128)
 
 
 @pytest.mark.parametrize(("feature", "repacked"), [("AMX_INT8 = 1 | ", False), ("REPACK = 1 | ", True)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.backends.prefix_tree import ContextTree
+from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, NodeError, ProtocolError, TokenRangeError
 
@@ -15,7 +15,7 @@ Path = tuple[int, ...]
 V = 4
 
 
-def call(tree: ContextTree, parents, tokens, wanted=None):
+def call(tree: PrefixTree, parents, tokens, wanted=None):
     """A plan from lists."""
     n = len(tokens)
     flags = np.zeros(n, dtype=bool) if wanted is None else np.array(wanted, dtype=bool)
@@ -24,7 +24,7 @@ def call(tree: ContextTree, parents, tokens, wanted=None):
     )
 
 
-def add(tree: ContextTree, parents, tokens) -> list[int]:
+def add(tree: PrefixTree, parents, tokens) -> list[int]:
     """Plan and commit; the nodes."""
     return tree.commit(call(tree, parents, tokens), len(tokens)).tolist()
 
@@ -89,7 +89,7 @@ class Both:
 
     def __init__(self, data) -> None:
         self.data = data
-        self.tree, self.twin = ContextTree(V), Twin()
+        self.tree, self.twin = PrefixTree(V), Twin()
         self.node_of: dict[Path, int] = {(): ROOT}
 
     def step(self) -> None:
@@ -134,8 +134,8 @@ class Both:
 
     def evict(self) -> None:
         """Some victims in order: each is the least recently used of the leaves that nobody holds."""
-        victims = list(self.tree.victims())
-        for node, ends_branch in victims[: self.data.draw(st.integers(0, len(victims)))]:
+        eviction_order = list(self.tree.eviction_order())
+        for node, ends_branch in eviction_order[: self.data.draw(st.integers(0, len(eviction_order)))]:
             path = next(p for p in self.twin.live if self.node_of[p] == node)
             candidates = self.twin.evictable()
             assert path in candidates
@@ -152,9 +152,9 @@ class Both:
 
     def find(self) -> None:
         path = self.data.draw(st.sampled_from([(), *sorted(self.twin.live)]))
-        node, depth = self.tree.walk(ints(*path, V - 1, V - 1, V - 1))
+        node, depth = self.tree.match_prefix(ints(*path, V - 1, V - 1, V - 1))
         assert depth >= len(path)
-        self.tree.hold(node)
+        self.tree.inc_ref(node)
         if node != ROOT:
             self.twin.add([tuple(self.tree.path(node).tolist())], set(), 0)
 
@@ -166,7 +166,7 @@ class Both:
         assert tree.n_held == len(held)
         assert tree.n_held_leaves == sum(not any(c in held for c in twin.children(p)) for p in held)
         for path in twin.live:
-            node, depth = tree.walk(ints(*path))
+            node, depth = tree.match_prefix(ints(*path))
             assert (node, depth) == (self.node_of[path], len(path))
             assert tuple(tree.path(node).tolist()) == path
             assert tree.references[node] == twin.held[path]
@@ -188,7 +188,7 @@ def test_random_work_equals_a_tree_of_whole_paths(data):
 
 def test_a_call_is_resolved_by_hand():
     """Element 3 repeats element 1, element 4 exists already, and element 5 stands on it."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     (old,) = add(tree, [ROOT], [7])
     plan = call(tree, [ROOT, ~0, ~1, ~0, ROOT, ~4], [1, 2, 3, 2, 7, 8], [0, 0, 0, 1, 0, 1])
     assert plan.entry == [0, 1, 2, 1, 3, 4]
@@ -203,7 +203,7 @@ def test_a_call_is_resolved_by_hand():
 
 def test_a_bad_call_is_refused_and_changes_nothing():
     """Dead parents, `~j` that looks ahead, unknown tokens and lengths that differ are named."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     (node,) = add(tree, [ROOT], [7])
     for parents, tokens, error in (
         ([node + 1], [1], NodeError),
@@ -220,7 +220,7 @@ def test_a_bad_call_is_refused_and_changes_nothing():
 
 def test_releasing_more_than_is_held_is_refused_and_changes_nothing():
     """Two references given back where one is held."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     a, b = add(tree, [ROOT, ROOT], [1, 2])
     with pytest.raises(NodeError, match="2 references released, 1 held"):
         tree.release(ints(b, a, a))
@@ -229,7 +229,7 @@ def test_releasing_more_than_is_held_is_refused_and_changes_nothing():
 
 def test_room_is_made_of_the_oldest_leaves_and_never_of_what_the_call_stands_on():
     """Of three cached branches the oldest goes; the one that the call extends stays, though it is older still."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     nodes = [add(tree, [ROOT], [token])[0] for token in (1, 2, 3)]
     for node in nodes:
         tree.release(ints(node))
@@ -248,7 +248,7 @@ def test_room_is_made_of_the_oldest_leaves_and_never_of_what_the_call_stands_on(
 
 def test_a_parent_left_without_children_is_continued_and_needs_no_branch():
     """A cached child that goes leaves its parent a leaf: the call's node takes that branch over."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     parent, child = add(tree, [ROOT, ~0], [1, 2])
     tree.release(ints(child))
     assert tree.make_room(call(tree, [parent], [3]), nodes=9, branches=1) == [child]
@@ -256,22 +256,22 @@ def test_a_parent_left_without_children_is_continued_and_needs_no_branch():
 
 def test_what_hangs_on_a_prompt_counts_as_its_use():
     """When the end of a prompt goes, the rest is as recent as that was: another prompt, older than it, goes first."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     prompt = add(tree, [ROOT, ~0], [1, 2])
     tree.release(ints(*prompt))
     other = add(tree, [ROOT], [5])
     tree.release(ints(*other))
     add(tree, [ROOT], [6])
-    tree.hold(prompt[1])
+    tree.inc_ref(prompt[1])
     tree.release(ints(prompt[1]))
-    assert [node for node, _ in tree.victims()] == [other[0], prompt[1], prompt[0]]
+    assert [node for node, _ in tree.eviction_order()] == [other[0], prompt[1], prompt[0]]
     tree.drop([prompt[1]])
-    assert [node for node, _ in tree.victims()] == [other[0], prompt[0]]
+    assert [node for node, _ in tree.eviction_order()] == [other[0], prompt[0]]
 
 
 def test_idle_nodes_are_those_beside_which_enough_rows_were_evaluated():
     """Two prompts of two rows, then four rows: the first is idle for six, the second for four."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     first = add(tree, [ROOT, ~0], [1, 2])
     tree.release(ints(*first))
     second = add(tree, [ROOT, ~0], [3, 4])
@@ -286,7 +286,7 @@ def test_idle_nodes_are_those_beside_which_enough_rows_were_evaluated():
 
 def test_forgotten_nodes_that_carry_others_go_with_the_last_of_them():
     """A forgotten prompt stays for its branch, and goes when the branch does; one that is found again stays."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     prompt, branch = add(tree, [ROOT, ~0], [1, 2])
     assert tree.release(ints(prompt), forget=True) == []
     assert tree.release(ints(branch), forget=True) == [branch, prompt]
@@ -294,14 +294,14 @@ def test_forgotten_nodes_that_carry_others_go_with_the_last_of_them():
     assert tree.n_nodes == 0
     prompt, branch = add(tree, [ROOT, ~0], [1, 2])
     tree.release(ints(prompt), forget=True)
-    tree.hold(prompt)
+    tree.inc_ref(prompt)
     tree.release(ints(prompt))
     assert tree.release(ints(branch), forget=True) == [branch]
 
 
 def test_a_stale_id_is_noticed_for_a_long_time():
     """An id is used again only after a thousand others, and a cleared tree knows none of its own."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     (gone,) = add(tree, [ROOT], [1])
     tree.drop(tree.release(ints(gone), forget=True))
     for _ in range(1000):
@@ -315,17 +315,17 @@ def test_a_stale_id_is_noticed_for_a_long_time():
         with pytest.raises(NodeError):
             tree.path(node)
     assert add(tree, [ROOT, ROOT], [1, 2])[0] != live
-    assert tree.walk(ints(1))[1] == 1
+    assert tree.match_prefix(ints(1))[1] == 1
 
 
 def test_books_do_not_grow_with_work():
     """A thousand prompts come and go: columns and heap stay as they were."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     kept = add(tree, [ROOT], [9])
     for i in range(3000):
         nodes = add(tree, [kept[0], ~0, ~1], [i % 9, 1, 2])
         tree.release(ints(*nodes))
-        tree.hold(nodes[2])
+        tree.inc_ref(nodes[2])
         tree.release(ints(nodes[2]))
         tree.drop(tree.idle(9))
     assert len(tree.parent) <= 4 * 1024
@@ -334,7 +334,7 @@ def test_books_do_not_grow_with_work():
 
 def test_drop_refuses_what_is_held_or_carries_others():
     """The root, a referenced node and an inner node stay."""
-    tree = ContextTree(10)
+    tree = PrefixTree(10)
     prompt, branch = add(tree, [ROOT, ~0], [1, 2])
     tree.release(ints(prompt))
     for node in (ROOT, prompt, branch):

@@ -185,7 +185,7 @@ def test_a_call_on_the_models_thread_is_taken_back_too():
     model = HashModel(1)
     with Engine(model, check=EVERYTHING_IS_CLOSE) as engine:
         in_solo, go_on = threading.Event(), threading.Event()
-        make_solo = model.solo
+        make_solo = model.new_context
 
         def solo(nodes):
             other = make_solo(nodes)
@@ -193,7 +193,7 @@ def test_a_call_on_the_models_thread_is_taken_back_too():
             assert go_on.wait(PATIENCE_S)
             return other
 
-        model.solo = solo
+        model.new_context = solo
 
         async def main():
             task = asyncio.create_task(engine.aselect("a", CHOICES))

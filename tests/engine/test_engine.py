@@ -40,7 +40,7 @@ class Switching(FakeModel):
                 extension.rows.logits(i)[::2] += 0.01
         return extension
 
-    def solo(self, nodes, *args):
+    def new_context(self, nodes, *args):
         other = Switching(self.threshold)
         other.granule = self.granule
         return other
@@ -84,7 +84,7 @@ def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
         raise CapacityError("nodes", needed=nodes, available=0)
 
     with Engine(HashModel(1), check=EVERYTHING_IS_CLOSE) as engine:
-        monkeypatch.setattr(HashModel, "solo", no_room)
+        monkeypatch.setattr(HashModel, "new_context", no_room)
         result = engine.select("a bat", CHOICES)
     assert not result.certificate.rescored
     assert result.certificate.n_rescored == 0

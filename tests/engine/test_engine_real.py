@@ -431,7 +431,7 @@ class Rounding(HashModel):
         rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
         return replace(extension, rows=Rows(np.round(rows / step) * step))
 
-    def solo(self, nodes, *args):
+    def new_context(self, nodes, *args):
         model = Rounding(1, vocabulary=self.vocabulary)
         model.granule = self.granule
         return model

@@ -290,7 +290,7 @@ def check_memory(owner, n_slots):
             page.back_to(mark)
             most = max(most, len(model.contexts))
     owner.call(lambda: None)
-    room, limits = model.room(), model.limits
+    room, limits = model.capacity(), model.limits
     assert most <= limits.nodes + 1
     assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences), "nobody holds anything"
     assert owner.call(lambda: model.trim(limits.max_idle_rows)) == 0, "what was idle for long is gone already"
@@ -332,7 +332,7 @@ def test_branches_go_where_nothing_lingers(owned):
         owner.call(lambda: None)
         branches = set(model.contexts.values()) - {tuple(run.contexts[0][:n]) for n in range(len(run.contexts[0]) + 1)}
         assert bool(branches) is stays
-        assert model.room().nodes == model.limits.nodes
+        assert model.capacity().nodes == model.limits.nodes
 
 
 def test_a_task_that_is_cancelled_holds_nothing(owned):
@@ -348,7 +348,7 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
             select.answer(begun, [question], None)
     model.on_decode = None
     owner.call(lambda: None)
-    assert model.room().nodes == model.limits.nodes
+    assert model.capacity().nodes == model.limits.nodes
 
 
 @pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])

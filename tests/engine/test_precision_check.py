@@ -24,7 +24,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
     n_ctx, n_batch = size
     with open_model(tiny_model("f32", shape=shape), LlamaOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=1)) as model:
         check = self_check(model)
-        room, limits = model.room(), model.limits
+        room, limits = model.capacity(), model.limits
         assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
         assert check.granule == model.granule == (1 if limits.kind.forks else 8)
         assert check.tolerance / max(check.moved, LEAST_MOVE) in (MARGIN, MARGIN_RARE)
@@ -84,7 +84,7 @@ class TwoKernels(HashModel):
             return extension
         return replace(extension, rows=Rows(np.stack([extension.rows.logits(i) for i in range(self.odd)]) * 1.01))
 
-    def solo(self, nodes, *args):
+    def new_context(self, nodes, *args):
         model = TwoKernels(1)
         model.odd, model.granule = self.odd, self.granule
         return model

@@ -60,8 +60,8 @@ def test_every_layout_gives_the_rows_of_each_path_alone(name, kind, rows_per_cal
         rows = Rows(np.stack([model.row(before[: len(work.prompt) + i]) for i in range(1, len(path))]))
         np.testing.assert_array_equal(found, rows.logp(np.arange(len(path) - 1), path[1:]))
     assert not np.isnan(values).all()
-    assert model.room().nodes == model.limits.nodes
-    assert model.room().sequences == model.limits.sequences
+    assert model.capacity().nodes == model.limits.nodes
+    assert model.capacity().sequences == model.limits.sequences
 
 
 # What the self-check sees
@@ -81,7 +81,7 @@ class Faulty(HashModel):
         rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
         return replace(extension, rows=Rows(rows * np.float32(1.01)))
 
-    def solo(self, nodes, *args):
+    def new_context(self, nodes, *args):
         model = type(self)(1, limits=self.limits)
         model.is_hit, model.granule = self.is_hit, self.granule
         return model

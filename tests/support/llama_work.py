@@ -103,16 +103,16 @@ class Work:
 
     def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> None:
         tokens = ints(*(path[-1] for path in paths))
-        room = self.model.room()
+        room = self.model.capacity()
         try:
             got = self.model.extend(np.array(parents, dtype=np.int32), tokens, wanted, keep)
         except CapacityError:
             self.refusals += 1
-            assert self.model.room() == room
+            assert self.model.capacity() == room
             return
         except DecodeError:
             self.failures += 1
-            assert self.model.room() == room
+            assert self.model.capacity() == room
             return
         self.held += [(int(n), p, bool(k) or not self.forks) for n, p, k in zip(got.nodes, paths, keep, strict=True)]
         assert len(got.rows) == int(wanted.sum())
@@ -160,9 +160,9 @@ class Work:
             self.run((), 1)
         self.model.release(ints(*(node for node, _, _ in self.held)))
         self.model.trim(0)
-        room, limits = self.model.room(), self.model.limits
+        room, limits = self.model.capacity(), self.model.limits
         assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
-        assert self.model.find(ints(*self.held[0][1])) == (ROOT, 0)
+        assert self.model.match_prefix(ints(*self.held[0][1])) == (ROOT, 0)
 
     def _grow(self) -> None:
         """Nodes below held ones, inner ones as likely as leaves, and below each other."""
@@ -195,7 +195,7 @@ class Work:
         self.held = [entry for i, entry in enumerate(self.held) if i not in picked]
 
     def _find(self, path: Path) -> None:
-        node, depth = self.model.find(ints(*path))
+        node, depth = self.model.match_prefix(ints(*path))
         if node != ROOT:
             self.held.append((node, path[:depth], True))
         else:

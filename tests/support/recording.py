@@ -47,7 +47,7 @@ class Record:
 
 
 class Recording:
-    """A model as it is, but for what it remembers; its `solo` models remember in the same place."""
+    """A model as it is, but for what it remembers; its `new_context` models remember in the same place."""
 
     def __init__(self, model: Any, record: Record | None = None) -> None:
         self.model = model
@@ -76,6 +76,6 @@ class Recording:
             self.record.add(paths[place], extension.rows.logits(i))
         return extension
 
-    def solo(self, *args: Any, **kwargs: Any) -> Recording:
+    def new_context(self, *args: Any, **kwargs: Any) -> Recording:
         """A model that remembers beside this one."""
-        return Recording(self.model.solo(*args, **kwargs), self.record)
+        return Recording(self.model.new_context(*args, **kwargs), self.record)

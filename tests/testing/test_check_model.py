@@ -131,13 +131,13 @@ class Forgetful(HashModel):
 
 
 class DeepFind(HashModel):
-    """Bug: `find` names a child for its parent's path."""
+    """Bug: `match_prefix` names a child for its parent's path."""
 
-    def find(self, tokens):
-        node, depth = super().find(tokens)
+    def match_prefix(self, tokens):
+        node, depth = super().match_prefix(tokens)
         for deeper, path in self.contexts.items():
             if depth and len(path) == depth + 1 and path[:-1] == self.contexts[node]:
-                self._tree.hold(deeper)
+                self._tree.inc_ref(deeper)
                 super().release(np.array([node]))
                 return deeper, depth
         return node, depth
@@ -146,7 +146,7 @@ class DeepFind(HashModel):
 class MovingSolo(HashModel):
     """Bug: what a solo model computes depends on the work done before."""
 
-    def solo(self, nodes):
+    def new_context(self, nodes):
         return HashModel(self.rows)
 
 

@@ -194,7 +194,7 @@ def test_failures_change_nothing():
     """A planned failure, an interrupt in the middle, and every refusal leave contexts, room and counters as they were."""
     model = HashModel(0, limits=tight(ModelKind.ATTENTION))
     node = int(extend(model, [ROOT], [BOS]).nodes[0])
-    before = (model.contexts, model.room(), model.calls, model.rows)
+    before = (model.contexts, model.capacity(), model.calls, model.rows)
     model.fail_next(DecodeError("planned"))
     with pytest.raises(DecodeError, match="planned"):
         extend(model, [node], [3])
@@ -215,7 +215,7 @@ def test_failures_change_nothing():
             extend(model, parents, tokens)
     with pytest.raises(NodeError):
         model.release(ints(node, node))
-    assert (model.contexts, model.room(), model.calls, model.rows) == before
+    assert (model.contexts, model.capacity(), model.calls, model.rows) == before
     model.interrupt()
     assert extend(model, [node], [3]).rows_evaluated == 1
 
@@ -238,11 +238,11 @@ def test_cache_goes_leaf_first_when_room_is_needed():
 
 
 def test_forking_models_extend_kept_nodes_only():
-    """Without `keep` there is no state to go on from, `find` passes over the node, and a call has one round."""
+    """Without `keep` there is no state to go on from, `match_prefix` passes over the node, and a call has one round."""
     model = HashModel(0, limits=tight(ModelKind.RECURRENT))
     kept, loose = extend(model, [ROOT, ROOT], [3, 4], keep=[1, 0]).nodes.tolist()
-    assert model.find(ints(3, 9)) == (kept, 1)
-    assert model.find(ints(4, 9)) == (ROOT, 0)
+    assert model.match_prefix(ints(3, 9)) == (kept, 1)
+    assert model.match_prefix(ints(4, 9)) == (ROOT, 0)
     extend(model, [kept], [5])
     with pytest.raises(NodeError):
         extend(model, [loose], [5])
@@ -260,11 +260,11 @@ def test_a_closed_model_says_so():
     model.close()
     verbs = (
         lambda: extend(model, [ROOT], [3]),
-        lambda: model.find(ints(3)),
+        lambda: model.match_prefix(ints(3)),
         lambda: model.release(ints()),
-        model.room,
+        model.capacity,
         lambda: model.trim(0),
-        lambda: model.solo(3),
+        lambda: model.new_context(3),
     )
     for verb in verbs:
         with pytest.raises(ClosedError):

@@ -72,7 +72,7 @@ class CallPlan:
         return {p for p, n in zip(self.parent, self.node, strict=True) if p >= 0 and n == NO_NODE}
 
 
-class ContextTree:
+class PrefixTree:
     """The tree, stored as flat columns indexed by node.
 
     The columns are plain lists, because they are read one value at a time, where numpy
@@ -127,7 +127,7 @@ class ContextTree:
         if not 0 <= node < len(self.references) or self.references[node] == _DEAD:
             raise NodeError(node, "is not in the tree: it was released and dropped, or never existed")
 
-    def walk(self, tokens: IntArray, usable: Callable[[int], bool] | None = None) -> tuple[int, int]:
+    def match_prefix(self, tokens: IntArray, usable: Callable[[int], bool] | None = None) -> tuple[int, int]:
         """Return the deepest node on this path and its depth.
 
         Only nodes for which `usable` holds count. If there is none, the root is
@@ -227,7 +227,7 @@ class ContextTree:
         if surplus <= 0 and crowded <= 0:
             return []
         dropped = []
-        for node, ends_branch in self.victims(plan.live_nodes()):
+        for node, ends_branch in self.eviction_order(plan.live_nodes()):
             dropped.append(node)
             surplus -= 1
             # A parent of the call that loses its last child becomes a leaf, and the
@@ -245,7 +245,7 @@ class ContextTree:
 
         Advances the clock by `rows`, the number of rows evaluated. Returns int32[B],
         the node of each element. An exception in here (an interrupt) takes back what
-        was added. Afterwards the caller may undo the commit with `take_back` as long as
+        was added. Afterwards the caller may undo the commit with `rollback` as long as
         nothing else has changed.
         """
         made: list[int] = []
@@ -265,10 +265,10 @@ class ContextTree:
                 self.used[node] = self.clock
             return np.array(held, dtype=np.int32)
         except BaseException:
-            self.take_back(plan)
+            self.rollback(plan)
             raise
 
-    def take_back(self, plan: CallPlan) -> None:
+    def rollback(self, plan: CallPlan) -> None:
         """Undo the commit of a plan.
 
         Does nothing if the plan was not committed or if anything else has changed the
@@ -285,7 +285,7 @@ class ContextTree:
 
     # References
 
-    def hold(self, node: int) -> None:
+    def inc_ref(self, node: int) -> None:
         """Add a reference to a live node."""
         self._journal = None
         self._require(node)
@@ -345,7 +345,7 @@ class ContextTree:
 
     # Dropping
 
-    def victims(self, protected: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
+    def eviction_order(self, protected: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
         """Yield cached nodes in eviction order: least recently used leaf first.
 
         Yields (node, whether it ends a branch: its parent is the root or keeps other
@@ -377,7 +377,7 @@ class ContextTree:
         """
         result: list[int] = []
         recent: dict[int, int] = {}
-        for node, _ in self.victims():
+        for node, _ in self.eviction_order():
             used = max(self.used[node], recent.get(node, 0))
             if self.clock - used < rows:
                 break
@@ -389,7 +389,8 @@ class ContextTree:
     def drop(self, nodes: Iterable[int]) -> None:
         """Remove unreferenced nodes, leaf first.
 
-        `release`, `make_room`, `victims` and `idle` return nodes in a suitable order.
+        `release`, `make_room`, `eviction_order` and `idle` return nodes in a suitable
+        order.
         """
         self._journal = None
         order = list(nodes)

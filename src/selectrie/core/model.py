@@ -25,7 +25,7 @@ from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limi
 from selectrie.core.vocabulary import Vocabulary
 
 SOLO_BRANCHES = 16
-"""Default number of branches of a `solo` model; each branch costs memory."""
+"""Default number of branches of a `new_context` model; each branch costs memory."""
 
 
 class Rows:
@@ -184,7 +184,7 @@ class Model(Protocol):
     Attributes:
         granule: Number of rows to a multiple of which every call is padded, so that a
             row does not depend on how many others are in its call (1 = no padding). It
-            may be set while the tree is empty; `solo` passes it on.
+            may be set while the tree is empty; `new_context` passes it on.
     """
 
     granule: int
@@ -226,7 +226,7 @@ class Model(Protocol):
         """
         ...
 
-    def find(self, tokens: IntArray) -> tuple[int, int]:
+    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
         """Return the deepest node on this path that can still be extended.
 
         Its depth is returned too. The caller owns one reference to the node.
@@ -242,7 +242,7 @@ class Model(Protocol):
         """
         ...
 
-    def room(self) -> Capacity:
+    def capacity(self) -> Capacity:
         """Return what one `extend` could use if all unreferenced nodes were evicted."""
         ...
 
@@ -254,7 +254,7 @@ class Model(Protocol):
         """
         ...
 
-    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> Model:
+    def new_context(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> Model:
         """Return a small empty model on the same weights, with the same precision.
 
         It has room for at least `nodes` nodes, and for `branches` branches if this
@@ -269,8 +269,8 @@ class Model(Protocol):
     def interrupt(self) -> None:
         """Make the decode that is running now fail with `DecodeInterrupted`.
 
-        That includes a decode of a `solo` model. May be called from any thread, and has
-        no effect when idle.
+        That includes a decode of a `new_context` model. May be called from any thread,
+        and has no effect when idle.
         """
         ...
 

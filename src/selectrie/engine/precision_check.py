@@ -135,7 +135,7 @@ def _cut_moved(model: Model) -> float:
     granule, most = model.granule, model.limits.rows_per_call
     n_rows = min(max(CUT_ROWS, 4 * granule), most) // granule * granule
     tokens = _tokens(model, n_rows, seed=0)
-    solo = model.solo(n_rows)
+    solo = model.new_context(n_rows)
     try:
         whole = _run(solo, tokens, (n_rows,))
         solo.trim(0)
@@ -177,7 +177,7 @@ def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> Float
 
     The tokens are those of a passage that all the layouts evaluate.
     """
-    solo = model.solo(passage.n_nodes, 2 * len(passage.paths) + 4)
+    solo = model.new_context(passage.n_nodes, 2 * len(passage.paths) + 4)
     try:
         values = np.stack([layout(solo, passage) for layout in layouts])
     finally:

@@ -69,7 +69,7 @@ def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
     """
     if len(prompt) == 0:
         raise ProtocolError("a task needs a prompt of at least one token")
-    node, depth = model.find(prompt[:-1])
+    node, depth = model.match_prefix(prompt[:-1])
     held = [node]
     rows_per_call = model.limits.rows_per_call
     rows = Rows(np.empty((0, 0), dtype=np.float32))

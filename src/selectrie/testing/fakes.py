@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
 from selectrie.core.types import (
     NO_NODE,
@@ -57,7 +57,7 @@ class FakeModel:
         self, row_of: Callable[[Path], LogitArray], *, vocabulary: Vocabulary, limits: Limits, name: str
     ) -> None:
         self._row_of, self._vocabulary, self._limits, self._name = row_of, vocabulary, limits, name
-        self._tree = ContextTree(len(vocabulary.pieces))
+        self._tree = PrefixTree(len(vocabulary.pieces))
         self._paths: dict[int, Path] = {ROOT: ()}
         self._states = {ROOT}
         self._last = np.empty((0, len(vocabulary.pieces)), dtype=np.float32)
@@ -193,17 +193,17 @@ class FakeModel:
         self.calls += 1
         self.call_sizes.append(n_rows)
 
-    def find(self, tokens: IntArray) -> tuple[int, int]:
+    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
         self._check_open()
-        node, depth = self._tree.walk(tokens, self._states.__contains__ if self._limits.kind.forks else None)
-        self._tree.hold(node)
+        node, depth = self._tree.match_prefix(tokens, self._states.__contains__ if self._limits.kind.forks else None)
+        self._tree.inc_ref(node)
         return node, depth
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> None:
         self._check_open()
         self._drop(self._tree.release(nodes, forget=forget))
 
-    def room(self) -> Capacity:
+    def capacity(self) -> Capacity:
         self._check_open()
         tree, limits = self._tree, self._limits
         n_states = sum(1 for node in self._states if node != ROOT and tree.references[node])
@@ -222,7 +222,7 @@ class FakeModel:
             self._states.discard(node)
             del self._paths[node]
 
-    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> FakeModel:
+    def new_context(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> FakeModel:
         self._check_open()
         limits = replace(self._limits, nodes=max(nodes, 1), sequences=max(2, min(self._limits.sequences, branches)))
         limits = replace(limits, rows_per_call=min(limits.rows_per_call, rows or limits.rows_per_call))

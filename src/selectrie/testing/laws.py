@@ -135,7 +135,7 @@ class _Check:
         self._start: Path = (int(bos),) if bos is not None else (self._tokens[0],)
         self._held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry per reference
         self._expected: dict[Path, FloatArray] = {}
-        self._empty_room = model.room()
+        self._empty_room = model.capacity()
         self.rows_compared = self.calls = self.refusals = self.repeated = 0
         self.worst_nats = 0.0
 
@@ -156,16 +156,18 @@ class _Check:
             raise LawBroken(1, "a solo model computed other bits after other work", path=self._start)
         self._give_back(list(range(len(self._held))), forget=False)
         self._model.trim(0)
-        if self._model.room() != self._empty_room:
-            raise LawBroken(5, f"{self._model.room()} is left of {self._empty_room} after everything was given back")
-        node, depth = self._model.find(np.array(self._start * 2, dtype=np.int32))
+        if self._model.capacity() != self._empty_room:
+            raise LawBroken(
+                5, f"{self._model.capacity()} is left of {self._empty_room} after everything was given back"
+            )
+        node, depth = self._model.match_prefix(np.array(self._start * 2, dtype=np.int32))
         self._model.release(np.array([node], dtype=np.int32))
         if (node, depth) != (ROOT, 0):
             raise LawBroken(5, f"node {node} of depth {depth} survived trim(0)", path=self._start)
 
     def solo_rows(self) -> FloatArray:
         """Return the last row of a fixed short path on a fresh solo model."""
-        solo = self._model.solo(8)
+        solo = self._model.new_context(8)
         try:
             return _evaluate_alone(solo, (*self._start, *self._tokens[:3]))
         finally:
@@ -192,12 +194,12 @@ class _Check:
         self._extend(parents, paths, self._rng.random(n) < 0.6, self._rng.random(n) < 0.5)
 
     def _prompt(self) -> None:
-        """Add a longer run from where `find` ends.
+        """Add a longer run from where `match_prefix` ends.
 
         Its end is extended by two tokens in the same call.
         """
         prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, max(2, self._longest // 2))))))
-        node, depth = self._model.find(np.array(prompt, dtype=np.int32))
+        node, depth = self._model.match_prefix(np.array(prompt, dtype=np.int32))
         if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
             raise LawBroken(1, f"find returned node {node} at depth {depth}", path=prompt)
         self._held.append((node, prompt[:depth], True))
@@ -257,7 +259,7 @@ class _Check:
 
     def _fail(self) -> None:
         """Let a decode fail half-way; the tree must stay as it was."""
-        room = self._model.room()
+        room = self._model.capacity()
         if self._fail_next is not None and min(room.rows, room.nodes, room.sequences) >= 2:
             leaves = np.array(self._tokens[:2], dtype=np.int32)
             parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [
@@ -268,7 +270,7 @@ class _Check:
             self._must_raise(DecodeError, np.array([parent, ROOT], dtype=np.int32), leaves)
 
     def _must_raise(self, expected: type[SelectrieError], parents: IntArray, tokens: IntArray) -> None:
-        room, depths = self._model.room(), self._depths()
+        room, depths = self._model.capacity(), self._depths()
         n = len(parents)
         wanted, keep = np.ones(n, dtype=np.bool_), np.arange(n) == n - 1
         try:
@@ -278,15 +280,16 @@ class _Check:
         else:
             raise LawBroken(5, f"a call of {n} rows that must raise {expected.__name__} was accepted")
         self.refusals += 1
-        if self._model.room() != room:
-            raise LawBroken(5, f"a refused call changed the room from {room} to {self._model.room()}")
+        if self._model.capacity() != room:
+            raise LawBroken(5, f"a refused call changed the room from {room} to {self._model.capacity()}")
         if self._depths() != depths:
             raise LawBroken(5, "a refused call changed what find returns")
 
     def _depths(self) -> list[tuple[int, int]]:
-        """Return what `find` returns for every held path."""
+        """Return what `match_prefix` returns for every held path."""
         found = [
-            self._model.find(np.array(path, dtype=np.int32)) for path in sorted({path for _, path, _ in self._held})
+            self._model.match_prefix(np.array(path, dtype=np.int32))
+            for path in sorted({path for _, path, _ in self._held})
         ]
         self._model.release(np.array([node for node, _ in found], dtype=np.int32))
         return found
@@ -297,7 +300,7 @@ class _Check:
         Returns None if the call did not fit. That must be right, and must have changed
         nothing.
         """
-        room = self._model.room()
+        room = self._model.capacity()
         tokens = np.array([path[-1] for path in paths], dtype=np.int32)
         up = np.array(parents, dtype=np.int32)
         self.calls += 1

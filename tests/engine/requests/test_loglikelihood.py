@@ -56,7 +56,7 @@ def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
     expected = [alone(seed, tokens, first) for tokens, first in given_sequences]
     assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-5)
     assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
-    assert model.room().nodes == limits.nodes
+    assert model.capacity().nodes == limits.nodes
 
 
 @given(given_sequences=many)
@@ -118,7 +118,7 @@ def test_what_cannot_be_measured_is_refused():
     model = HashModel(0, limits=narrow)
     with pytest.raises(CapacityError):
         loglikelihoods(model, Sequences.of([([0], [1] * 9)]))
-    assert model.room().nodes == narrow.nodes
+    assert model.capacity().nodes == narrow.nodes
 
 
 def test_a_measurer_is_closed_once_and_for_all():
@@ -168,7 +168,7 @@ def test_a_long_path_needs_one_state_in_a_forking_model():
     assert np.array_equal(
         loglikelihoods(model, Sequences.of(pairs)).logp, loglikelihoods(HashModel(1), Sequences.of(pairs)).logp
     )
-    assert model.room().nodes == limits.nodes
+    assert model.capacity().nodes == limits.nodes
 
 
 def unit(n=30, length=40, seed=3):
@@ -184,8 +184,8 @@ class Told(HashModel):
         super().__init__(*given, **how)
         self.tell, self.solos = tell, []
 
-    def solo(self, nodes, branches=8, rows=None):
-        made = super().solo(nodes, branches, rows)
+    def new_context(self, nodes, branches=8, rows=None):
+        made = super().new_context(nodes, branches, rows)
         made.on_decode = lambda: self.tell()  # noqa: PLW0108 - whatever it is by then
         self.solos.append(made)
         return made

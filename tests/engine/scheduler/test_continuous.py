@@ -251,8 +251,8 @@ def test_the_lowest_priority_gives_way_first() -> None:
     """Where more was admitted than fits, the most urgent task is never evicted, though it came last."""
 
     class Boastful(HashModel):
-        def room(self) -> Capacity:
-            room = super().room()
+        def capacity(self) -> Capacity:
+            room = super().capacity()
             return Capacity(room.rows, room.nodes + 40, room.sequences)
 
     model = Boastful(1, limits=replace(WIDE, nodes=20))

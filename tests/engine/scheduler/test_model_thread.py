@@ -163,7 +163,7 @@ LONG = (PROMPT + " lived" * 60, [" in a house", " in a big red box", " in the se
 
 @final
 class SoloDecodes:
-    """Counts the decodes of `solo` models of an engine, and does something before some of them.
+    """Counts the decodes of `new_context` models of an engine, and does something before some of them.
 
     do: by number, counted from 1; what it returns is not looked at.
     """

@@ -147,8 +147,8 @@ class Boastful(HashModel):
 
     extra = 0
 
-    def room(self) -> Capacity:
-        room = super().room()
+    def capacity(self) -> Capacity:
+        room = super().capacity()
         return Capacity(room.rows, room.nodes + self.extra, room.sequences + self.extra)
 
 
@@ -168,7 +168,7 @@ def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[l
             assert is_same(job.future.result(timeout=0), alone)
         finished += jobs
     scheduler.forget_all()
-    assert HashModel.room(model) == HashModel(1, limits=model.limits).room()
+    assert HashModel.capacity(model) == HashModel(1, limits=model.limits).capacity()
     return finished
 
 
@@ -289,7 +289,7 @@ def test_a_deep_comb_runs_in_three_states(kind: ModelKind, states: int) -> None:
     assert is_same(job.future.result(timeout=0), run(score_task([5, 6], comb), HashModel(1)))
     assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values()) > 0
     scheduler.forget_all()
-    assert model.room() == HashModel(1, limits=limits).room()
+    assert model.capacity() == HashModel(1, limits=limits).capacity()
 
 
 def test_a_comb_in_one_ask_keeps_no_state_longer_than_it_is_needed() -> None:
@@ -302,7 +302,7 @@ def test_a_comb_in_one_ask_keeps_no_state_longer_than_it_is_needed() -> None:
     fewest = 12
     for _ in range(100):
         scheduler.step()
-        fewest = min(fewest, model.room().sequences)
+        fewest = min(fewest, model.capacity().sequences)
     assert job.future.exception(timeout=0) is None
     assert fewest >= 9  # the prompt and two more
     assert max(model.evaluations.values()) == 1
@@ -359,7 +359,7 @@ def test_an_ask_that_breaks_the_contract_ends_its_own_job(parents: list[int], re
         rude.future.result(timeout=0)
     assert fine.future.result(timeout=0) == run(Walk(1, [3, 4]), HashModel(1))
     scheduler.forget_all()
-    assert model.room() == HashModel(1, limits=model.limits).room()
+    assert model.capacity() == HashModel(1, limits=model.limits).capacity()
 
 
 @given(seed=st.integers(0, 10_000), failing=st.integers(0, 3), at=st.integers(0, 4))
@@ -380,7 +380,7 @@ def test_a_failing_task_ends_alone(seed: int, failing: int, at: int) -> None:
         else:
             assert job.future.result() == alone[i]
     scheduler.forget_all()
-    assert model.room() == HashModel(seed).room()
+    assert model.capacity() == HashModel(seed).capacity()
 
 
 @given(seed=st.integers(0, 10_000), n_failures=st.integers(1, 6))
@@ -410,7 +410,7 @@ def test_failing_calls_are_split_until_they_pass(seed: int, n_failures: int) -> 
         else:
             assert isinstance(error, DecodeError | CapacityError)
     scheduler.forget_all()
-    assert model.room() == HashModel(seed).room()
+    assert model.capacity() == HashModel(seed).capacity()
 
 
 @given(seed=st.integers(0, 10_000), victim=st.integers(0, 3), at=st.integers(0, 6))
@@ -431,7 +431,7 @@ def test_cancelling_one_changes_no_other(seed: int, victim: int, at: int) -> Non
             continue
         assert job.future.result() == run(Walk(seed + i, starts[i]), HashModel(seed))
     scheduler.forget_all()
-    assert model.room() == HashModel(seed).room()
+    assert model.capacity() == HashModel(seed).capacity()
 
 
 def test_a_second_task_on_the_same_prompt_evaluates_no_prompt_row_again() -> None:

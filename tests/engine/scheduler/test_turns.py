@@ -88,7 +88,7 @@ def calls_for(states: int | None, *, frugal: bool = True) -> tuple[int, list[str
         scheduler.step()
     texts = [job.future.result(0).text for job in jobs]
     model.trim(0)
-    assert model.room() == Capacity(64, 400, limits.sequences)
+    assert model.capacity() == Capacity(64, 400, limits.sequences)
     return model.calls, texts
 
 

@@ -149,7 +149,8 @@ class StopFlag:
     returns 0 or 1 and so is such a function; a Python callback would cost a thread
     switch per graph node.
 
-    Several contexts may share one flag: a model and the models that `solo` makes of it.
+    Several contexts may share one flag: a model and the models that `new_context`
+    makes of it.
     """
 
     def __init__(self) -> None:

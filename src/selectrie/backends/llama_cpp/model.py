@@ -17,7 +17,7 @@ from selectrie.backends.llama_cpp.sequences_attention import TreeSequences
 from selectrie.backends.llama_cpp.sequences_recurrent import ForkSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
-from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, ModelKind, Precision
 from selectrie.core.vocabulary import Vocabulary
@@ -72,7 +72,7 @@ class LlamaModel:
         self._weights, self._options = weights, options
         self._context = Context(weights, options, size, stop)
         self._kind = weights.kind
-        self._tree = ContextTree(self._context.n_vocabulary)
+        self._tree = PrefixTree(self._context.n_vocabulary)
         self._sequences: Sequences
         if self._kind.forks:
             self._sequences = ForkSequences(self._tree, self._context, cells=self._kind is ModelKind.HYBRID)
@@ -166,7 +166,7 @@ class LlamaModel:
             decoded = self._decode(layout.rows)
             n_rows = n_recovered + outline.n_rows
             nodes = self._tree.commit(plan, n_rows)
-            self._sequences.settle(layout, _of_entries(plan, nodes))
+            self._sequences.finish(layout, _of_entries(plan, nodes))
         except BaseException:
             self._take_back(plan)
             raise
@@ -183,17 +183,17 @@ class LlamaModel:
             decode_s=recovery_s + decoded.seconds,
         )
 
-    def find(self, tokens: IntArray) -> tuple[int, int]:
+    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
         self._require_open()
-        node, depth = self._tree.walk(tokens, self._sequences.can_extend if self._kind.forks else None)
-        self._tree.hold(node)
+        node, depth = self._tree.match_prefix(tokens, self._sequences.can_extend if self._kind.forks else None)
+        self._tree.inc_ref(node)
         return node, depth
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> None:
         self._require_open()
         self._sequences.release(nodes, forget=forget)
 
-    def room(self) -> Capacity:
+    def capacity(self) -> Capacity:
         self._require_open()
         nodes = self._context.size.nodes - self._tree.n_held
         return Capacity(rows=self._rows_per_call, nodes=nodes, sequences=self._sequences.free_sequences)
@@ -202,7 +202,7 @@ class LlamaModel:
         self._require_open()
         return self._sequences.trim(idle_rows)
 
-    def solo(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> LlamaModel:
+    def new_context(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> LlamaModel:
         self._require_open()
         size = self._context.size
         step = max(_SOLO_ROWS, self._granule)
@@ -219,7 +219,7 @@ class LlamaModel:
     def interrupt(self) -> None:
         """Stop the running decode as `Model.interrupt` does.
 
-        The decode may also be one of a `solo` model.
+        The decode may also be one of a `new_context` model.
         """
         self._context.stop.set()
 
@@ -277,7 +277,7 @@ class LlamaModel:
 
     def _take_back(self, plan: CallPlan) -> None:
         """Restore nodes, references and memory after a failure in `extend`."""
-        self._tree.take_back(plan)
+        self._tree.rollback(plan)
         if not self._sequences.restore():
             # If memory cannot be cut back, it is not trusted: every node is dropped,
             # and using one raises NodeError.

@@ -22,14 +22,14 @@ Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
 """
 
 
-class Outline(Protocol):
+class RowPlan(Protocol):
     """What a call evaluates, before rows have positions and ids."""
 
     @property
     def n_rows(self) -> int: ...
 
 
-class Layout(Protocol):
+class RowLayout(Protocol):
     """The rows of a call in the order of the decode.
 
     `entry` is int64[R], the entry of the plan that each row evaluates.
@@ -48,7 +48,7 @@ class Sequences(Protocol):
     Outlines and layouts are passed back to the object that made them.
 
     A call goes through `outline`, `make_room`, `recover`, `lay_out`, `prepare`, the
-    decode, `ContextTree.commit` and `settle`. After an exception from `recover` on,
+    decode, `PrefixTree.commit` and `finish`. After an exception from `recover` on,
     `restore` is called.
     """
 
@@ -64,7 +64,7 @@ class Sequences(Protocol):
         """Return whether a live node can be a parent."""
         ...
 
-    def outline(self, plan: CallPlan) -> Outline:
+    def outline(self, plan: CallPlan) -> RowPlan:
         """Return what a plan evaluates. Changes nothing.
 
         That is all new entries, and existing ones that are needed again.
@@ -85,7 +85,7 @@ class Sequences(Protocol):
         """
         ...
 
-    def lay_out(self, plan: CallPlan, outline: Any) -> Layout:
+    def lay_out(self, plan: CallPlan, outline: Any) -> RowLayout:
         """Assign positions and ids to the rows. Changes nothing."""
         ...
 
@@ -93,7 +93,7 @@ class Sequences(Protocol):
         """Change llama.cpp's memory as the decode needs it."""
         ...
 
-    def settle(self, layout: Any, nodes: list[int]) -> None:
+    def finish(self, layout: Any, nodes: list[int]) -> None:
         """Clean up after the commit.
 
         Removes what only this call needed and records which sequence ends at which

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
-from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.errors import InternalError
 
@@ -84,7 +84,7 @@ class TreeSequences:
     id. Nothing is evaluated under it.
     """
 
-    def __init__(self, tree: ContextTree, context: Context, *, keeper: bool) -> None:
+    def __init__(self, tree: PrefixTree, context: Context, *, keeper: bool) -> None:
         self._tree, self._context = tree, context
         n_ids = context.size.sequences
         self.padding_id = n_ids - 1
@@ -211,7 +211,7 @@ class TreeSequences:
         for source, new, end in layout.copies:
             self._context.copy(source, new, 0, end)
 
-    def settle(self, layout: TreeLayout, nodes: list[int]) -> None:
+    def finish(self, layout: TreeLayout, nodes: list[int]) -> None:
         """Clean up after decode and commit.
 
         Removes what only this call needed and records which sequence ends at which

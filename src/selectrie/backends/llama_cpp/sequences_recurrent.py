@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
-from selectrie.backends.prefix_tree import CallPlan, ContextTree
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT, IntArray
 from selectrie.errors import CapacityError, InternalError, NodeError
 
@@ -94,7 +94,7 @@ class ForkLayout:
 class ForkSequences:
     """The nodes that own a state, and the sequence ids of the states."""
 
-    def __init__(self, tree: ContextTree, context: Context, *, cells: bool) -> None:
+    def __init__(self, tree: PrefixTree, context: Context, *, cells: bool) -> None:
         self._tree, self._context = tree, context
         n_ids = context.size.sequences
         self.padding_id = n_ids - 1
@@ -231,7 +231,7 @@ class ForkSequences:
             raise InternalError(f"sequence {sequence} ends at position {last}, its node at depth {end}")
         return sequence
 
-    def settle(self, layout: ForkLayout, nodes: list[int]) -> None:
+    def finish(self, layout: ForkLayout, nodes: list[int]) -> None:
         """Record the states to keep and discard the others, after the commit.
 
         `nodes` has the node of each entry.

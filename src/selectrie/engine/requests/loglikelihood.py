@@ -392,7 +392,7 @@ class LoglikelihoodScorer:
         with suppress(IndexError):
             return self._solos.pop()
         model = self._owner.scheduler.model
-        return model.solo(self._nodes + model.limits.rows_per_call, model.limits.sequences)
+        return model.new_context(self._nodes + model.limits.rows_per_call, model.limits.sequences)
 
     def close(self) -> None:
         """Free the memory. May be called twice, and after the engine was closed."""

@@ -140,7 +140,7 @@ def settle(model: Model, question: Question, context: IntArray, choices: IntArra
     """Return the canonical joints of some choices after a context, and their cost.
 
     Args:
-        model: The model whose `solo` scores them.
+        model: The model whose `new_context` scores them.
         question: The question.
         context: int32[T], the context.
         choices: int32[n], indices of the choices.
@@ -154,7 +154,7 @@ def settle(model: Model, question: Question, context: IntArray, choices: IntArra
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
         return None, Cost()
     room = max(len(sub.token) for sub, _ in subs) + len(question.healing.nodes)
-    solo = model.solo(len(context) + room)
+    solo = model.new_context(len(context) + room)
     try:
         scheduler = Scheduler(solo)
         healed, cost = _log_heal(scheduler, question, context)

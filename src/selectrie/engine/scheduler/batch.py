@@ -16,7 +16,7 @@ from selectrie.errors import ProtocolError
 
 def attach(model: Model, job: Job) -> bool:
     """Set the job's prompt node from the cache; return whether it was there."""
-    node, depth = model.find(job.prompt)
+    node, depth = model.match_prefix(job.prompt)
     if depth < len(job.prompt):
         model.release(as_ids([node]))
         return False

@@ -102,7 +102,7 @@ def _common_prefix(one: IntArray, other: IntArray) -> int:
 def find_cursor(model: Model, job: Job) -> None:
     """Move the cursor of an unevaluated prompt to its deepest cached node."""
     before = job.cursor
-    job.cursor, job.depth = model.find(job.prompt[:-1])
+    job.cursor, job.depth = model.match_prefix(job.prompt[:-1])
     if before != NO_NODE:
         model.release(as_ids([before]))
 

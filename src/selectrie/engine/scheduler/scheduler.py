@@ -215,7 +215,7 @@ class Scheduler:
 
     def _free(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for an admitted job."""
-        room = self.model.room()
+        room = self.model.capacity()
         nodes, branches = room.nodes, room.sequences
         for job in self._active:
             need = job.need(forks=self._forks)
