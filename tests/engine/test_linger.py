@@ -21,7 +21,7 @@ from selectrie.options import PromptParams, RenderParams, SamplingParams, StopPa
 from selectrie.testing import HashModel, TableModel
 from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
-from selectrie.tokenization.growing_prompt import GrowingPage
+from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
 
 CATS = ["a cat at. a cat", " cat. a cat. a cat", " car as a bat", "s at a bat. a cat", "t"]
@@ -52,7 +52,7 @@ class Run:
     """What a page came to. rows: evaluated for each slot. contexts: tokens before each. inner: paths of the trie's inner
     nodes of each, behind the context."""
 
-    page: GrowingPage
+    page: GrowingPrompt
     rows: list[int] = field(default_factory=list)
     contexts: list[list[int]] = field(default_factory=list)
     inner: list[list[tuple[int, ...]]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Run:
 def render(owner, parts, *, linger=True):
     """A page of texts and slots, each decided on what stands there."""
     model = owner.scheduler.model
-    run = Run(GrowingPage(model.vocabulary))
+    run = Run(GrowingPrompt(model.vocabulary))
     with errand(owner, linger=linger) as begun:
         for part in parts:
             if isinstance(part, str):
@@ -279,7 +279,7 @@ def test_a_forking_model_goes_on_from_what_it_generated(owned):
 def check_memory(owner, n_slots):
     """Slots on ever new pages: what lingers is cache, which goes as room is needed, and after a while without use."""
     model, most = owner.scheduler.model, 0
-    page = GrowingPage(model.vocabulary)
+    page = GrowingPrompt(model.vocabulary)
     page.add("a cat at a bat")
     with errand(owner, linger=True) as begun:
         for place in range(n_slots):
@@ -339,7 +339,7 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
     """What it had evaluated is cache, or gone."""
     model = HashModel(1)
     owner = owned(model)
-    page = GrowingPage(model.vocabulary)
+    page = GrowingPrompt(model.vocabulary)
     page.add("a cat")
     [question] = select.prepare_all(model, [(page.prompt, CATS)], Asked())
     with errand(owner, linger=True) as begun:

@@ -122,6 +122,6 @@ def test_loops_within_loops_end(body, monkeypatch):
     values = {"v": list(range(100_000))}
     with pytest.raises(TemplateError, match="passes more than 1000 segments"):
         template.check(values)
-    steps = interpreter.Program(template, values)
+    steps = interpreter.Interpreter(template, values)
     with pytest.raises(TemplateError, match="passes more than"):
         list(iter(steps.step, None))

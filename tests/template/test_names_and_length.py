@@ -10,7 +10,7 @@ from selectrie import Template
 from selectrie.engine.engine import Engine
 from selectrie.errors import TemplateError
 from selectrie.template.analysis import segment_counts
-from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.values.scope import Scope
 from selectrie.testing import HashModel
 
@@ -66,7 +66,7 @@ def test_a_name_taken_beyond_what_the_check_looks_at(monkeypatch):
     monkeypatch.setattr("selectrie.template.analysis.dry_run.MOST_SEGMENTS", 2)
     template, values = Template("<<m>><<m>><<m>><<gen 'n'>>"), {"m": 1, "n": 1}
     template.check(values)
-    program = Program(template, values)
+    program = Interpreter(template, values)
     with pytest.raises(TemplateError, match="<template>:1:16: 'n' is decided here"):
         list(iter(program.step, None))
 
@@ -128,7 +128,7 @@ def test_what_is_counted_is_what_the_page_passes(source):
     """Where no slot has a say, the count is the page's own, however items, conditions and sets depend on one another."""
     try:
         template = Template("<<set s=a>>" + source)
-        program = Program(template, VALUES)
+        program = Interpreter(template, VALUES)
         while program.step() is not None:
             pass
     except TemplateError:  # a name or an item that is not there

@@ -15,7 +15,7 @@ from selectrie.errors import TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import ScoringRule
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Continue, Decide
 from selectrie.template.syntax.source_positions import line_and_column
 from tests.support.template_strategies import mutations, sources
@@ -439,7 +439,7 @@ def error_of(call):
 
 def render(template, values, decide):
     """Every step of the page, its slots decided by chance."""
-    program = Program(template, values)
+    program = Interpreter(template, values)
     for _ in range(2000):
         step = program.step()
         if step is None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Template
-from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import MOST_FOLLOWING, Following, what_comes, what_follows
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Together, Write
 
@@ -18,7 +18,7 @@ VALUES = {"n": "N", "by": {"a": "of a", "b": "of b"}, "deep": {"key": [1, "in it
 
 def following(text, most_turns=2, chosen="a"):
     """What follows each step that asks the model, in the order of the page; every slot gets the same value."""
-    program = Program(Template(text), VALUES)
+    program = Interpreter(Template(text), VALUES)
     found, n_turns = [], 0
     while (step := program.step()) is not None:
         if isinstance(step, Decide):
@@ -131,7 +131,7 @@ def stars(literal):
 )
 def test_a_control_token_of_the_template_cuts_what_follows(behind, found):
     """Literals are looked at together, values never."""
-    program = Program(Template(X + behind), {**VALUES, "star": "*"})
+    program = Interpreter(Template(X + behind), {**VALUES, "star": "*"})
     program.step()
     assert what_follows(program, "x", cut=stars) == found
 
@@ -145,7 +145,7 @@ def test_long_text_is_cut():
 
 def test_looking_ahead_ends():
     """Whatever a loop writes; and nothing of it stays."""
-    program = Program(Template(X + "<<#each items>><<set y=this>><</each>>.<<y>>"), {"items": range(100_000)})
+    program = Interpreter(Template(X + "<<#each items>><<set y=this>><</each>>.<<y>>"), {"items": range(100_000)})
     assert isinstance(program.step(), Decide)
     assert what_follows(program, "x") == Following()
     assert "y" not in program.page.values
@@ -174,7 +174,7 @@ pieces = st.lists(
 def test_what_follows_is_what_comes(pieces):
     """Between two slots of which nothing reads the value, it is the text that the program then writes."""
     text = "".join(piece.replace("{0}", f"x{at}") for at, piece in enumerate(pieces))
-    program = Program(Template(text), VALUES)
+    program = Interpreter(Template(text), VALUES)
     promised, written, is_hidden = None, "", False
     while (step := program.step()) is not None:
         if isinstance(step, Hide):

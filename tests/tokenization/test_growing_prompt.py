@@ -17,7 +17,7 @@ from selectrie.testing import HashModel
 from selectrie.testing.tiny_vocabulary import BOS, DEFAULT_PIECES, EOS, make_vocabulary, spell
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
-from selectrie.tokenization.growing_prompt import GrowingPage
+from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.vocabularies import vocabulary_of
 from tests.tokenization.test_boundary import PARTS
@@ -31,7 +31,7 @@ REAL = ("random_real_vocab/random-qwen2.gguf", "stories260K.gguf", "tiny-rwkv-7v
 
 def page_of(vocabulary, *texts, **options):
     """A page with these texts on it."""
-    page = GrowingPage(vocabulary, **options)
+    page = GrowingPrompt(vocabulary, **options)
     for text in texts:
         page.add(text)
     return page
@@ -62,7 +62,7 @@ def test_a_page_is_bos_and_its_text():
     """BOS once where the model adds one, then the text; also where the first literal writes it."""
     assert tokens_of(page_of(TINY)) == [BOS]
     assert tokens_of(page_of(TINY, "a c", "at")) == [BOS, *TINY.tokenize(b"a cat")]
-    page = GrowingPage(TINY, parse_special=True)
+    page = GrowingPrompt(TINY, parse_special=True)
     page.add("<bos>a cat", literal=True)
     page.add("<bos>", literal=True)
     assert tokens_of(page) == [BOS, *TINY.tokenize(b"a cat"), BOS]
@@ -70,7 +70,7 @@ def test_a_page_is_bos_and_its_text():
 
 def test_nothing_predicts_the_first_token_without_bos():
     """A model that adds no BOS needs text before the first slot, and the error says so."""
-    page = GrowingPage(replace(TINY, bos=None))
+    page = GrowingPrompt(replace(TINY, bos=None))
     with pytest.raises(PromptError, match="nothing stands on the page before this slot"):
         _ = page.prompt
     page.add("a")
@@ -85,7 +85,7 @@ def test_text_is_never_read_as_control_tokens():
         ({"parse_special": True}, True, 1),
         ({"parse_special": True}, False, 0),
     ):
-        page = GrowingPage(angles, **options)
+        page = GrowingPrompt(angles, **options)
         page.add("a")
         page.add("<eos>", literal=literal)
         page.add("b")
@@ -110,7 +110,7 @@ def test_literals_with_control_tokens_are_the_prompt_with_them(name, parts, stri
         swallowing = np.array([eos], dtype=np.int32)
         vocabulary = replace(vocabulary, strips_left=swallowing, strips_right=swallowing)
     written = ["a", *(spellings.get(part, part) for part in parts)]
-    page = GrowingPage(vocabulary, parse_special=True)
+    page = GrowingPrompt(vocabulary, parse_special=True)
     for part in written:
         page.add(part, literal=True)
     read = read_prompt(vocabulary, "".join(written), SPECIAL)
@@ -141,7 +141,7 @@ def test_choices_after_a_page_are_cut_as_after_its_text(name, parts, data, weigh
     """On real vocabularies: a select behind the page has the tokens of one behind the whole text."""
     vocabulary = vocabulary_of(weights(name))
     text = "It is " + " ".join(parts)
-    page, at = GrowingPage(vocabulary), 0
+    page, at = GrowingPrompt(vocabulary), 0
     while at < len(text):
         stop = at + data.draw(st.integers(1, 150))
         page.add(text[at:stop])
@@ -184,7 +184,7 @@ def test_text_that_cannot_be_cut_is_not_searched_each_time():
     """A text without any place is looked at when it has doubled: in all, a few times its length is read."""
     read = []
     words = make_vocabulary([b"a" * n for n in (1, 2, 3)])
-    page = GrowingPage(replace(words, tokenize=lambda text: (read.append(len(text)), words.tokenize(text))[1]))
+    page = GrowingPrompt(replace(words, tokenize=lambda text: (read.append(len(text)), words.tokenize(text))[1]))
     for _ in range(400):
         page.add("aaaaa")
     assert sum(read) < 8 * 2_000
@@ -193,7 +193,7 @@ def test_text_that_cannot_be_cut_is_not_searched_each_time():
 
 def test_a_page_of_many_pieces_is_no_recursion():
     """Thirty thousand texts, gone back over and forgotten."""
-    page = GrowingPage(TINY)
+    page = GrowingPrompt(TINY)
     start = page.mark()
     for _ in range(30_000):
         page.add(" a")
@@ -243,7 +243,7 @@ def do(page, operation):
 @given(operations=OPERATIONS)
 def test_a_page_gone_back_is_the_page_that_never_went_on(operations):
     """Its twin is made anew of the steps that count."""
-    page, steps, marks = GrowingPage(TINY), [], []
+    page, steps, marks = GrowingPrompt(TINY), [], []
     for operation in operations:
         if operation[0] == "mark":
             marks.append((page.mark(), list(steps)))
@@ -254,7 +254,7 @@ def test_a_page_gone_back_is_the_page_that_never_went_on(operations):
         elif operation[0] != "back":
             do(page, operation)
             steps.append(operation)
-    twin = GrowingPage(TINY)
+    twin = GrowingPrompt(TINY)
     for operation in steps:
         do(twin, operation)
     assert state_of(page) == state_of(twin)
@@ -417,7 +417,7 @@ def test_a_text_drawn_at_the_beginning_of_a_sentencepiece_page(weights):
     """The space that such vocabularies put before a text is theirs, not the page's."""
     vocabulary = vocabulary_of(weights("stories260K.gguf"))
     once = np.asarray(vocabulary.tokenize(b"Once upon a"), dtype=np.int32)
-    page = GrowingPage(vocabulary)
+    page = GrowingPrompt(vocabulary)
     page.add_drawn(np.array([vocabulary.bos], dtype=np.int32), once, b"Once upon a")
     assert state_of(page) == state_of(page_of(vocabulary, "Once upon a"))
     page.add(" time")
@@ -430,7 +430,7 @@ def test_a_text_drawn_at_the_beginning_of_a_sentencepiece_page(weights):
 def test_template_arguments_open_no_turns():
     """Whether a generation prompt is written is the page's to decide."""
     with pytest.raises(OptionError, match="add_generation_prompt"):
-        GrowingPage(TINY, template_args={"add_generation_prompt": True})
+        GrowingPrompt(TINY, template_args={"add_generation_prompt": True})
 
 
 def test_prompts_that_are_read_already_stay_as_they_are():

@@ -22,7 +22,7 @@ from selectrie.evaluation.field_steps import MOST_CHARACTERS, FieldError, Prepar
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.work_units import UNIT_ROWS
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Write
 
 if sys.version_info >= (3, 11):
@@ -330,7 +330,7 @@ def written(text: str, values: Mapping[str, Any]) -> str:
     """
     if "<<" not in text:
         return text
-    program = Program(_template(text), values)
+    program = Interpreter(_template(text), values)
     parts, n = [], 0
     while (step := program.step()) is not None:
         if not isinstance(step, Write):

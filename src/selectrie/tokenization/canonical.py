@@ -33,7 +33,7 @@ _ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, Tok
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OpenPrompt:
+class PromptBoundary:
     """A prompt, and the bytes with which texts after it begin.
 
     At most one of `healed` and `put` has bytes.
@@ -61,7 +61,7 @@ class OpenPrompt:
     prompt_tokens: IntArray
     boundary: str
     doubt: str
-    paths: OwnPaths
+    paths: CanonicalPaths
     is_changed: bool
 
     @property
@@ -79,7 +79,7 @@ class OpenPrompt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reopened:
+class HealedPrompt:
     """A prompt whose end may become other tokens.
 
     Attributes:
@@ -87,7 +87,7 @@ class Reopened:
         healed: Bytes of the tokens taken back; b"" if there are none.
         prompt_tokens: int32[], the prompt alone.
         is_aligned: Whether the bytes of the tokens are those of the text.
-        doubt: As in `OpenPrompt`.
+        doubt: As in `PromptBoundary`.
     """
 
     context: IntArray
@@ -97,7 +97,7 @@ class Reopened:
     doubt: str
 
 
-def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> Reopened:
+def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> HealedPrompt:
     """Take back the tokens of a prompt's text that later text may change.
 
     These are the tokens after the last settled position of the text. If there is no
@@ -119,10 +119,10 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
     is_certain = not vocabulary.space_prefix or vocabulary.derived(find_separator) is not None
     unknown = "" if is_certain else "it is not certain how the tokenizer writes text behind other text"
     if not heal or not is_aligned or not len(own):
-        return Reopened(tokens, b"", tokens, is_aligned, unknown)
+        return HealedPrompt(tokens, b"", tokens, is_aligned, unknown)
     n_kept, doubt = _n_settled(vocabulary, prompt, own)
     healed = vocabulary.decode(own[n_kept:])
-    return Reopened(tokens[: len(prompt.prefix) + n_kept], healed, tokens, is_aligned, unknown or doubt)
+    return HealedPrompt(tokens[: len(prompt.prefix) + n_kept], healed, tokens, is_aligned, unknown or doubt)
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
@@ -144,7 +144,7 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     return n_kept, "no place of the prompt's text is certain to stay a token boundary whatever follows"
 
 
-def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> OpenPrompt:
+def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> PromptBoundary:
     """Prepare a prompt for texts that are not known yet.
 
     "heal" takes off what the text may change (see `reopen`). "split" keeps all tokens,
@@ -164,14 +164,14 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     before, text = (prompt.prefix, prompt.text) if as_a_whole else (opened.context, opened.healed)
     if opened.healed and len(opened.context) == len(prompt.prefix):
         text = prompt.text
-    return OpenPrompt(
+    return PromptBoundary(
         context=opened.context,
         healed=opened.healed,
         put=put,
         prompt_tokens=opened.prompt_tokens,
         boundary=boundary if opened.is_aligned else "split",
         doubt=opened.doubt,
-        paths=OwnPaths(vocabulary, PromptText(before, text), opened, opened.healed or put),
+        paths=CanonicalPaths(vocabulary, PromptText(before, text), opened, opened.healed or put),
         is_changed=is_changed,
     )
 
@@ -184,12 +184,12 @@ def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> b
     return vocabulary.decode(tokens) in (text, _SPACE + text)
 
 
-class OwnPaths:
+class CanonicalPaths:
     """Tells which token paths after a context are the tokenizer's own encoding.
 
     A finished path is the tokenizer's own if its text, encoded after the prompt, gives
     the kept tokens and then the path's. That encoding may change the context or spell
-    something else, so that nothing is proved (`OpenPrompt.doubt`,
+    something else, so that nothing is proved (`PromptBoundary.doubt`,
     `Tokenizing.altered`). The text is then encoded apart: after the context, or else
     after the prompt as it is encoded alone.
 
@@ -197,7 +197,7 @@ class OwnPaths:
     space is added that the grammar does not have.
     """
 
-    def __init__(self, vocabulary: Vocabulary, prompt: PromptText, opened: Reopened, prefix: bytes) -> None:
+    def __init__(self, vocabulary: Vocabulary, prompt: PromptText, opened: HealedPrompt, prefix: bytes) -> None:
         """Prepare the encoding of texts after a prompt.
 
         Args:

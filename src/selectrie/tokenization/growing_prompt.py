@@ -48,7 +48,7 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mark:
+class Snapshot:
     """An immutable state of a page, which the page can return to any number of times.
 
     Attributes:
@@ -72,7 +72,7 @@ class Mark:
     opened: _Text | None = None
 
 
-class GrowingPage:
+class GrowingPrompt:
     """A page in progress over a vocabulary; it makes no model call.
 
     Its content is fixed tokens up to a position from which encoding continues the same,
@@ -103,7 +103,7 @@ class GrowingPage:
         tokens = np.array(start, dtype=np.int32)
         ends = [vocabulary.texts[token] for token in vocabulary.eog.tolist()]
         turns = turns_of(vocabulary.chat_template, template_args or {}, ends)
-        self._at = self._start = Mark(tokens, b"", None, _KEEP_FROM_BYTES, _Text(), turns)
+        self._at = self._start = Snapshot(tokens, b"", None, _KEEP_FROM_BYTES, _Text(), turns)
 
     @property
     def text(self) -> str:
@@ -212,11 +212,11 @@ class GrowingPage:
         swallows = (vocabulary.strips_left == tokens[first]).any()
         return text.rstrip() if swallows else text, bool(np.isin(tokens[first], vocabulary.eog))
 
-    def mark(self) -> Mark:
+    def mark(self) -> Snapshot:
         """Return the present state of the page."""
         return self._at
 
-    def back_to(self, mark: Mark) -> None:
+    def back_to(self, mark: Snapshot) -> None:
         """Return the page to an earlier state."""
         self._at = mark
 

@@ -19,7 +19,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt, shortened
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
-Part: TypeAlias = bytes | tuple[bytes, ...]
+TextAlternatives: TypeAlias = bytes | tuple[bytes, ...]
 """A literal, or its alternatives: distinct texts, at least one, UTF-8 each."""
 
 MOST_IN_CHUNK = 20_000
@@ -32,7 +32,7 @@ MOST_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ground:
+class ProductContext:
     """The context of a product's texts.
 
     Each text is encoded jointly with the prompt before it and the following text after
@@ -64,7 +64,7 @@ class Ground:
         """Return the text within what the tokens of a path after the context spell."""
         return spelled[len(self.healed) + len(self.put) : len(spelled) - len(self.tail)]
 
-    def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> Ground:
+    def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> ProductContext:
         """Return the ground with a longer context.
 
         The context gets all of the prompt's tokens that none of these paths changes.
@@ -100,7 +100,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
+class ChunkedProduct:
     """A product as chunks whose tokens do not depend on one another.
 
     Whatever the texts of the other chunks are, the tokens of a chunk are those of its
@@ -114,11 +114,13 @@ class Cut:
             text.
     """
 
-    ground: Ground
+    ground: ProductContext
     paths: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part], following: bytes) -> Cut | None:
+def cut_product(
+    vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[TextAlternatives], following: bytes
+) -> ChunkedProduct | None:
     """Cut the product of parts into chunks.
 
     Returns None if it cannot be cut finely enough, or if tokens spell other bytes.
@@ -140,21 +142,21 @@ def cut_product(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part
             return None
         found = _chunk_paths(vocabulary, ground, encoded, texts)
         if not isinstance(found, tuple):
-            return None if found is None else Cut(ground, tuple(found))
+            return None if found is None else ChunkedProduct(ground, tuple(found))
         first, last = found
         chunks = [*chunks[:first], _joined(chunks[first : last + 1]), *chunks[last + 1 :]]
     return None
 
 
-def _n_texts(chunk: list[Part]) -> int:
+def _n_texts(chunk: list[TextAlternatives]) -> int:
     return prod(len(part) for part in chunk if isinstance(part, tuple))
 
 
-def _n_slots(chunk: list[Part]) -> int:
+def _n_slots(chunk: list[TextAlternatives]) -> int:
     return sum(isinstance(part, tuple) for part in chunk)
 
 
-def one_varied(parts: Sequence[Part]) -> list[bytes]:
+def one_varied(parts: Sequence[TextAlternatives]) -> list[bytes]:
     """Return the texts of a product in which at most one part varies.
 
     All other parts have the first of their alternatives.
@@ -162,7 +164,7 @@ def one_varied(parts: Sequence[Part]) -> list[bytes]:
     return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
 
 
-def spellings(parts: Sequence[Part], text: bytes, most: int) -> list[tuple[int, ...]]:
+def spellings(parts: Sequence[TextAlternatives], text: bytes, most: int) -> list[tuple[int, ...]]:
     """Return the alternatives that spell a text, one index for each part with any.
 
     At most `most` spellings are returned, in the order of their indices.
@@ -190,7 +192,7 @@ def spellings(parts: Sequence[Part], text: bytes, most: int) -> list[tuple[int, 
     return found
 
 
-def neighbours(parts: Sequence[Part], text: bytes) -> list[bytes]:
+def neighbours(parts: Sequence[TextAlternatives], text: bytes) -> list[bytes]:
     """Return the texts of a product that differ from this one in one alternative.
 
     If the text has several spellings, the first one counts.
@@ -207,13 +209,13 @@ def neighbours(parts: Sequence[Part], text: bytes) -> list[bytes]:
     return [other for other in dict.fromkeys(others) if other != text]
 
 
-def _texts(chunk: list[Part]) -> list[bytes]:
+def _texts(chunk: list[TextAlternatives]) -> list[bytes]:
     """Return all texts of a chunk, each once."""
     choices = ([part] if isinstance(part, bytes) else part for part in chunk)
     return list(dict.fromkeys(b"".join(picked) for picked in product(*choices)))
 
 
-def _joined(chunks: Iterable[list[Part]]) -> list[Part]:
+def _joined(chunks: Iterable[list[TextAlternatives]]) -> list[TextAlternatives]:
     return [part for chunk in chunks for part in chunk]
 
 
@@ -232,7 +234,7 @@ def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
 
 def _ground(
     vocabulary: Vocabulary, prompt: PromptText, encoded: EncodedChoices, text: bytes, following: bytes
-) -> Ground | None:
+) -> ProductContext | None:
     """Return the ground of encoded texts, of which `text` is the first.
 
     None if its tokens do not spell it.
@@ -243,7 +245,7 @@ def _ground(
     if not spelled.endswith(text + tail) or not lead.startswith(encoded.healed):
         return None
     put = lead[len(encoded.healed) :]
-    return Ground(
+    return ProductContext(
         prompt=prompt,
         following=following,
         context=encoded.context,
@@ -256,7 +258,7 @@ def _ground(
 
 
 def _chunk_paths(
-    vocabulary: Vocabulary, ground: Ground, encoded: EncodedChoices, texts: list[list[bytes]]
+    vocabulary: Vocabulary, ground: ProductContext, encoded: EncodedChoices, texts: list[list[bytes]]
 ) -> list[tuple[tuple[int, ...], ...]] | tuple[int, int] | None:
     """Return the chunks' tokens.
 
@@ -286,7 +288,9 @@ def _chunk_paths(
     return result
 
 
-def open_ground(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part], following: bytes) -> Ground | None:
+def open_ground(
+    vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[TextAlternatives], following: bytes
+) -> ProductContext | None:
     """Return the ground of a product that cannot be cut.
 
     The context ends before the prompt's last word, and the tail at the first word end
@@ -306,7 +310,7 @@ def open_ground(vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[Part
     healed = vocabulary.decode(own[n:])
     if not spelled.endswith(firsts + tail) or not lead.startswith(healed):
         return None
-    return Ground(
+    return ProductContext(
         prompt=prompt,
         following=following,
         context=encoded.context[:n],
@@ -358,9 +362,9 @@ def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tu
     return [tuple(tokens[start:stop]) for start, stop in pairwise(cuts)]
 
 
-def _proposed(vocabulary: Vocabulary, parts: Sequence[Part]) -> list[list[Part]]:
+def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list[list[TextAlternatives]]:
     """Return the parts in chunks that meet where `_is_apart` says so."""
-    chunks: list[list[Part]] = [[]]
+    chunks: list[list[TextAlternatives]] = [[]]
     before: frozenset[str] = frozenset()
     for part in parts:
         if isinstance(part, tuple):
@@ -386,12 +390,12 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[Part]) -> list[list[Part]]
     return _with_slots(chunks)
 
 
-def _with_slots(chunks: list[list[Part]]) -> list[list[Part]]:
+def _with_slots(chunks: list[list[TextAlternatives]]) -> list[list[TextAlternatives]]:
     """Return the chunks with those that are literals alone joined to a neighbour.
 
     They join the chunk before them; the first joins the one after it.
     """
-    result: list[list[Part]] = []
+    result: list[list[TextAlternatives]] = []
     for chunk in chunks:
         has_slot = any(isinstance(part, tuple) for part in chunk)
         if result and (not has_slot or not any(isinstance(part, tuple) for part in result[-1])):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.decoding.sampling.detokenizer import TextEmitter
+from selectrie.decoding.sampling.detokenizer import IncrementalDetokenizer
 from selectrie.errors import OptionError, ProtocolError
 
 whole = [b"a", b"b", b"ab", b"\n", "é".encode(), "€".encode(), "🤗".encode()]
@@ -77,7 +77,7 @@ def pieces_of(data: bytes, at: list[int]) -> list[bytes]:
 @example(b"a\xe2\x82END", [b"END"], [2, 4])
 def test_every_cutting_emits_the_same(data, stop, at):
     """After each piece all text so far is what the bytes so far decide; so are the stop string and the bytes before it."""
-    emitter, text, fed = TextEmitter(stop), "", b""
+    emitter, text, fed = IncrementalDetokenizer(stop), "", b""
     for piece in pieces_of(data, at):
         text, fed = text + emitter.feed(piece), fed + piece
         assert text == shown(fed, stop, finished=False)
@@ -122,7 +122,7 @@ def test_the_twin_tells_characters_apart():
 )
 def test_emitted_by_hand(stop, pieces, emitted, rest):
     """Hold-back begins with the first byte of a possible stop string and ends with the byte that rules it out."""
-    emitter = TextEmitter(stop)
+    emitter = IncrementalDetokenizer(stop)
     got = []
     for piece in pieces:
         got.append(emitter.feed(piece))
@@ -135,4 +135,4 @@ def test_emitted_by_hand(stop, pieces, emitted, rest):
 def test_an_empty_stop_string_is_refused():
     """It would end every text before its first byte."""
     with pytest.raises(OptionError, match="stop"):
-        TextEmitter([b"a", b""])
+        IncrementalDetokenizer([b"a", b""])

@@ -28,7 +28,7 @@ from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, BeamSearchParams, SamplingParams, ScoringRule, SearchParams, StopParams
 from selectrie.template.values.scope import Option
 from selectrie.testing import HashModel, TableModel, make_vocabulary
-from selectrie.tokenization.growing_prompt import GrowingPage
+from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
@@ -325,7 +325,7 @@ def test_a_searched_grammar_decides_as_its_list_does(seed, following):
 def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following):
     """The same ranking; log-probabilities are apart by what the end of the page is healed by, the same for every text."""
     texts = [" sword", " swords", " long sword", "x", " ab.", "bow"]
-    page = GrowingPage(model.vocabulary)
+    page = GrowingPrompt(model.vocabulary)
     page.add("Weapon:")
     place = Place(page.prompt, following, before="Weapon:")
     grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=SearchParams(k=len(texts)), logprobs="lp")

@@ -14,7 +14,7 @@ from selectrie.errors import PromptError
 from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
-from selectrie.tokenization.growing_prompt import GrowingPage
+from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.vocabularies import vocabulary_of
 
@@ -94,7 +94,7 @@ def with_template(template, vocabulary=BYTES):
 
 def page_of(vocabulary, *turns, **options):
     """A page with these turns, (role, content) each, all closed but one whose content is None."""
-    page = GrowingPage(vocabulary, **options)
+    page = GrowingPrompt(vocabulary, **options)
     for role, said in turns:
         page.open_role(role)
         if said is not None:
@@ -110,7 +110,7 @@ def messages_of(turns):
 
 def test_turns_are_written_as_the_template_writes_them():
     """What opens and ends each is given back and stands on the page; the first brings the default system turn."""
-    page = GrowingPage(with_template(chat_ml))
+    page = GrowingPrompt(with_template(chat_ml))
     assert page.open_role("user") == "<bos>system\nBe brief.<eos>\n<bos>user\n"
     page.add("Hi")
     assert page.close_role() == "<eos>\n"
@@ -206,7 +206,7 @@ def test_what_a_turn_says_is_never_a_control_token():
 
 def test_a_template_that_puts_the_system_message_into_the_user_turn():
     """What stands between both is written when the system turn ends; then the user's begins at once."""
-    page = GrowingPage(with_template(bracketed))
+    page = GrowingPrompt(with_template(bracketed))
     assert page.open_role("system") == "<bos>[INST] <<"
     page.add("Be brief")
     assert page.close_role() == ">>\n"
@@ -322,7 +322,7 @@ def test_only_an_assistants_turn_ends_generation():
 
 def test_between_turns_only_white_space_stands():
     """It is no part of the page, before the first turn neither; anything else is refused, and so is a slot."""
-    page = GrowingPage(with_template(chat_ml))
+    page = GrowingPrompt(with_template(chat_ml))
     assert page.add("\n  ") == "\n  ", "nobody knows of roles yet"
     page.open_role("user")
     page.add("Hi")
@@ -341,7 +341,7 @@ def test_between_turns_only_white_space_stands():
 
 def test_text_before_the_first_role_is_refused():
     """When the role begins."""
-    page = GrowingPage(with_template(chat_ml))
+    page = GrowingPrompt(with_template(chat_ml))
     page.add("Hello " * 20)
     with pytest.raises(PromptError, match=r"'Hello Hello .*…' stands before the first role"):
         page.open_role("user")
@@ -377,7 +377,7 @@ def test_going_back_forgets_turns():
 
 def test_the_end_of_a_chat_is_not_the_end_of_a_turn():
     """What a template puts after the last turn of all stands after none on the page."""
-    page = GrowingPage(with_template(ended_chat))
+    page = GrowingPrompt(with_template(ended_chat))
     page.open_role("user")
     assert page.close_role() == "<eos>\n"
     assert page.open_role("assistant") == "<bos>assistant\n"
@@ -394,7 +394,7 @@ def test_empty_turns_are_turns():
 def test_control_tokens_swallow_white_space_as_in_a_prompt():
     """What stands after one that strips, over several texts, is stripped as in the chat rendered at once."""
     stripping = replace(with_template(chat_ml), strips_right=np.array([EOS, BOS], dtype=np.int32))
-    page = GrowingPage(stripping)
+    page = GrowingPrompt(stripping)
     page.open_role("system")
     page.add("a")
     page.close_role()
@@ -404,7 +404,7 @@ def test_control_tokens_swallow_white_space_as_in_a_prompt():
     page.open_role("assistant")
     read = read_prompt(stripping, messages_of([("system", "a"), ("user", "b")]), PromptParams())
     assert encode_prompt(stripping, page.prompt).tolist() == encode_prompt(stripping, read).tolist()
-    plain = GrowingPage(stripping, parse_special=True)
+    plain = GrowingPrompt(stripping, parse_special=True)
     plain.add("a<eos>", literal=True)
     plain.add(" ")
     plain.add("\n b")

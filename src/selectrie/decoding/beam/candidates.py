@@ -81,7 +81,7 @@ def best_allowed(rows: Rows, i: int, n: int, allowed: BoolArray | IntArray) -> t
     return rows.top(i, n, allowed)
 
 
-class Merged:
+class CandidateQueue:
     """The tokens that may follow several paths, merged into one list, best first.
 
     The order is by the sum of log-probabilities minus penalty, ties by the order of

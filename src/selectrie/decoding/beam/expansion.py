@@ -20,7 +20,7 @@ _SHOWN = 4
 """How many tokens `expand` is shown for each path that is kept."""
 
 
-class Growth:
+class BeamExpander:
     """The paths of a search below a prompt, by their nodes in `tree`.
 
     Attributes:

@@ -115,7 +115,7 @@ class Finished:
     score: float = -np.inf
 
 
-class Pool:
+class FinishedHypotheses:
     """The texts finished so far, which also tells when the first n are certain.
 
     Ties are ordered by their tokens.

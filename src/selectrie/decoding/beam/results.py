@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.decoding.beam.expansion import Growth
-from selectrie.decoding.beam.hypotheses import Finished, Key, Pool
+from selectrie.decoding.beam.expansion import BeamExpander
+from selectrie.decoding.beam.hypotheses import Finished, FinishedHypotheses, Key
 from selectrie.decoding.beam.records import BeamPath, BeamSpec
 
 
@@ -21,14 +21,14 @@ class Found:
     """
 
     _spec: BeamSpec
-    _grown: Growth
-    _found: Pool
+    _grown: BeamExpander
+    _found: FinishedHypotheses
     _log_heal: float
 
     def _joint(self, node: int) -> float:
         return self._grown.tree.logp[node] - self._log_heal
 
-    def best_texts(self, pools: list[Pool]) -> list[tuple[Finished, int]]:
+    def best_texts(self, pools: list[FinishedHypotheses]) -> list[tuple[Finished, int]]:
         """Return the n best texts with the group that found each.
 
         With several groups, each group's best comes first, then each group's second,

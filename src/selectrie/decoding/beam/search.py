@@ -35,10 +35,10 @@ import numpy as np
 from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
-from selectrie.decoding.beam.candidates import Follower, Merged
-from selectrie.decoding.beam.expansion import Growth
+from selectrie.decoding.beam.candidates import CandidateQueue, Follower
+from selectrie.decoding.beam.expansion import BeamExpander
 from selectrie.decoding.beam.held_paths import HeldPaths
-from selectrie.decoding.beam.hypotheses import Pool, add_up
+from selectrie.decoding.beam.hypotheses import FinishedHypotheses, add_up
 from selectrie.decoding.beam.records import BeamOutcome, BeamPath, BeamSpec, PathView
 from selectrie.decoding.beam.results import Found
 from selectrie.decoding.healed_mass import HealedMass
@@ -64,7 +64,7 @@ class _Group:
 
     number: int
     width: int
-    pool: Pool
+    pool: FinishedHypotheses
     beam: list[int] = field(default_factory=lambda: [ROOT])
 
 
@@ -82,7 +82,7 @@ class BeamTask:
             raise ProtocolError("a search needs a prompt of at least one token")
         spec.vocabulary.check_tokens(prompt)
         self._prompt, self._spec, self._beam = prompt, spec, spec.beam
-        self._grown = Growth(automaton, spec)
+        self._grown = BeamExpander(automaton, spec)
         self._tree = self._grown.tree
         self._held = HeldPaths(self._tree)
         self._found = self._pool(spec.beam.n)
@@ -100,10 +100,10 @@ class BeamTask:
         self._close_steps: list[int] = []
         self._stopped: str | None = None
 
-    def _pool(self, n: int) -> Pool:
+    def _pool(self, n: int) -> FinishedHypotheses:
         # Otherwise a text has one path.
         merges = self._beam.merge_equal_text and self._spec.canonical is None
-        return Pool(self._tree, n, self._beam.length_penalty, merges=merges)
+        return FinishedHypotheses(self._tree, n, self._beam.length_penalty, merges=merges)
 
     def _make_groups(self) -> list[_Group]:
         beam = self._beam
@@ -245,7 +245,7 @@ class BeamTask:
         tree, grown, width = self._tree, self._grown, group.width
         depth = tree.depth[group.beam[0]] + 1
         n_text = min(tree.n_text[node] for node in group.beam)
-        next_best = Merged(
+        next_best = CandidateQueue(
             (tree.logp[node], tree.rank[node], node, self._followers(node, width, penalty)) for node in group.beam
         )
         most_off = max(penalty.values(), default=0.0)

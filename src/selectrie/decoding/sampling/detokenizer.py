@@ -15,7 +15,7 @@ _SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x
 """Second bytes that have a narrower range than 80..BF (Unicode 15, table 3-7)."""
 
 
-class TextEmitter:
+class IncrementalDetokenizer:
     """Turns a byte stream into text, and ends it before the first stop string.
 
     What has been emitted depends only on the bytes fed so far, never on how they were

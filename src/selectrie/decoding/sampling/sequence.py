@@ -13,7 +13,7 @@ import numpy as np
 from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import BoolArray, IntArray
-from selectrie.decoding.sampling.detokenizer import TextEmitter
+from selectrie.decoding.sampling.detokenizer import IncrementalDetokenizer
 from selectrie.errors import ProtocolError
 from selectrie.results import TokenScore
 from selectrie.tokenization.healing_automaton import HealedBytes
@@ -89,7 +89,7 @@ class DrawnText:
         self._pieces = pieces
         self._n_healed = len(healed)
         self._begun = _begun_character(prompt, pieces, healed)
-        self._emitter = TextEmitter([text.encode() for text in stop])
+        self._emitter = IncrementalDetokenizer([text.encode() for text in stop])
         self._emitter.feed(self._begun)
         self._is_inside = len(self._begun) > 0
         self.text = ""

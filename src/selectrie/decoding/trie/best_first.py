@@ -16,7 +16,7 @@ from selectrie.decoding.held_nodes import GRANULE, LiveNodes
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask, check_count, check_room
-from selectrie.decoding.trie.depth_first import Waves
+from selectrie.decoding.trie.depth_first import DepthFirstFallback
 from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.decoding.trie.open_list import OpenNodes
 from selectrie.errors import ProtocolError
@@ -91,7 +91,9 @@ class BestFirst:
         self._live = LiveNodes(trie, carries)
         self._n_needed = needs.n_rows
         self._floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
-        self._waves = Waves(trie, needs, self._reader, self._live, carries=carries, depth=self._floor.nodes)
+        self._waves = DepthFirstFallback(
+            trie, needs, self._reader, self._live, carries=carries, depth=self._floor.nodes
+        )
         self._greedy = ROOT
         self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._finished = False

@@ -24,7 +24,7 @@ search that learns nothing stays within 1.2 x exhaustive scoring.
 """
 
 
-class Waves:
+class DepthFirstFallback:
     """Depth-first evaluation that alternates with a best-first search.
 
     It takes over the live nodes and hands them back; only one of the two asks at a

@@ -13,7 +13,7 @@ from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
 from selectrie.decoding.held_nodes import GRANULE
 from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, owners
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.decoding.trie.incumbents import Contender, Standings, no_owner
+from selectrie.decoding.trie.incumbents import Candidate, Incumbents, no_owner
 
 Heal = Callable[[FloatArray, FloatArray], float]
 """Maps (edge_logp, observed) of a `TrieEvaluation` to the healed bytes' logp."""
@@ -43,7 +43,7 @@ class Frontier:
         self.bounds = Bounds(trie, objective, inclusive=self._continues or terminator == "eog")
         self.prefix: FloatArray = np.full(len(trie.token), np.nan)
         self.prefix[ROOT] = 0.0
-        self.standings = Standings(trie, objective, self.reader, k)
+        self.standings = Incumbents(trie, objective, self.reader, k)
         self._owner = owners(trie) if self._continues else no_owner(len(trie.token))
         self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
@@ -142,7 +142,7 @@ class Frontier:
         waits = self._needs.row[children] & ~self.reader.evaluated[children] & (self.prefix[children] > -np.inf)
         return children[waits]
 
-    def deciding(self, contender: Contender) -> list[int]:
+    def deciding(self, contender: Candidate) -> list[int]:
         """Return the open nodes that this end owns, heaviest first.
 
         Nodes too light to matter are left out.
@@ -179,7 +179,7 @@ class Frontier:
         return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
 
     def proves(self) -> tuple[bool, float]:
-        """Return `Standings.proves` against everything open."""
+        """Return `Incumbents.proves` against everything open."""
         return self.standings.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
 
     def left_open(self) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from selectrie.decoding.scoring import RESOLVED, Objective, TrieReader
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Candidate:
     """An end whose row is known but whose terminator is not.
 
     Attributes:
@@ -39,7 +39,7 @@ class Contender:
         return self.lower == self.upper
 
 
-class Standings:
+class Incumbents:
     """The k best lower bounds on scores, and the contenders.
 
     Only "unless-continued" has contenders. Let q of an end be the probability that it
@@ -60,7 +60,7 @@ class Standings:
         # Heap of (score, tolerance) of the k best finished paths.
         self._top: list[tuple[float, float]] = []
         self.log_finished = -np.inf
-        self.contenders: dict[int, Contender] = {}
+        self.contenders: dict[int, Candidate] = {}
         self._dirty: set[int] = set()
         self.log_heal = 0.0
 
@@ -106,7 +106,7 @@ class Standings:
                 continue
             low = min(low, high)
             lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
-            self.contenders[end] = Contender(end, path, lower, upper, low, high)
+            self.contenders[end] = Candidate(end, path, lower, upper, low, high)
         self._dirty.clear()
 
     def threshold(self) -> tuple[float, float]:
@@ -120,7 +120,7 @@ class Standings:
             return -np.inf, 0.0
         return heapq.nlargest(self._k, lowers)[-1] if self.contenders else self._top[0]
 
-    def unsettled(self, at_least: float, margin: float) -> list[Contender]:
+    def unsettled(self, at_least: float, margin: float) -> list[Candidate]:
         """Return the contenders whose intervals must still narrow, best first.
 
         A contender may count if its score can be `at_least` or more. It narrows until
@@ -163,12 +163,12 @@ class Standings:
         lowers = [c.lower for c in self.contenders.values() if _is_resolved(c)]
         return numerics.logsumexp(np.array([self.log_finished, *lowers]))
 
-    def unresolved(self) -> list[Contender]:
+    def unresolved(self) -> list[Candidate]:
         """Return the contenders that no single value can represent yet."""
         return [c for c in self.contenders.values() if not _is_resolved(c)]
 
 
-def _is_resolved(contender: Contender) -> bool:
+def _is_resolved(contender: Candidate) -> bool:
     """Return whether the contender's value is known closely enough.
 
     The margin lets `path_scores` agree, which adds the same terms up in another order
@@ -177,7 +177,7 @@ def _is_resolved(contender: Contender) -> bool:
     return contender.logp_upper - contender.logp_lower <= RESOLVED * (1 - 1e-6)
 
 
-def _overlaps(contender: Contender, spans: list[tuple[float, float]], margin: float) -> bool:
+def _overlaps(contender: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
     """Return whether another span touches this one.
 
     `spans` contains the contender's own span too.

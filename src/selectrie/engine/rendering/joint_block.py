@@ -28,7 +28,7 @@ from selectrie.options import SearchParams, at_least, one_of
 from selectrie.results import Certificate, Selection
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.template.values.values import Option
-from selectrie.tokenization.products import Part, spellings
+from selectrie.tokenization.products import TextAlternatives, spellings
 
 MOST_LISTED = 20_000
 """Maximum assignments that are listed and scored as choices; more are searched."""
@@ -217,7 +217,7 @@ def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
     return readings
 
 
-def _parts(request: JointRequest) -> tuple[Part, ...]:
+def _parts(request: JointRequest) -> tuple[TextAlternatives, ...]:
     """Return the block as bytes, with the options of each slot sorted."""
     return tuple(
         part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))

@@ -29,7 +29,7 @@ from selectrie.errors import ChoiceError, InternalError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.results import Certificate, Selection
 from selectrie.tokenization.healing import heal_plan
-from selectrie.tokenization.products import Ground, Part, one_varied
+from selectrie.tokenization.products import ProductContext, TextAlternatives, one_varied
 from selectrie.tokenization.records import EncodedChoices
 
 MOST_CONTINUING = 2_000
@@ -108,7 +108,7 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
     return selection
 
 
-def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: Ground) -> str:
+def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: ProductContext) -> str:
     """Return why the tokenizer may change a text of the product; "" if it does not.
 
     No path of such a text is searched.
@@ -117,7 +117,7 @@ def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: Ground) -> str:
     return may_alter(vocabulary, ground.healed + ground.put, used)
 
 
-def _spelled(parts: tuple[Part, ...]) -> list[bytes]:
+def _spelled(parts: tuple[TextAlternatives, ...]) -> list[bytes]:
     """Return the literals and options."""
     return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
 
@@ -132,7 +132,7 @@ def _terminator(asked: str, letters: ProductAutomaton) -> str:
     return "unless-continued" if _continue_one_another(letters) else "none"
 
 
-def _letters(parts: tuple[Part, ...]) -> ProductAutomaton:
+def _letters(parts: tuple[TextAlternatives, ...]) -> ProductAutomaton:
     """Return the texts of the product, byte by byte."""
     return ProductAutomaton([[*map(list, [part] if isinstance(part, bytes) else part)] for part in parts])
 
@@ -228,7 +228,7 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
     )
 
 
-def _encoded(ground: Ground, paths: list[tuple[int, ...]]) -> EncodedChoices:
+def _encoded(ground: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
     """Return paths after the ground's context, in the form of `encode_choices`."""
     own = ground.prompt_tokens[len(ground.context) :].tolist()
     return EncodedChoices(

@@ -18,7 +18,7 @@ from selectrie.template.syntax.ast import Role
 from selectrie.template.syntax.expressions import Span
 from selectrie.template.syntax.source_positions import error_at, where
 from selectrie.template.syntax.visitors import walk_through
-from selectrie.tokenization.growing_prompt import GrowingPage, Mark
+from selectrie.tokenization.growing_prompt import GrowingPrompt, Snapshot
 
 MOST_PAGE_BYTES = 16 << 20
 """Maximum bytes of the text of one page, hidden text included."""
@@ -33,7 +33,7 @@ Tell = Callable[[Event], None]
 class _Hidden:
     """The state of the sheet where a hidden stretch began."""
 
-    mark: Mark
+    mark: Snapshot
     n_written: int
     early: list[Write] | None
     is_chat: bool
@@ -54,7 +54,7 @@ class Sheet:
     def __init__(self, vocabulary: Vocabulary, template: Template, rendering: RenderParams, tell: Tell | None) -> None:
         """Start an empty page; `tell` is called with each event, None reports none."""
         self._tell, self._reads_special = tell, rendering.parse_special
-        self.page = GrowingPage(
+        self.page = GrowingPrompt(
             vocabulary, template_args=rendering.template_args, parse_special=rendering.parse_special
         )
         self._written: list[str] = []

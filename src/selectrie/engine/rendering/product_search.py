@@ -23,7 +23,14 @@ from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.scheduler.task_group import Errand
 from selectrie.errors import OptionError, PromptTooLongError
 from selectrie.options import BeamSearchParams, SearchParams
-from selectrie.tokenization.products import Ground, Part, cut_product, neighbours, open_ground, spellings
+from selectrie.tokenization.products import (
+    ProductContext,
+    TextAlternatives,
+    cut_product,
+    neighbours,
+    open_ground,
+    spellings,
+)
 from selectrie.tokenization.records import PromptText
 
 MOST_NODES = 6_000
@@ -62,7 +69,7 @@ class Hunt:
     """
 
     prompt: PromptText
-    parts: tuple[Part, ...]
+    parts: tuple[TextAlternatives, ...]
     following: bytes
     terminator: str
     k: int
@@ -84,7 +91,7 @@ class ProductPaths:
         own: The canonical path for the text of a path; None likewise.
     """
 
-    ground: Ground
+    ground: ProductContext
     automaton: Automaton
     longest: int
     canonical: Callable[[Sequence[int]], bool] | None = None
@@ -111,7 +118,7 @@ def paths_of_product(vocabulary: Vocabulary, hunt: Hunt) -> ProductPaths:
     return _of_grammar(vocabulary, hunt.parts, ground)
 
 
-def _of_grammar(vocabulary: Vocabulary, parts: tuple[Part, ...], ground: Ground) -> ProductPaths:
+def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], ground: ProductContext) -> ProductPaths:
     """Return every token path that spells a text of the product.
 
     Only those that the tokenizer makes count.

@@ -28,7 +28,7 @@ from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
 from selectrie.options import RenderParams
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import Following, what_comes, what_follows
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
 from selectrie.template.syntax import ast
@@ -77,7 +77,7 @@ class _Run:
         self._begun, self._model, self._tau, self._request = begun, model, tau, request
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
-        self._program = Program(request.template, request.values)
+        self._program = Interpreter(request.template, request.values)
         self._sheet = Sheet(model.vocabulary, request.template, rendering, tell)
         self._is_told = tell is not None
         self._n_slots, self._cost = 0, Cost()

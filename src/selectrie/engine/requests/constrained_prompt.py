@@ -21,7 +21,7 @@ from selectrie.errors import GrammarError, NothingFoundError, OptionError, Promp
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
-from selectrie.tokenization.canonical import OpenPrompt, OwnPaths, Reopened, open_prompt
+from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, PromptBoundary, open_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
 from selectrie.tokenization.records import PromptText
 
@@ -45,7 +45,7 @@ class Constrained:
         boundary: "heal" or "split", as used.
         terminator: "eog" or "none".
         canonicity: Which paths after the prompt are canonical.
-        doubt: Why texts may be missing (`OpenPrompt.doubt`), or "".
+        doubt: Why texts may be missing (`PromptBoundary.doubt`), or "".
     """
 
     vocabulary: Vocabulary
@@ -56,7 +56,7 @@ class Constrained:
     delimiter: bytes
     boundary: str
     terminator: str
-    canonicity: OwnPaths
+    canonicity: CanonicalPaths
     doubt: str = ""
 
     @property
@@ -216,7 +216,7 @@ def constrain(
     )
 
 
-def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: OpenPrompt, before: bytes) -> str:
+def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary, before: bytes) -> str:
     """Return why a text of the grammar may have no canonical path; "" if all have one.
 
     That is the case for a text that the tokenizer does not write unchanged. If there
@@ -288,7 +288,7 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
     return "" if found is None else repr(shown(found))
 
 
-def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: PromptParams) -> OpenPrompt:
+def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: PromptParams) -> PromptBoundary:
     """Return the opened prompt, truncated on the left if the options allow it.
 
     Raises `PromptTooLongError` if a longest path does not fit after it.
@@ -308,7 +308,7 @@ def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: 
     return opened
 
 
-def n_room(opened: OpenPrompt | Reopened) -> int:
+def n_room(opened: PromptBoundary | HealedPrompt) -> int:
     """Return the maximum number of tokens of a prompt and a path's healed bytes.
 
     There is at most one token for each healed byte.

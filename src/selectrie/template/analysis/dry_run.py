@@ -51,7 +51,7 @@ def try_values(
     """
     refuse_long(document, documents, values)
     try:
-        _Trial(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
+        _DryRun(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
     except _EnoughError:
         return
 
@@ -61,7 +61,7 @@ class _EnoughError(Exception):
 
 
 @dataclass(slots=True)
-class _Trial:
+class _DryRun:
     documents: Mapping[str, Document]
     sources: Sources
     room: int
@@ -199,15 +199,15 @@ def _merged(levels: Iterable[Mapping[str, object]]) -> dict[str, object]:
     }
 
 
-_HANDLERS: Mapping[type[Segment], Callable[[_Trial, Any, Scope, Document], None]] = {
-    Output: _Trial.output,
-    Set: _Trial.set,
-    Slot: _Trial.slot,
-    Block: _Trial.block,
-    Role: _Trial.role,
-    Joint: _Trial.joint,
-    Include: _Trial.include,
-    If: _Trial.branches,
-    Each: _Trial.each,
-    GenEach: _Trial.geneach,
+_HANDLERS: Mapping[type[Segment], Callable[[_DryRun, Any, Scope, Document], None]] = {
+    Output: _DryRun.output,
+    Set: _DryRun.set,
+    Slot: _DryRun.slot,
+    Block: _DryRun.block,
+    Role: _DryRun.role,
+    Joint: _DryRun.joint,
+    Include: _DryRun.include,
+    If: _DryRun.branches,
+    Each: _DryRun.each,
+    GenEach: _DryRun.geneach,
 }

@@ -22,7 +22,7 @@ Values: TypeAlias = "dict[str, object]"
 
 
 @dataclass(slots=True)
-class Level:
+class Environment:
     """The names of one turn of a loop, or of the page.
 
     Attributes:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from selectrie.errors import InternalError
 from selectrie.template.analysis import segment_counts
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.frames import Frame, Level, Loop, Values, fields_of, loop_of, loop_over, path_of
+from selectrie.template.runtime.frames import Environment, Frame, Loop, Values, fields_of, loop_of, loop_over, path_of
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
 from selectrie.template.syntax.ast import (
     Block,
@@ -38,7 +38,7 @@ from selectrie.template.values.tag_values import role_named, value_at
 from selectrie.template.values.values import plain
 
 
-class Program:
+class Interpreter:
     """A template and its values, interpreted step by step.
 
     After `Decide` and `Together` the results must be passed to `name`, and after
@@ -49,14 +49,14 @@ class Program:
     def __init__(self, template: Template, values: Mapping[str, object]) -> None:
         self._template = template
         self._frames = [Frame(template.document.body, template.document)]
-        self._levels = [Level(Scope(values))]
+        self._levels = [Environment(Scope(values))]
         self._queue: deque[Step] = deque()
         self._asked: Loop | None = None
         self._is_ahead = False
         self._n_left = segment_counts.MOST_STEPS
 
     @property
-    def page(self) -> Level:
+    def page(self) -> Environment:
         """Return the level of the page, which includes loops that have ended."""
         return self._levels[0]
 
@@ -73,14 +73,14 @@ class Program:
         segment = loops[-1].segment
         return path_of(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
 
-    def ahead(self, n_steps: int) -> Program:
+    def ahead(self, n_steps: int) -> Interpreter:
         """Return a copy of the program for a lookahead.
 
         The copy decides nothing, and its names do not affect this program. Values that
         only the model can give raise `Undecided`, and so does passing more than
         `n_steps` segments.
         """
-        other = Program.__new__(Program)
+        other = Interpreter.__new__(Interpreter)
         other._template = self._template
         other._frames = [replace(frame) for frame in self._frames]
         other._levels = [replace(level, assumed=dict(level.assumed)) for level in self._levels]
@@ -334,7 +334,7 @@ class Program:
             variables |= {segment.variable: item, "@key": key, "@last": at == len(loop.items) - 1}
         elif loop.bounds[0] == loop.bounds[1]:
             variables["@last"] = at == loop.bounds[0] - 1
-        self._levels.append(Level(self._levels[-1].scope.child(variables)))
+        self._levels.append(Environment(self._levels[-1].scope.child(variables)))
         frame.loop = replace(loop, n_done=at + 1)
         frame.body, frame.at = segment.body, 0
 

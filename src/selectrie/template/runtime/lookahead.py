@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from selectrie.errors import TemplateError
-from selectrie.template.runtime.interpreter import Program
+from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Continue, Decide, Naming, Together, Turn, Write
 from selectrie.template.values.scope import Undecided
 
@@ -37,7 +37,7 @@ class Following:
     ends: bool | None = None
 
 
-Cut = Callable[[str], "tuple[str, bool] | None"]
+ChunkedProduct = Callable[[str], "tuple[str, bool] | None"]
 """Splits literal text at its first control token.
 
 Returns the text before the token and whether the token ends generation; None if there
@@ -49,7 +49,7 @@ def no_cut(_literal: str) -> None:
     """Return None: literal text has no control tokens."""
 
 
-def what_follows(program: Program, *names: str, cut: Cut = no_cut) -> Following:
+def what_follows(program: Interpreter, *names: str, cut: ChunkedProduct = no_cut) -> Following:
     """Return what follows the current step of the program on the page.
 
     That is text up to the next decision of the model, or up to a control token.
@@ -61,14 +61,14 @@ def what_follows(program: Program, *names: str, cut: Cut = no_cut) -> Following:
     return _certain(ahead, cut, may_branch=True)
 
 
-def what_comes(program: Program, *, more: bool, cut: Cut = no_cut) -> Following:
+def what_comes(program: Interpreter, *, more: bool, cut: ChunkedProduct = no_cut) -> Following:
     """Return what comes if a loop that asks goes on (`more`), or if it ends."""
     ahead = program.ahead(_MOST_STEPS)
     ahead.go_on(more=more)
     return _certain(ahead, cut, may_branch=False)
 
 
-def _certain(ahead: Program, cut: Cut, *, may_branch: bool) -> Following:
+def _certain(ahead: Interpreter, cut: ChunkedProduct, *, may_branch: bool) -> Following:
     """Return the text up to the next step that writes none.
 
     It ends early where the page depends on an undecided slot.

@@ -32,7 +32,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """A slot that the model decides; the result is passed to `Program.name`."""
+    """A slot that the model decides; the result is passed to `Interpreter.name`."""
 
     slot: Slot
     scope: Scope
@@ -41,7 +41,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Slots that the model decides together; results are passed to `Program.name`."""
+    """Slots that the model decides together; results go to `Interpreter.name`."""
 
     joint: Joint
     scope: Scope
@@ -53,7 +53,7 @@ class Continue:
     """A loop asks whether it goes on.
 
     The model decides between its stop text and what would come next; the decision is
-    passed to `Program.go_on`.
+    passed to `Interpreter.go_on`.
     """
 
     loop: GenEach
