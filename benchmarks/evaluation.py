@@ -44,7 +44,7 @@ from selectrie.backends.llama_cpp.gguf_header import read_header
 from selectrie.engine.engine import Engine
 from selectrie.evaluation.dataset import NO_SHOTS, Shots, items_of, task_for
 from selectrie.evaluation.evaluator import measured
-from selectrie.evaluation.work_units import TaskItems, Unit, plan
+from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.evaluation.readers import read_data
 from selectrie.core.model import Model
 
@@ -101,7 +101,7 @@ class Watch:
         return [Call(size, min(size, w), range(1, 9)) for size, w in zip(sizes, outputs, strict=True)], held
 
 
-def ours(llm: Engine, task: TaskItems) -> tuple[float, tuple[Unit, ...], Watch]:
+def ours(llm: Engine, task: TaskItems) -> tuple[float, tuple[WorkUnit, ...], Watch]:
     """Seconds from items to records, the units, and the calls that were made."""
     watch = Watch()
     model = llm._model
@@ -137,7 +137,7 @@ def n_rows(asked: Sequence[Sequence[Pair]]) -> int:
     return sum(len(context) + len(rest) - 1 for pairs in asked for context, rest in pairs)
 
 
-def questions(units: Sequence[Unit]) -> list[list[Pair]]:
+def questions(units: Sequence[WorkUnit]) -> list[list[Pair]]:
     """Context and continuation of every choice of every item."""
     found: list[list[Pair]] = []
     for unit in units:

@@ -453,11 +453,11 @@ def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
 
     from selectrie.cli.report.evaluation import comparison_report, evaluation_report
     from selectrie.evaluation.compare import compare, comparison_dict
-    from selectrie.evaluation.items import ItemRecord, Measured
+    from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
     from selectrie.evaluation.results import TaskResult
 
     def task(logps: tuple[float, float]) -> Evaluation:
-        choices = tuple(Measured(logp, 1, 1, 1, is_greedy=False) for logp in logps)
+        choices = tuple(ChoiceLoglikelihood(logp, 1, 1, 1, is_greedy=False) for logp in logps)
         long = "[/red]\x1b" + "a_long_name_" * 9
         records = [ItemRecord("t[/b]", i, f"{long}{i}", f"{long}{i % 2}", (0,), choices, 0) for i in range(4)]
         records.append(ItemRecord("t[/b]", 4, "\x1b[2J", "", (0,), (), 0, "too long"))
@@ -535,10 +535,12 @@ def test_every_field_of_an_evaluation_is_documented():
     """The page on Python has those of the records a user fills in or reads."""
     from dataclasses import fields
 
-    from selectrie.evaluation import Evaluation, Item, ItemRecord, Measured, TaskResult
+    from selectrie.evaluation import ChoiceLoglikelihood, Evaluation, Item, ItemRecord, TaskResult
 
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").split("## Benchmarks")[1].split("\n## ")[0]
-    names = {one.name for kind in (Item, ItemRecord, Measured, Evaluation, TaskResult) for one in fields(kind)}
+    names = {
+        one.name for kind in (Item, ItemRecord, ChoiceLoglikelihood, Evaluation, TaskResult) for one in fields(kind)
+    }
     assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from selectrie.cli.report import formats
 from selectrie.errors import OptionError
 from selectrie.evaluation.compare import compare, comparison_dict
-from selectrie.evaluation.items import ItemRecord, Measured
+from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
 from selectrie.evaluation.results import Evaluation, TaskResult
 
 
 def record(index, logps, *, gold=(0,), name="", problem=None):
     """A record of choices with these log-probabilities, each a character long."""
-    choices = tuple(Measured(logp, 1, 1, 1, is_greedy=False, n_words=1) for logp in logps)
+    choices = tuple(ChoiceLoglikelihood(logp, 1, 1, 1, is_greedy=False, n_words=1) for logp in logps)
     return ItemRecord("task", index, name or f"item-{index}", "", gold, () if problem else choices, 0, problem)
 
 

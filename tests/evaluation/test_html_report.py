@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.evaluation.compare import compare, comparison_dict
-from selectrie.evaluation.items import ItemRecord, Measured
+from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
 from selectrie.evaluation.report import svg
 from selectrie.evaluation.report.html import MOST_PROBLEMS, comparison_page, evaluation_page
@@ -55,7 +55,7 @@ class Reader(HTMLParser):
 
 def record(index, logps, *, gold=(0,), name="", subset="", problem=None):
     """A record of choices with these log-probabilities."""
-    choices = tuple(Measured(logp, 2, 4, 4, is_greedy=False, n_words=1) for logp in logps)
+    choices = tuple(ChoiceLoglikelihood(logp, 2, 4, 4, is_greedy=False, n_words=1) for logp in logps)
     return ItemRecord("task", index, name, subset, gold, () if problem else choices, 0, problem)
 
 
@@ -220,7 +220,7 @@ def test_every_text_can_be_shown(text):
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_has_a_page(metric):
     """Also figures that are not finite, and items with one choice."""
-    measured = Measured(-math.inf, 2, 4, 4, False, 1, -1.0, -1.0, (-1.0,))
+    measured = ChoiceLoglikelihood(-math.inf, 2, 4, 4, False, 1, -1.0, -1.0, (-1.0,))
     sure = replace(measured, logp=-0.5)
     for choices in ((measured, sure), (measured,)):
         if len(choices) == 1 and metric in ("calibrated", "batch_calibrated", "mc2", "brier"):

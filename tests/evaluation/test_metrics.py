@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.errors import OptionError
-from selectrie.evaluation.items import ItemRecord, Measured
+from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, estimate, named, wanted
 from selectrie.evaluation.results import TaskResult, record_from_json, record_to_json
 
@@ -20,7 +20,7 @@ def record(logps, *, gold=(0,), texts=None, index=0, **columns):
     """A record of choices with these log-probabilities and lengths of these texts."""
     texts = texts or ["x"] * len(logps)
     choices = tuple(
-        Measured(
+        ChoiceLoglikelihood(
             logp=logp,
             n_tokens=len(text.split()),
             n_chars=len(text),

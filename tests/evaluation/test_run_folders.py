@@ -23,7 +23,7 @@ from selectrie.evaluation import run_folder
 from selectrie.evaluation.compare import compare
 from selectrie.evaluation.evaluator import measured, signature_of
 from selectrie.evaluation.files import write_file, write_whole
-from selectrie.evaluation.log import Line, TornLineError
+from selectrie.evaluation.log import LogRecord, TornLineError
 from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, check_folder
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 from selectrie.results import FORMAT_VERSION
@@ -200,7 +200,7 @@ def test_a_line_is_read_back_or_not_at_all(finished, data):
     other = body[:start] + put_in + body[end:]
     for line in (signed(other), text.replace(body, other)):
         try:
-            read = Line.from_json(line)
+            read = LogRecord.from_json(line)
         except (TornLineError, ValueError):
             continue
         assert read.to_json() == line

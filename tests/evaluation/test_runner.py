@@ -18,7 +18,7 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.evaluation import Item, log
 from selectrie.evaluation.evaluator import evaluate_tasks, measured
-from selectrie.evaluation.log import Line, Log, TornLineError
+from selectrie.evaluation.log import Log, LogRecord, TornLineError
 from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, plan_of
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 from selectrie.evaluation.work_units import TaskItems, plan
@@ -251,10 +251,10 @@ def test_what_is_no_run_is_said(finished, tmp_path):
 def test_a_line_is_read_as_it_was_written(finished):
     """Each line of the log, to the byte; a changed digit is found."""
     for text in (finished / LOG).read_text().splitlines():
-        line = Line.from_json(text)
+        line = LogRecord.from_json(text)
         assert line.to_json() == text
         with pytest.raises(TornLineError):
-            Line.from_json(text.replace("1", "2", 1) if "1" in text else text[:-1])
+            LogRecord.from_json(text.replace("1", "2", 1) if "1" in text else text[:-1])
 
 
 def test_a_full_disk_is_said_and_loses_nothing(finished, tmp_path, monkeypatch):

@@ -12,8 +12,8 @@ that survive a crash.
 from __future__ import annotations
 
 from selectrie.evaluation.evaluator import evaluate
-from selectrie.evaluation.items import Item, ItemRecord, Measured
+from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS
 from selectrie.evaluation.results import Evaluation, TaskResult
 
-__all__ = ["METRICS", "Evaluation", "Item", "ItemRecord", "Measured", "TaskResult", "evaluate"]
+__all__ = ["METRICS", "ChoiceLoglikelihood", "Evaluation", "Item", "ItemRecord", "TaskResult", "evaluate"]

@@ -25,7 +25,8 @@ _NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "content_free": ("logp_content_free", "after content-free contexts"),
     }
 )
-"""Maps a need of a metric (`Metric.needs`) to a field of `Measured` and a phrase.
+"""Maps a need of a metric (`Metric.needs`) to a field of `ChoiceLoglikelihood` and a
+phrase.
 
 The phrase says which log-probability it is.
 """

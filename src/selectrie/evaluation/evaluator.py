@@ -15,7 +15,7 @@ from selectrie.evaluation.checks import check
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.results import Evaluation, TaskResult
-from selectrie.evaluation.work_units import TaskItems, Unit, plan
+from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.results import Signature
 
 
@@ -46,7 +46,7 @@ OnProgress = Callable[[Progress], None]
 class Done:
     """A unit that was measured."""
 
-    unit: Unit
+    unit: WorkUnit
     found: LogLikelihoods
 
     @property
@@ -55,10 +55,10 @@ class Done:
         return self.unit.records(self.found)
 
 
-Measure = Callable[[Sequence[Unit]], Iterator[Done]]
+Measure = Callable[[Sequence[WorkUnit]], Iterator[Done]]
 
 
-def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
+def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
     """Measure units one after the other.
 
     Each starts from an empty memory, in a layout that depends only on the unit.
@@ -73,7 +73,7 @@ def measured(llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
             yield Done(unit, scorer.loglikelihoods(unit.sequences))
 
 
-def measured_by(measure: Measure | None, llm: Engine, units: Sequence[Unit]) -> Iterator[Done]:
+def measured_by(measure: Measure | None, llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
     """Yield measured units from `measure`, or from this engine if it is None."""
     return measured(llm, units) if measure is None else measure(units)
 
@@ -157,7 +157,7 @@ def evaluate_tasks(
 class Counter:
     """Adds up what is done of a run, and reports after each unit."""
 
-    def __init__(self, tasks: Sequence[TaskItems], units: Sequence[Unit], on_progress: OnProgress | None) -> None:
+    def __init__(self, tasks: Sequence[TaskItems], units: Sequence[WorkUnit], on_progress: OnProgress | None) -> None:
         self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)
         self._on_progress = on_progress
         self.items = self.units = self.rows_evaluated = self.rows_naive = self.items_logged = 0

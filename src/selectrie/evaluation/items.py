@@ -50,7 +50,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ChoiceLoglikelihood:
     """What was measured of one choice.
 
     All log-probabilities are natural, and sums over the choice's tokens.
@@ -94,13 +94,13 @@ class ItemRecord:
     id: str
     subset: str
     gold: tuple[int, ...]
-    choices: tuple[Measured, ...]
+    choices: tuple[ChoiceLoglikelihood, ...]
     unit: int
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BaselineNeeds:
     """What to measure besides the log-probability after the context.
 
     See `metrics.wanted`.

@@ -26,7 +26,7 @@ from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.evaluator import Done
 from selectrie.evaluation.files import check_plain, writing
-from selectrie.evaluation.work_units import Unit
+from selectrie.evaluation.work_units import WorkUnit
 
 _LONGEST_LINE = 64 << 20
 """Maximum line length in bytes; no unit needs more."""
@@ -40,7 +40,7 @@ class TornLineError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogRecord:
     """What was measured of a unit's sequences, in their order.
 
     Attributes:
@@ -55,10 +55,10 @@ class Line:
     is_greedy: tuple[bool, ...]
 
     @staticmethod
-    def of(plan: str, done: Done) -> Line:
+    def of(plan: str, done: Done) -> LogRecord:
         """Return the line of a unit that was measured."""
         found = done.found
-        return Line(
+        return LogRecord(
             plan, done.unit.number, found.rows_evaluated, tuple(found.logp.tolist()), tuple(found.is_greedy.tolist())
         )
 
@@ -79,7 +79,7 @@ class Line:
         return f'{{"digest":"{_digest(body)}","body":{body}}}'
 
     @staticmethod
-    def from_json(text: str) -> Line:
+    def from_json(text: str) -> LogRecord:
         """Return the line that `to_json` wrote.
 
         Raises `TornLineError` if the digest is wrong, and `ValueError` for anything
@@ -98,7 +98,7 @@ class Line:
             raise ValueError("it is not written as a run writes it")
         return line
 
-    def measured(self, unit: Unit) -> Done:
+    def measured(self, unit: WorkUnit) -> Done:
         """Return the measured unit of this number.
 
         Raises `ValueError` if the line cannot be about it.
@@ -123,13 +123,13 @@ class Line:
         return Done(unit, found)
 
 
-def _line_of(own: dict[str, Any]) -> Line:
+def _line_of(own: dict[str, Any]) -> LogRecord:
     """Return the line of a parsed object.
 
     Raises Python's errors for another object, and `ValueError`.
     """
     logp = tuple(-math.inf if value == "-inf" else value for value in own["logp"])
-    line = Line(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
+    line = LogRecord(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
     whole = type(line.plan) is str and type(line.unit) is int and type(line.rows_evaluated) is int
     if not whole or not all(type(value) is float and value <= 0 for value in logp):
         raise ValueError("plan, unit, rows_evaluated or a value of logp is of another kind")
@@ -197,7 +197,7 @@ class Log:
         """Return whether nothing was ever logged."""
         return os.fstat(self._file).st_size == 0
 
-    def recover(self, plan: str, units: Sequence[Unit]) -> dict[int, Done]:
+    def recover(self, plan: str, units: Sequence[WorkUnit]) -> dict[int, Done]:
         """Return what was logged of these units, by number, and cut off the rest.
 
         The cut is after the last whole line.
@@ -216,7 +216,7 @@ class Log:
         with writing(self._path.parent):
             for number, (text, stop) in enumerate(self._lines(), start=1):
                 try:
-                    line = Line.from_json(text)
+                    line = LogRecord.from_json(text)
                     _check_belongs(line, plan, known, places)
                     done[line.unit] = line.measured(known[line.unit])
                 except TornLineError:
@@ -236,7 +236,7 @@ class Log:
 
     def add(self, plan: str, done: Done) -> None:
         """Append a line; it is on the disk when this returns."""
-        data = (Line.of(plan, done).to_json() + "\n").encode()
+        data = (LogRecord.of(plan, done).to_json() + "\n").encode()
         self.check_held()
         with writing(self._path.parent):
             while data:
@@ -262,7 +262,7 @@ class Log:
                 yield text, stop
 
 
-def _check_belongs(line: Line, plan: str, known: dict[int, Unit], places: dict[int, int]) -> None:
+def _check_belongs(line: LogRecord, plan: str, known: dict[int, WorkUnit], places: dict[int, int]) -> None:
     """Raise `ValueError` for a line that does not belong.
 
     It is of another plan, of a unit that the plan does not have, or of a unit that an

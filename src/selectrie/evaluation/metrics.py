@@ -17,7 +17,7 @@ import numpy as np
 from selectrie.core import numerics
 from selectrie.core.types import FloatArray
 from selectrie.errors import OptionError
-from selectrie.evaluation.items import ItemRecord, Measured, Wanted
+from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.statistics import bootstrap, standard_error, wilson
 
 Records = Sequence[ItemRecord]
@@ -237,7 +237,7 @@ def _gold_logp(records: Records) -> FloatArray:
     return np.array([_right_choice(record).logp for record in records], dtype=np.float64)
 
 
-def _right_choice(record: ItemRecord) -> Measured:
+def _right_choice(record: ItemRecord) -> ChoiceLoglikelihood:
     return record.choices[record.gold[0] if record.gold else 0]
 
 
@@ -380,7 +380,7 @@ def named(names: Iterable[str]) -> tuple[Metric, ...]:
     return tuple(found)
 
 
-def wanted(metrics: Iterable[Metric]) -> Wanted:
+def wanted(metrics: Iterable[Metric]) -> BaselineNeeds:
     """Return what must be measured for these metrics."""
     needs = frozenset().union(*(metric.needs for metric in metrics))
-    return Wanted(**{name: name in needs for name in ("unconditional", "premise", "content_free")})
+    return BaselineNeeds(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

@@ -19,7 +19,7 @@ from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, LoglikelihoodScorer, Sequences
 from selectrie.errors import ClusterError, MissingExtraError, OptionError
 from selectrie.evaluation.evaluator import Done, Measure, signature_of
-from selectrie.evaluation.work_units import Unit
+from selectrie.evaluation.work_units import WorkUnit
 from selectrie.options import at_least
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def measure_on(
         on_actor: Called with each actor when it is made.
     """
 
-    def measure(units: Sequence[Unit]) -> Iterator[Done]:
+    def measure(units: Sequence[WorkUnit]) -> Iterator[Done]:
         if not units:
             return
         longest = max(1, *(unit.longest for unit in units))
@@ -153,7 +153,7 @@ class _Crew:
         self._signature, self._on_actor = signature, on_actor
         self._actors: list[Any] = []
 
-    def work(self, units: Sequence[Unit]) -> Iterator[Done]:
+    def work(self, units: Sequence[WorkUnit]) -> Iterator[Done]:
         """Yield units as they are measured.
 
         A unit whose actor died goes to a new actor, up to `retries` times.

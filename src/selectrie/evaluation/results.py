@@ -16,7 +16,7 @@ import numpy as np
 from selectrie.core.types import FloatArray
 from selectrie.errors import InputFileError, MissingExtraError
 from selectrie.evaluation import metrics
-from selectrie.evaluation.items import ItemRecord, Measured
+from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import Estimate, Metric
 from selectrie.evaluation.statistics import CalibrationBin, calibration_table, expected_calibration_error
 from selectrie.results.cells import cell, label, row, table
@@ -232,7 +232,9 @@ def record_to_json(record: ItemRecord) -> str:
 
     Floats are written to the last bit (`repr`); -inf is the text "-inf".
     """
-    choices = [{f.name: _written(getattr(choice, f.name)) for f in fields(Measured)} for choice in record.choices]
+    choices = [
+        {f.name: _written(getattr(choice, f.name)) for f in fields(ChoiceLoglikelihood)} for choice in record.choices
+    ]
     own = {f.name: getattr(record, f.name) for f in fields(ItemRecord)}
     return json.dumps({**own, "choices": choices}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -254,7 +256,7 @@ def record_of(own: Mapping[str, Any]) -> ItemRecord:
     For anything else, Python's errors are raised.
     """
     choices = tuple(
-        Measured(
+        ChoiceLoglikelihood(
             **{
                 **one,
                 **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},

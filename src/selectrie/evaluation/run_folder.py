@@ -23,7 +23,7 @@ from selectrie.evaluation.evaluator import signature_of
 from selectrie.evaluation.files import check_plain, is_temporary, write_whole, writing
 from selectrie.evaluation.log import Log
 from selectrie.evaluation.metrics import named
-from selectrie.evaluation.work_units import TaskItems, Unit
+from selectrie.evaluation.work_units import TaskItems, WorkUnit
 from selectrie.version import __version__
 
 RUN, LOG, ITEMS, SUMMARY = "run.json", "log.jsonl", "items.jsonl", "summary.json"
@@ -50,7 +50,7 @@ _PARTS = {"configuration": dict, "model": dict, "tasks": list, "plan": dict, "si
 def describe(
     llm: Engine,
     tasks: Sequence[TaskItems],
-    units: Sequence[Unit],
+    units: Sequence[WorkUnit],
     configuration: Mapping[str, object],
     model: Mapping[str, object],
 ) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def describe(
     }
 
 
-def _digest(units: Iterable[Unit]) -> str:
+def _digest(units: Iterable[WorkUnit]) -> str:
     """Return a digest of all that is measured, and of what it is measured for."""
     digest = blake2b(digest_size=16)
     for unit in units:

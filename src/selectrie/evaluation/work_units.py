@@ -19,7 +19,7 @@ from selectrie.core.types import IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences
 from selectrie.errors import OptionError, PromptError
-from selectrie.evaluation.items import Item, ItemRecord, Measured, Wanted
+from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.metrics import named, wanted
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.tokenization.choices import encode_choices
@@ -60,7 +60,7 @@ class TaskItems:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class UnitEntry:
     """One item of a unit, and where its sequences are.
 
     They come in blocks, one sequence for each choice in a block: after its context,
@@ -78,12 +78,12 @@ class Entry:
     item: Item
     first: int
     n_windows: int
-    wanted: Wanted
+    wanted: BaselineNeeds
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class WorkUnit:
     """Items of a task that share their beginning, measured and logged together.
 
     Attributes:
@@ -92,7 +92,7 @@ class Unit:
 
     number: int
     task: str
-    entries: tuple[Entry, ...]
+    entries: tuple[UnitEntry, ...]
     sequences: Sequences
 
     @property
@@ -105,7 +105,7 @@ class Unit:
         return tuple(_record(self, entry, found) for entry in self.entries)
 
 
-def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> tuple[Unit, ...]:
+def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> tuple[WorkUnit, ...]:
     """Return the units of all tasks, in order.
 
     Items with the same `shared` text are grouped, in the order of the data. A unit ends
@@ -115,7 +115,7 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> 
         OptionError: For an item without choices, or without a wanted premise or
             content-free contexts, or with a choice of which no token counts.
     """
-    units: list[Unit] = []
+    units: list[WorkUnit] = []
     for task in tasks:
         encoder = _Encoder(vocabulary, limits, task)
         for group in _groups(task.items):
@@ -137,7 +137,7 @@ def _groups(items: Sequence[Item]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Encoded:
-    """An item as pairs of context and continuation, in the order of `Entry`.
+    """An item as pairs of context and continuation, in the order of `UnitEntry`.
 
     Attributes:
         own_rows: Rows beyond the shared text.
@@ -148,7 +148,7 @@ class _Encoded:
     item: Item
     pairs: list[_Pair]
     n_windows: int
-    wanted: Wanted
+    wanted: BaselineNeeds
     own_rows: int
     problem: str | None = None
 
@@ -166,13 +166,13 @@ def _cut(encoder: _Encoder, task: TaskItems, group: list[int]) -> Iterator[list[
     yield part
 
 
-def _unit(number: int, task: str, part: list[_Encoded]) -> Unit:
-    entries: list[Entry] = []
+def _unit(number: int, task: str, part: list[_Encoded]) -> WorkUnit:
+    entries: list[UnitEntry] = []
     pairs: list[_Pair] = []
     for one in part:
-        entries.append(Entry(one.index, one.item, len(pairs), one.n_windows, one.wanted, one.problem))
+        entries.append(UnitEntry(one.index, one.item, len(pairs), one.n_windows, one.wanted, one.problem))
         pairs += one.pairs
-    return Unit(number, task, tuple(entries), Sequences.of(pairs))
+    return WorkUnit(number, task, tuple(entries), Sequences.of(pairs))
 
 
 class _Encoder:
@@ -194,7 +194,7 @@ class _Encoder:
         if not item.choices:
             raise OptionError(f"{name}.choices", item.choices, "at least one choice")
         if self._task.is_rolling:
-            pairs, needs = self._windows(item.choices[0]), Wanted()
+            pairs, needs = self._windows(item.choices[0]), BaselineNeeds()
         else:
             pairs, needs = self._choices(name, item), self._wanted
         longest = max(len(context) + len(rest) for context, rest in pairs)
@@ -329,9 +329,9 @@ def rolling_windows(tokens: IntArray, start: int, most: int) -> list[_Pair]:
     return pairs or [(whole[:1], tokens)]
 
 
-def _record(unit: Unit, entry: Entry, found: LogLikelihoods) -> ItemRecord:
+def _record(unit: WorkUnit, entry: UnitEntry, found: LogLikelihoods) -> ItemRecord:
     item = entry.item
-    choices: tuple[Measured, ...] = ()
+    choices: tuple[ChoiceLoglikelihood, ...] = ()
     if entry.problem is None:
         choices = (_whole(entry, found),) if entry.n_windows else _measured(entry, found)
     return ItemRecord(unit.task, entry.index, item.id, item.subset, item.gold, choices, unit.number, entry.problem)
@@ -345,10 +345,10 @@ def _n_words(text: str) -> int:
     return len(re.split(r"\s+", text))
 
 
-def _whole(entry: Entry, found: LogLikelihoods) -> Measured:
+def _whole(entry: UnitEntry, found: LogLikelihoods) -> ChoiceLoglikelihood:
     """Return the measures of a text from its windows."""
     places, text = slice(entry.first, entry.first + entry.n_windows), entry.item.choices[0]
-    return Measured(
+    return ChoiceLoglikelihood(
         logp=float(found.logp[places].sum()),
         n_tokens=int(found.n_scored[places].sum()),
         n_chars=len(text),
@@ -358,7 +358,7 @@ def _whole(entry: Entry, found: LogLikelihoods) -> Measured:
     )
 
 
-def _measured(entry: Entry, found: LogLikelihoods) -> tuple[Measured, ...]:
+def _measured(entry: UnitEntry, found: LogLikelihoods) -> tuple[ChoiceLoglikelihood, ...]:
     item, wanted, n = entry.item, entry.wanted, len(entry.item.choices)
     n_blocks = 1 + wanted.unconditional + wanted.premise + wanted.content_free * len(item.content_free)
     blocks = found.logp[entry.first : entry.first + n_blocks * n].reshape(n_blocks, n)
@@ -370,7 +370,7 @@ def _measured(entry: Entry, found: LogLikelihoods) -> tuple[Measured, ...]:
         premise, at = blocks[at], at + 1
     free = blocks[at:]
     return tuple(
-        Measured(
+        ChoiceLoglikelihood(
             logp=float(blocks[0][c]),
             n_tokens=int(found.n_scored[entry.first + c]),
             is_greedy=bool(found.is_greedy[entry.first + c]),
