@@ -18,7 +18,7 @@ from selectrie.cli.report import formats, terminal
 from selectrie.cli.report.layout import Units
 from selectrie.core import plain_text
 from selectrie.results import TokenScore
-from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, Scored, answer, armour, plan, text_score
+from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, ChoiceScores, answer, armour, plan, text_score
 
 
 def shown(report: RenderableType, width: int = 80) -> str:
@@ -184,7 +184,7 @@ def test_open_mass_shows_an_interval():
 @settings(max_examples=60)
 def test_no_text_can_break_a_report(texts: list[str], width: int):
     """Whatever the choices hold, no control character gets out and no line is wider than the terminal."""
-    scored: list[Scored] = [(text.replace("|", "/").encode("utf-8", "replace").decode(), 0.5) for text in texts]
+    scored: list[ChoiceScores] = [(text.replace("|", "/").encode("utf-8", "replace").decode(), 0.5) for text in texts]
     report = shown(terminal.selection_report(answer(*scored), explain=True), width)
     for line in report.splitlines():
         assert cell_len(line) <= width

@@ -255,16 +255,16 @@ def test_errors_reach_the_one_who_awaits():
 
 def test_an_errand_that_was_cancelled_begins_nothing():
     """Whatever comes after is refused, be it begun before or within the scope that was cancelled."""
-    from selectrie.engine.scheduler.task_group import Errand, Scope, errand
+    from selectrie.engine.scheduler.task_group import CancelScope, TaskGroup, task_group
 
     with engine_on(HashModel(1)) as engine:
-        with errand(engine._owner) as begun:
-            assert begun.call(lambda: 1) == 1
-            begun.cancel()
+        with task_group(engine._owner) as group:
+            assert group.call(lambda: 1) == 1
+            group.cancel()
             with pytest.raises(CancelledError):
-                begun.call(lambda: 1)
-        scope = Scope()
+                group.call(lambda: 1)
+        scope = CancelScope()
         scope.cancel()
         with scope.open(), pytest.raises(CancelledError):
-            Errand(engine._owner).call(lambda: 1)
-        assert Errand(engine._owner).call(lambda: 1) == 1
+            TaskGroup(engine._owner).call(lambda: 1)
+        assert TaskGroup(engine._owner).call(lambda: 1) == 1

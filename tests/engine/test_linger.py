@@ -12,10 +12,10 @@ from selectrie import Engine, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.load import load
 from selectrie.engine.requests import generate, select
-from selectrie.engine.requests.generate import Wanted
-from selectrie.engine.requests.selection import Asked
-from selectrie.engine.scheduler.model_thread import Owner
-from selectrie.engine.scheduler.task_group import errand
+from selectrie.engine.requests.generate import GenerateRequest
+from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CancelledError
 from selectrie.options import PromptParams, RenderParams, SamplingParams, StopParams
 from selectrie.testing import HashModel, TableModel
@@ -77,26 +77,26 @@ class Run:
         return len(whole) + lost + 2 * len(self.rows)
 
 
-def render(owner, parts, *, linger=True):
+def render(owner, parts, *, keep_cached=True):
     """A page of texts and slots, each decided on what stands there."""
     model = owner.scheduler.model
     run = Run(GrowingPrompt(model.vocabulary))
-    with errand(owner, linger=linger) as begun:
+    with task_group(owner, keep_cached=keep_cached) as group:
         for part in parts:
             if isinstance(part, str):
                 run.page.add(part)
             elif isinstance(part, Pick):
-                pick(run, begun, model, part)
+                pick(run, group, model, part)
             else:
-                draw(run, begun, model, part)
+                draw(run, group, model, part)
     return run
 
 
-def pick(run, begun, model, part):
+def pick(run, group, model, part):
     """Select, and write what was selected."""
-    asked = Asked(following=part.following)
+    asked = SelectRequest(following=part.following)
     [question] = select.prepare_all(model, [(run.page.prompt, part.choices)], asked)
-    [selection] = select.answer(begun, [question], None)
+    [selection] = select.answer(group, [question], None)
     trie = question.trie
     run.rows.append(selection.cost.rows)
     run.contexts.append(question.encoded.context.tolist())
@@ -106,13 +106,13 @@ def pick(run, begun, model, part):
     run.page.add(selection.text)
 
 
-def draw(run, begun, model, part):
+def draw(run, group, model, part):
     """Generate, and write what was drawn."""
     never = () if model.vocabulary.bos is None else (model.vocabulary.bos,)  # in the middle of a text it is none
     sampling = SamplingParams(logit_bias=dict.fromkeys(never, -1e9))
-    wanted = Wanted(seed=0, sampling=sampling, stopping=StopParams(max_tokens=part.n_tokens, ignore_eog=True))
+    wanted = GenerateRequest(seed=0, sampling=sampling, stopping=StopParams(max_tokens=part.n_tokens, ignore_eog=True))
     plan = generate.prepare(model.vocabulary, model.limits, run.page.prompt, wanted)
-    [drawing] = generate.begin(begun, plan, None)
+    [drawing] = generate.begin(group, plan, None)
     done = generate.completion(drawing, None)
     context = plan.specs[0].prompt
     run.rows.append(done.cost.rows)
@@ -129,7 +129,7 @@ def owned():
     made = []
 
     def make(model):
-        made.append(Owner(model))
+        made.append(ModelThread(model))
         return made[-1]
 
     yield make
@@ -172,7 +172,7 @@ def test_a_page_of_slots_costs_its_tokens_and_the_losing_branches(owned, seed):
     """Rows <= tokens of the page + inner nodes of losing branches + 2 a slot; and the same page as without lingering."""
     run = render(owned(HashModel(seed)), cats(12))
     assert sum(run.rows) <= run.bound
-    alone = render(owned(HashModel(seed)), cats(12), linger=False)
+    alone = render(owned(HashModel(seed)), cats(12), keep_cached=False)
     assert (alone.page.text, alone.chosen) == (run.page.text, run.chosen)
     assert alone.logp == pytest.approx(run.logp, abs=1e-9)
     assert sum(alone.rows) > sum(run.rows)
@@ -187,7 +187,7 @@ def test_the_bound_is_broken_without_lingering(owned):
     short = render(owned(always), parts)
     assert sum(short.rows) <= short.bound
     long_wins = [Pick([" cat at a bat. a cat at a bat"], ". a") if isinstance(p, Pick) else p for p in parts]
-    run, alone = (render(owned(TableModel({})), long_wins, linger=linger) for linger in (True, False))
+    run, alone = (render(owned(TableModel({})), long_wins, keep_cached=keep_cached) for keep_cached in (True, False))
     assert sum(run.rows) <= run.bound < sum(alone.rows)
 
 
@@ -216,7 +216,7 @@ def test_rows_of_a_trained_model(opened, weights):
     owner = opened(weights("stories260K.gguf"))
     run = render(owner, walks(5))
     assert sum(run.rows) <= run.bound
-    alone = render(opened(weights("stories260K.gguf")), walks(5), linger=False)
+    alone = render(opened(weights("stories260K.gguf")), walks(5), keep_cached=False)
     assert alone.chosen == run.chosen
     assert alone.logp == pytest.approx(run.logp, abs=1e-2)
     assert sum(alone.rows) > sum(run.rows)
@@ -255,7 +255,7 @@ def test_real_forking_models_evaluate_their_own_stretch(opened, tiny_model, shap
     path = tiny_model("f32", shape=shape)
     parts = walks(3)
     run = check_forks(opened(path), parts)
-    alone = render(opened(path), parts, linger=False)
+    alone = render(opened(path), parts, keep_cached=False)
     assert alone.chosen == run.chosen
     assert alone.logp == pytest.approx(run.logp, abs=1e-2)
 
@@ -265,7 +265,7 @@ def test_stored_forking_models_evaluate_their_own_stretch(opened, weights, name)
     """The same on RWKV and on a hybrid with a SentencePiece vocabulary."""
     parts = walks(3, literal=" Then it was.")
     run = check_forks(opened(weights(name)), parts)
-    alone = render(opened(weights(name)), parts, linger=False)
+    alone = render(opened(weights(name)), parts, keep_cached=False)
     assert alone.chosen == run.chosen
 
 
@@ -281,12 +281,12 @@ def check_memory(owner, n_slots):
     model, most = owner.scheduler.model, 0
     page = GrowingPrompt(model.vocabulary)
     page.add("a cat at a bat")
-    with errand(owner, linger=True) as begun:
+    with task_group(owner, keep_cached=True) as group:
         for place in range(n_slots):
             mark = page.mark()
             page.add(TEXTS[place % 7] + TEXTS[place // 7 % 7] + TEXTS[place // 49 % 7])
-            [question] = select.prepare_all(model, [(page.prompt, CATS)], Asked())
-            select.answer(begun, [question], None)
+            [question] = select.prepare_all(model, [(page.prompt, CATS)], SelectRequest())
+            select.answer(group, [question], None)
             page.back_to(mark)
             most = max(most, len(model.contexts))
     owner.call(lambda: None)
@@ -319,16 +319,16 @@ def test_a_crowded_model_answers_the_same(owned):
     """Where the nodes of one slot hardly fit, lingering ones give way in the middle of a task."""
     tight = Limits(nodes=60, sequences=3, rows_per_call=4, kind=ModelKind.ATTENTION, max_idle_rows=1_000)
     run = render(owned(HashModel(4, limits=tight)), cats(4))
-    whole = render(owned(HashModel(4)), cats(4), linger=False)
+    whole = render(owned(HashModel(4)), cats(4), keep_cached=False)
     assert (run.chosen, run.page.text) == (whole.chosen, whole.page.text)
 
 
 def test_branches_go_where_nothing_lingers(owned):
     """Without it the prompt alone stays as cache, as ever; with it the branches too, held by nobody."""
-    for linger, stays in ((False, False), (True, True)):
+    for keep_cached, stays in ((False, False), (True, True)):
         model = HashModel(1)
         owner = owned(model)
-        run = render(owner, ["a cat", Pick(CATS)], linger=linger)
+        run = render(owner, ["a cat", Pick(CATS)], keep_cached=keep_cached)
         owner.call(lambda: None)
         branches = set(model.contexts.values()) - {tuple(run.contexts[0][:n]) for n in range(len(run.contexts[0]) + 1)}
         assert bool(branches) is stays
@@ -341,11 +341,11 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
     owner = owned(model)
     page = GrowingPrompt(model.vocabulary)
     page.add("a cat")
-    [question] = select.prepare_all(model, [(page.prompt, CATS)], Asked())
-    with errand(owner, linger=True) as begun:
-        model.on_decode = begun.cancel
+    [question] = select.prepare_all(model, [(page.prompt, CATS)], SelectRequest())
+    with task_group(owner, keep_cached=True) as group:
+        model.on_decode = group.cancel
         with pytest.raises(CancelledError):
-            select.answer(begun, [question], None)
+            select.answer(group, [question], None)
     model.on_decode = None
     owner.call(lambda: None)
     assert model.capacity().nodes == model.limits.nodes

@@ -46,7 +46,7 @@ PROVED = Certificate(
 )
 COST = Cost(model_calls=2, rows=12, rows_repeated=0, rows_padded=4, rows_naive=60, decode_s=0.25)
 
-Scored = tuple[Any, ...]
+ChoiceScores = tuple[Any, ...]
 
 
 def paths_of(choices: list[str]) -> tuple[TokenTrie, list[bytes]]:
@@ -58,7 +58,7 @@ def paths_of(choices: list[str]) -> tuple[TokenTrie, list[bytes]]:
     return TokenTrie.from_flat(tokens, offsets), [piece.encode("utf-8", "surrogateescape") for piece in pieces]
 
 
-def table(*scored: Scored) -> ChoiceTable:
+def table(*scored: ChoiceScores) -> ChoiceTable:
     """The table of choices with the probabilities of their edges."""
     trie, pieces = paths_of([choice for choice, *_ in scored])
     edge = np.zeros(len(trie.token))
@@ -90,7 +90,7 @@ def table(*scored: Scored) -> ChoiceTable:
     )
 
 
-def answer(*scored: Scored, **changes: Any) -> Selection:
+def answer(*scored: ChoiceScores, **changes: Any) -> Selection:
     """A selection among the choices; by default what an exhaustive joint search would say about them."""
     choices = table(*scored)
     index = int(choices.order(1)[0])

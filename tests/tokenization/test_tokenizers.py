@@ -17,9 +17,9 @@ from selectrie.core.types import Limits, ModelKind
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
-from selectrie.engine.rendering.slots import Place
+from selectrie.engine.rendering.slots import SlotContext
 from selectrie.engine.requests.constrained_prompt import Constrained, Space, constrain
-from selectrie.engine.scheduler.task_group import errand
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.template.values.values import Option
@@ -385,9 +385,9 @@ def test_a_searched_block_whose_texts_are_altered_is_not_proved(kind, options, c
         slots = [JointSlot(name, tuple(Option(text, text) for text in options)) for name in "xyz"]
         for most_listed in (1, 100):
             request = JointRequest((slots[0], ".", slots[1], slots[2]), most_listed=most_listed)
-            with errand(engine._owner) as begun:
-                place = Place(read_prompt(engine.vocabulary, "x", DEFAULT_PROMPTING), "")
-                found.append(decide_jointly(begun, engine._model, 0.0, request, place))
+            with task_group(engine._owner) as group:
+                place = SlotContext(read_prompt(engine.vocabulary, "x", DEFAULT_PROMPTING), "")
+                found.append(decide_jointly(group, engine._model, 0.0, request, place))
     searched, listed = found
     assert searched.certificate.proved == (not changed)
     assert changed in searched.certificate.reason

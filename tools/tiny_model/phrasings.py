@@ -40,7 +40,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SelectRequest:
     """A question of the held-out set before its choices are in order; layout: where the text stands as `<q>`."""
 
     text: str
@@ -111,7 +111,7 @@ def mixed(
             yield ask(next(stream), rng)
 
 
-def asked(relation: Relation, entries: Sequence[Entry], n: int, rng: random.Random) -> Iterator[Asked]:
+def asked(relation: Relation, entries: Sequence[Entry], n: int, rng: random.Random) -> Iterator[SelectRequest]:
     """N questions of the held-out set: each held-out phrasing in turn, each entry once before any comes again."""
     patterns = [(pattern, False) for pattern in relation.held_questions]
     patterns += [(pattern, True) for pattern in relation.held_statements]
@@ -122,10 +122,10 @@ def asked(relation: Relation, entries: Sequence[Entry], n: int, rng: random.Rand
         entry = next(source)
         layout = "<q>" if is_statement else HELD_LAYOUTS[(i + i // len(patterns)) % len(HELD_LAYOUTS)]
         text = sentence(pattern, rng, entry.fields)
-        yield Asked(text, layout, entry.answer, wrong_answers(entry.answer, entry.wrong, rng))
+        yield SelectRequest(text, layout, entry.answer, wrong_answers(entry.answer, entry.wrong, rng))
 
 
-def items(kind: str, questions: Sequence[Asked]) -> Iterator[Item]:
+def items(kind: str, questions: Sequence[SelectRequest]) -> Iterator[Item]:
     """The questions as items, each text once; the right answers take every position in turn."""
     seen: set[str] = set()
     position: dict[int, int] = {}

@@ -44,7 +44,7 @@ def check(
     if output.stream and sequences.best_of is not None:
         raise OptionError("best_of", sequences.best_of, "no --stream beside it: the best are known at the end")
     # numpy: not needed for --help
-    from selectrie.engine.requests.generate import GenerationParams, Wanted
+    from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
 
     options = GenerationParams(
         best_of=sequences.best_of,
@@ -55,7 +55,7 @@ def check(
         deadline_s=sequences.deadline,
     )
     request = {**wanted, "n": sequences.n, "seed": sequences.seed, "options": options}
-    Wanted(**request)
+    GenerateRequest(**request)
     return request
 
 

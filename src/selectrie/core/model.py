@@ -179,7 +179,7 @@ class Model(Protocol):
     """A causal language model that holds evaluated contexts as one tree.
 
     Node 0 is the empty context. Only `interrupt` is thread-safe; everything else must
-    be called from the one thread that owns the model (`model_thread.Owner`).
+    be called from the one thread that owns the model (`model_thread.ModelThread`).
 
     Attributes:
         granule: Number of rows to a multiple of which every call is padded, so that a

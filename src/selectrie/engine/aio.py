@@ -17,7 +17,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from selectrie.engine.scheduler.task_group import Scope
+from selectrie.engine.scheduler.task_group import CancelScope
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +80,7 @@ async def in_thread(function: Callable[[], R]) -> R:
     The function sees the context variables of the awaiting task. If that is cancelled,
     the function's task groups are cancelled too.
     """
-    scope = Scope()
+    scope = CancelScope()
     outcome: Future[R] = Future()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 

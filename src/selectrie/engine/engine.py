@@ -21,14 +21,20 @@ from selectrie.engine.precision_check import self_check
 from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
-from selectrie.engine.requests.generate import DEFAULT_GENERATING, GenerationParams, Plan, Prompts, Wanted
+from selectrie.engine.requests.generate import (
+    DEFAULT_GENERATING,
+    GenerateRequest,
+    GenerationParams,
+    PreparedGenerate,
+    Prompts,
+)
 from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer
-from selectrie.engine.requests.selection import Asked, CustomRule
+from selectrie.engine.requests.selection import CustomRule, SelectRequest
 from selectrie.engine.requests.speculative import EngineDrafter, check_draft
 from selectrie.engine.requests.stream import Stream
-from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.scheduler import Load
-from selectrie.engine.scheduler.task_group import Errand, errand
+from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.errors import OptionError, of_request
 from selectrie.grammar import Grammar
 from selectrie.options import (
@@ -88,7 +94,7 @@ class Engine:
         self._on_check = on_check
         if check is not None and check.granule <= model.limits.rows_per_call:
             model.granule = check.granule
-        self._owner = Owner(model, max_waiting=max_waiting)
+        self._owner = ModelThread(model, max_waiting=max_waiting)
         self._finalizer = weakref.finalize(self, self._owner.close)
 
     def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -139,8 +145,8 @@ class Engine:
 
         This is a measured bound. It is None in `fast` precision.
         """
-        with errand(self._owner) as begun:
-            return self._tolerance(begun)
+        with task_group(self._owner) as group:
+            return self._tolerance(group)
 
     @property
     def self_check(self) -> SelfCheck | None:
@@ -148,14 +154,14 @@ class Engine:
 
         It holds the number of rows compared and their largest change.
         """
-        with errand(self._owner) as begun:
-            self._tolerance(begun)
+        with task_group(self._owner) as group:
+            self._tolerance(group)
         return self._owner.check
 
-    def _tolerance(self, begun: Errand) -> float | None:
+    def _tolerance(self, group: TaskGroup) -> float | None:
         if self._model.identity.precision != Precision.EXACT.value:
             return None
-        self._owner.check = self._check if self._check is not None else begun.call(self._make_check)
+        self._owner.check = self._check if self._check is not None else group.call(self._make_check)
         return self._owner.check.tolerance
 
     def _make_check(self) -> SelfCheck:
@@ -212,7 +218,7 @@ class Engine:
             NothingFoundError: If a search finished no text.
             ModelError: If the model fails.
         """
-        asked = Asked(rule, terminator, following, prior, search, prompting)
+        asked = SelectRequest(rule, terminator, following, prior, search, prompting)
         if grammar is None:
             if choices is None:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
@@ -224,9 +230,9 @@ class Engine:
         texts = select_grammar.listed(grammar)
         if texts is not None:
             return self._answer([(prompt, texts)], asked)[0]
-        with errand(self._owner) as begun:
-            hunt = select_grammar.prepare(self._model, prompt, grammar, asked)
-            return select_grammar.answer(begun, hunt, self._tolerance(begun))
+        with task_group(self._owner) as group:
+            prepared_select = select_grammar.prepare(self._model, prompt, grammar, asked)
+            return select_grammar.answer(group, prepared_select, self._tolerance(group))
 
     def sample(
         self,
@@ -262,10 +268,10 @@ class Engine:
         """
         from selectrie.engine.requests import sample
 
-        asked = Asked(terminator=terminator, search=search, prompting=prompting)
-        with errand(self._owner) as begun:
-            lottery = sample.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
-            return sample.answer(begun, lottery, self._tolerance(begun))
+        asked = SelectRequest(terminator=terminator, search=search, prompting=prompting)
+        with task_group(self._owner) as group:
+            prepared_sample = sample.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
+            return sample.answer(group, prepared_sample, self._tolerance(group))
 
     def rank(
         self,
@@ -285,7 +291,9 @@ class Engine:
         `.top(k)`.
         """
         search = SearchParams(stop="all") if search is None else search
-        return self._answer([(prompt, choices)], Asked(rule, terminator, following, prior, search, prompting))[0]
+        return self._answer([(prompt, choices)], SelectRequest(rule, terminator, following, prior, search, prompting))[
+            0
+        ]
 
     def select_many(
         self,
@@ -307,7 +315,7 @@ class Engine:
         """
         if not isinstance(requests, Iterable):
             raise OptionError("requests", requests, "pairs of prompt and choices")
-        asked = Asked(rule, terminator, following, prior, search, prompting)
+        asked = SelectRequest(rule, terminator, following, prior, search, prompting)
         return self._answer(list(requests), asked, search.on_progress)
 
     def score(
@@ -324,10 +332,10 @@ class Engine:
         """
         if not text:
             raise OptionError("text", text, "some text to score")
-        asked = Asked(terminator="text" if following else "none", following=following, prompting=prompting)
-        with errand(self._owner) as begun:
+        asked = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
+        with task_group(self._owner) as group:
             question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
-            return select_requests.score_text(begun, question, text, self._tolerance(begun))
+            return select_requests.score_text(group, question, text, self._tolerance(group))
 
     def tokens(
         self,
@@ -342,7 +350,7 @@ class Engine:
 
         No model call is made.
         """
-        asked = Asked(terminator=terminator, following=following, prompting=prompting)
+        asked = SelectRequest(terminator=terminator, following=following, prompting=prompting)
         with self._owner.using():
             question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
             return select_requests.token_plan(question)
@@ -360,8 +368,8 @@ class Engine:
             CapacityError: If the model has no room for `nodes` tokens.
         """
         at_least("nodes", nodes, 1, optional=False)
-        with errand(self._owner) as begun:
-            self._tolerance(begun)  # sets the granule that the scorer's model takes over
+        with task_group(self._owner) as group:
+            self._tolerance(group)  # sets the granule that the scorer's model takes over
         return LoglikelihoodScorer(self._owner, nodes, keep=self)
 
     def generate(
@@ -395,15 +403,15 @@ class Engine:
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
-        wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
-        with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
+        wanted = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        with task_group(self._owner, priority=options.priority, deadline_s=options.deadline_s) as group:
             plan = self._plan(prompts, wanted)
-            tau = self._tolerance(begun)
+            tolerance = self._tolerance(group)
             drawn = []
-            for one in generate_requests.begin(begun, plan, tau):
+            for one in generate_requests.begin(group, plan, tolerance):
                 with of_request(one.prompt_index if plan.n_prompts > 1 else None):
-                    drawn.append(generate_requests.completion(one, tau))
-            return generate_requests.generation(plan, drawn, self._model.identity, tau)
+                    drawn.append(generate_requests.completion(one, tolerance))
+            return generate_requests.generation(plan, drawn, self._model.identity, tolerance)
 
     def stream(
         self,
@@ -423,12 +431,12 @@ class Engine:
         context manager cancels what still runs. Which sequences are the best of more is
         known only at the end, so `options.best_of` is refused.
         """
-        wanted = Wanted(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        wanted = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise OptionError("best_of", options.best_of, "None where chunks are streamed")
-        with errand(self._owner, priority=options.priority, deadline_s=options.deadline_s) as begun:
+        with task_group(self._owner, priority=options.priority, deadline_s=options.deadline_s) as group:
             plan = self._plan(prompts, wanted)
-            return Stream(begun, plan, self._model.identity, self._tolerance(begun), keep=self)
+            return Stream(group, plan, self._model.identity, self._tolerance(group), keep=self)
 
     def beam_search(
         self,
@@ -456,9 +464,9 @@ class Engine:
         """
         from selectrie.engine.requests import beam_search
 
-        with errand(self._owner) as begun:
+        with task_group(self._owner) as group:
             asked = beam_search.prepare(self._model, prompt, grammar, beam, prompting)
-            return beam_search.answer(begun, asked, beam, self._tolerance(begun))
+            return beam_search.answer(group, asked, beam, self._tolerance(group))
 
     def render(
         self,
@@ -527,8 +535,8 @@ class Engine:
         from selectrie.engine.rendering import renderer
 
         how = request.rendering
-        with errand(self._owner, priority=how.priority, deadline_s=how.deadline_s, linger=True) as begun:
-            return renderer.render_page(begun, self._model, self._tolerance(begun), request, tell)
+        with task_group(self._owner, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True) as group:
+            return renderer.render_page(group, self._model, self._tolerance(group), request, tell)
 
     aselect = awaitable(select)
     asample = awaitable(sample)
@@ -545,15 +553,15 @@ class Engine:
     def _answer(
         self,
         requests: Sequence[tuple[Prompt, Sequence[str]]],
-        asked: Asked,
+        asked: SelectRequest,
         on_evaluated: select_requests.Progress | None = None,
     ) -> list[Selection]:
         """Prepare and evaluate all requests together, then settle and answer each."""
-        with errand(self._owner) as begun:
+        with task_group(self._owner) as group:
             questions = select_requests.prepare_all(self._model, requests, asked)
-            return select_requests.answer(begun, questions, self._tolerance(begun), on_evaluated)
+            return select_requests.answer(group, questions, self._tolerance(group), on_evaluated)
 
-    def _plan(self, prompts: Prompts, wanted: Wanted) -> Plan:
+    def _plan(self, prompts: Prompts, wanted: GenerateRequest) -> PreparedGenerate:
         if wanted.draft is not None:
             check_draft(wanted.draft, self._model, self._owner)
         return generate_requests.prepare(self._model.vocabulary, self._model.limits, prompts, wanted)

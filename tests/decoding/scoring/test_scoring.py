@@ -438,7 +438,7 @@ def test_rows_that_a_path_is_read_from():
 
 
 def test_tolerance_follows_the_rule():
-    """Tau a row; both sides for pmi; divided like the score for means."""
+    """Tolerance a row; both sides for pmi; divided like the score for means."""
     trie = TokenTrie.from_sequences([(2,), (3, 4)])
     lengths = Lengths.of(["a", "bcde"], trie)
     for rule, expected in {"joint": [0.1, 0.2], "pmi": [0.2, 0.4], "char_mean": [0.1, 0.05]}.items():

@@ -232,10 +232,10 @@ def test_stop_all_is_exhaustive_scoring(case, extras):
 
 
 @settings(max_examples=40)
-@given(case=cases(with_prior=False), tau=st.sampled_from([0.01, 0.3]), k=st.integers(1, 3))
-def test_all_finalists_are_known(case, tau, k):
+@given(case=cases(with_prior=False), tolerance=st.sampled_from([0.01, 0.3]), k=st.integers(1, 3))
+def test_all_finalists_are_known(case, tolerance, k):
     """With a tolerance a row, nothing pruned can be within tolerance of the k-th best: exhaustive finalists are finished."""
-    tolerances = tolerance_of(case.named_rule.name, tau, case.trie, case.terminator, lengths=case.lengths)
+    tolerances = tolerance_of(case.named_rule.name, tolerance, case.trie, case.terminator, lengths=case.lengths)
     _, _, scores, _, _ = case.search(objective=case.objective(tolerances=tolerances), k=k, width=2)
     expected, _ = case.exhaustive()
     indices = finalists(expected, tolerances, case.trie.path_of, k)

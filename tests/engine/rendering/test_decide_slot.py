@@ -19,10 +19,10 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import decide_slot, slot_sampling
 from selectrie.engine.rendering.decide_slot import fill
-from selectrie.engine.rendering.slots import BeamSlot, GenSlot, Place, SelectSlot
+from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext
 from selectrie.engine.rendering.terminators import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine.requests.generate import GenerationParams
-from selectrie.engine.scheduler.task_group import errand
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, BeamSearchParams, SamplingParams, ScoringRule, SearchParams, StopParams
@@ -56,13 +56,13 @@ def engine_of(model, check=EXACT):
 
 
 def place_of(text, following="", **more):
-    return Place(read_prompt(TINY, text, DEFAULT_PROMPTING), following, before=text, **more)
+    return SlotContext(read_prompt(TINY, text, DEFAULT_PROMPTING), following, before=text, **more)
 
 
 def filled(model, slot, place, on_text=None):
     """What a fresh engine fills in."""
-    with engine_of(model) as engine, errand(engine._owner, linger=True) as begun:
-        return fill(begun, engine._model, 0.0, slot, place, on_text)
+    with engine_of(model) as engine, task_group(engine._owner, keep_cached=True) as group:
+        return fill(group, engine._model, 0.0, slot, place, on_text)
 
 
 def asked(model, method, *args, **options):
@@ -161,11 +161,11 @@ def drawn(seed=0, temperature=1.0, texts=("cat", "bat", "u"), table=ANIMALS):
 def frequencies(monkeypatch, n, **options):
     """How often each text is drawn when the uniform number takes each of n values once."""
     counts = Counter()
-    with engine_of(TableModel(ANIMALS)) as engine, errand(engine._owner) as begun:
+    with engine_of(TableModel(ANIMALS)) as engine, task_group(engine._owner) as group:
         slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), **options)
         for step in range(n):
             monkeypatch.setattr(slot_sampling, "uniform", lambda *_, u=(step + 0.5) / n: u)
-            counts[fill(begun, engine._model, 0.0, slot, place_of("a")).text] += 1
+            counts[fill(group, engine._model, 0.0, slot, place_of("a")).text] += 1
     return counts
 
 
@@ -234,7 +234,7 @@ def test_the_seed_of_the_slot_comes_before_that_of_the_place():
 
 
 @pytest.mark.parametrize(
-    ("tau", "u", "close"),
+    ("tolerance", "u", "close"),
     [
         (0.01, 0.301, True),
         (0.01, 0.299, True),
@@ -244,13 +244,13 @@ def test_the_seed_of_the_slot_comes_before_that_of_the_place():
         (None, 0.3, None),
     ],
 )
-def test_a_draw_near_an_edge_is_close(monkeypatch, tau, u, close):
+def test_a_draw_near_an_edge_is_close(monkeypatch, tolerance, u, close):
     """Shares .3, .5 and .2 side by side: scores moved by .01 move the first edge by .004, and no draw beyond that."""
     monkeypatch.setattr(slot_sampling, "uniform", lambda *_: u)
     slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), temperature=1.0)
-    check = None if tau is None else SelfCheck(1, tau / 4, tau)
-    with engine_of(TableModel(ANIMALS), check) as engine, errand(engine._owner) as begun:
-        record = fill(begun, engine._model, tau, slot, place_of("a")).record
+    check = None if tolerance is None else SelfCheck(1, tolerance / 4, tolerance)
+    with engine_of(TableModel(ANIMALS), check) as engine, task_group(engine._owner) as group:
+        record = fill(group, engine._model, tolerance, slot, place_of("a")).record
     assert record.close is close
     assert record.to_dict()["drawn"]["close"] is close
 
@@ -259,8 +259,8 @@ def test_a_rule_with_contexts_can_be_drawn_by():
     """Whether the draw is close is said without the content-free prompts."""
     rule = ScoringRule("calibrated", content_free=("b",))
     slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=SearchParams(stop="all"), temperature=1.0)
-    with engine_of(HashModel(1)) as engine, errand(engine._owner) as begun:
-        record = fill(begun, engine._model, 0.0, slot, place_of("a")).record
+    with engine_of(HashModel(1)) as engine, task_group(engine._owner) as group:
+        record = fill(group, engine._model, 0.0, slot, place_of("a")).record
     assert (record.selection.rule, record.close) == ("calibrated", False)
 
 
@@ -327,13 +327,13 @@ def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following
     texts = [" sword", " swords", " long sword", "x", " ab.", "bow"]
     page = GrowingPrompt(model.vocabulary)
     page.add("Weapon:")
-    place = Place(page.prompt, following, before="Weapon:")
+    place = SlotContext(page.prompt, following, before="Weapon:")
     grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=SearchParams(k=len(texts)), logprobs="lp")
-    with errand(model._owner, linger=True) as begun:
+    with task_group(model._owner, keep_cached=True) as group:
         listed = fill(
-            begun, model._model, None, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place
+            group, model._model, None, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place
         )
-        searched = fill(begun, model._model, None, grammar, place)
+        searched = fill(group, model._model, None, grammar, place)
     assert [one.text for one in searched.record.ranked] == [one.text for one in listed.record.ranked]
     apart = [searched.logprobs[text] - listed.logprobs[text] for text in texts]
     assert apart == pytest.approx([apart[0]] * len(texts), abs=0.01)  # rows in fast precision, weights in f16
@@ -561,8 +561,8 @@ def test_who_listens_may_end_it():
         raise KeyError("enough")
 
     with engine_of(HashModel(1)) as engine:
-        with pytest.raises(KeyError), errand(engine._owner) as begun:
-            fill(begun, engine._model, 0.0, gen_of(max_tokens=200), place_of("a"), refuse)
+        with pytest.raises(KeyError), task_group(engine._owner) as group:
+            fill(group, engine._model, 0.0, gen_of(max_tokens=200), place_of("a"), refuse)
         assert engine.select("a", ["cat", "bat"]).text in {"cat", "bat"}
 
 
@@ -665,4 +665,4 @@ def test_this_comparison_can_fail():
     place, other = place_of("a ", "."), place_of("a ", "s.")
     slot = select_of(["cat", "bat"])
     assert filled(HashModel(1), slot, place).record != filled(HashModel(1), slot, other).record
-    assert decide_slot.Place is Place
+    assert decide_slot.SlotContext is SlotContext

@@ -20,8 +20,8 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import product_search
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
-from selectrie.engine.rendering.slots import Place
-from selectrie.engine.scheduler.task_group import errand
+from selectrie.engine.rendering.slots import SlotContext
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ChoiceError, OptionError, PromptTooLongError, ProtocolError, TextError
 from selectrie.options import DEFAULT_PROMPTING, SearchParams
 from selectrie.template.values.values import Option
@@ -47,16 +47,16 @@ def slot(name, *options):
 
 def decide(model, request, prompt, *, following="", ends_turn=False):
     """The answer of a fresh engine over a fake."""
-    with closing(Engine(model, check=EXACT)) as engine, errand(engine._owner) as begun:
+    with closing(Engine(model, check=EXACT)) as engine, task_group(engine._owner) as group:
         read = read_prompt(model.vocabulary, prompt, DEFAULT_PROMPTING)
-        return decide_jointly(begun, model, 0.0, request, Place(read, following, ends_turn))
+        return decide_jointly(group, model, 0.0, request, SlotContext(read, following, ends_turn))
 
 
 def decide_on(engine, request, prompt, following=""):
     """The answer of an engine that is there."""
-    with errand(engine._owner) as begun:
-        place = Place(read_prompt(engine.vocabulary, prompt, DEFAULT_PROMPTING), following)
-        return decide_jointly(begun, engine._model, engine._tolerance(begun), request, place)
+    with task_group(engine._owner) as group:
+        place = SlotContext(read_prompt(engine.vocabulary, prompt, DEFAULT_PROMPTING), following)
+        return decide_jointly(group, engine._model, engine._tolerance(group), request, place)
 
 
 def spelled(request):

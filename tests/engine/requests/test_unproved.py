@@ -11,8 +11,8 @@ import pytest
 from selectrie import BeamSearchParams, Engine, Grammar, SearchParams
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
-from selectrie.engine.rendering.slots import Place
-from selectrie.engine.scheduler.task_group import errand
+from selectrie.engine.rendering.slots import SlotContext
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.results import BeamCertificate, Certificate
@@ -83,9 +83,9 @@ def of_block(engine: Engine, rng: random.Random) -> Certificate:
     budget, most_listed = rng.choice((None, 4, 8, 20)), rng.choice((1, 1_000))
     parts = (slots[0], " ", slots[1], " ", slots[2])
     request = JointRequest(parts, k=rng.randrange(1, 3), budget=budget, method="best_first", most_listed=most_listed)
-    with errand(engine._owner) as begun:
-        place = Place(read_prompt(engine.vocabulary, "a c", DEFAULT_PROMPTING), rng.choice(("", " t")))
-        return decide_jointly(begun, engine._model, 0.0, request, place).certificate
+    with task_group(engine._owner) as group:
+        place = SlotContext(read_prompt(engine.vocabulary, "a c", DEFAULT_PROMPTING), rng.choice(("", " t")))
+        return decide_jointly(group, engine._model, 0.0, request, place).certificate
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from selectrie.decoding.scoring import path_scores, plain_objective, row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.engine.scheduler.model_thread import Handle, Owner
-from selectrie.engine.scheduler.prefill import share_out
+from selectrie.engine.scheduler.model_thread import Handle, ModelThread
+from selectrie.engine.scheduler.prefill import allocate_prefill
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
 from selectrie.errors import (
     CancelledError,
@@ -177,7 +177,7 @@ def jobs_of(*prompts: list[int], priorities: tuple[int, ...] = ()) -> list[Job]:
 def test_prompts_share_a_call_fairly(lengths: list[int], budget: int, expected: list[int]) -> None:
     """Equal shares, of which nothing goes unused."""
     jobs = jobs_of(*(prompt_of(seed, n) for seed, n in enumerate(lengths)))
-    given_rows = {id(job): n for job, n in share_out(jobs, budget, forks=True)}
+    given_rows = {id(job): n for job, n in allocate_prefill(jobs, budget, forks=True)}
     assert [given_rows.get(id(job), 0) for job in jobs] == expected
 
 
@@ -185,22 +185,22 @@ def test_a_shared_beginning_takes_rows_once() -> None:
     """Eight prompts of 300 equal tokens and 10 of their own: they fit 380 rows, but not in a forking model."""
     stem = prompt_of(1, 300)
     prompts = [[*stem, *prompt_of(seed, 10)] for seed in range(2, 10)]
-    chunks = share_out(jobs_of(*prompts), 380, forks=False)
+    chunks = allocate_prefill(jobs_of(*prompts), 380, forks=False)
     assert [n for _, n in chunks] == [310] * 8
-    assert sum(n for _, n in share_out(jobs_of(*prompts), 380, forks=True)) <= 380
+    assert sum(n for _, n in allocate_prefill(jobs_of(*prompts), 380, forks=True)) <= 380
 
 
 def test_higher_priorities_take_what_they_can_use() -> None:
     """What they leave goes to the next."""
     jobs = jobs_of(prompt_of(1, 90), prompt_of(2, 90), prompt_of(3, 90), priorities=(1, 1, 0))
-    assert [n for _, n in share_out(jobs, 200, forks=False)] == [90, 90, 20]
-    assert [n for _, n in share_out(jobs, 100, forks=False)] == [50, 50]
+    assert [n for _, n in allocate_prefill(jobs, 200, forks=False)] == [90, 90, 20]
+    assert [n for _, n in allocate_prefill(jobs, 100, forks=False)] == [50, 50]
 
 
 def test_a_prompt_that_two_priorities_have_goes_with_the_higher() -> None:
     """A low one with the same prompt, or one between them, does not hold it back."""
     jobs = jobs_of(prompt_of(1, 60), prompt_of(2, 60), prompt_of(1, 60), priorities=(5, 3, 0))
-    assert [(job, n) for job, n in share_out(jobs, 64, forks=False)] == [(jobs[0], 60), (jobs[1], 4)]
+    assert [(job, n) for job, n in allocate_prefill(jobs, 64, forks=False)] == [(jobs[0], 60), (jobs[1], 4)]
 
 
 def test_equal_prompts_are_evaluated_by_one() -> None:
@@ -351,7 +351,7 @@ def gated() -> Any:
     """A gated model and its owner with room for two waiting tasks, on a clock of its own."""
     model = Gated(limits=replace(WIDE, nodes=12))
     clock = Clock()
-    owner = Owner(model, max_waiting=2, clock=clock)
+    owner = ModelThread(model, max_waiting=2, clock=clock)
     yield model, owner, clock
     model.gate.set()
     owner.close()

@@ -277,9 +277,9 @@ def test_ctrl_c_of_one_caller_stops_no_other(engine):
 def test_a_cancelled_task_says_so(engine):
     """Cancelling is an answer to whoever waits for it, not a hang."""
     from selectrie.decoding.trie.exhaustive import ScoreTask
-    from selectrie.engine.requests.selection import Asked, prepare
+    from selectrie.engine.requests.selection import SelectRequest, prepare
 
-    question = prepare(engine.vocabulary, engine._model.limits, PROMPT, [" a b c", " the d"], Asked())
+    question = prepare(engine.vocabulary, engine._model.limits, PROMPT, [" a b c", " the d"], SelectRequest())
     gate = threading.Event()
     holding = ThreadPoolExecutor(1)
     held = holding.submit(lambda: engine._owner.call(lambda: gate.wait(LONG_S)))

@@ -16,7 +16,7 @@ from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKin
 from selectrie.decoding.scoring import row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.engine.scheduler.scheduler import Job, RowCache, Scheduler
+from selectrie.engine.scheduler.scheduler import Job, LogitsCache, Scheduler
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -559,7 +559,7 @@ def test_fail_all_never_raises() -> None:
 
 def test_row_cache_forgets_the_least_recently_used() -> None:
     """Bytes bound the cache."""
-    cache = RowCache(most_bytes=3 * 4 * 4)
+    cache = LogitsCache(most_bytes=3 * 4 * 4)
     for name in "abc":
         cache.put(name.encode(), np.full(4, ord(name), dtype=np.float32))
     assert cache.get(b"a") is not None

@@ -14,9 +14,9 @@ from selectrie.core.model import Rows
 from selectrie.core.types import Capacity, IntArray, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.task import Ask
-from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, ProtocolError, QueueFullError
 from selectrie.options import StopParams
 from selectrie.testing import HashModel, make_vocabulary
@@ -143,7 +143,7 @@ def test_a_large_ask_of_low_priority_goes_bit_by_bit_into_what_others_leave() ->
 
 def test_load_is_told_after_the_last_task_failed() -> None:
     """Nobody comes by again, so the last step has to say that nothing is left."""
-    owner = Owner(HashModel(1))
+    owner = ModelThread(HashModel(1))
     try:
         with pytest.raises(ZeroDivisionError):
             owner.submit(Wide([1, 2], failing=ZeroDivisionError())).result()
@@ -187,7 +187,7 @@ class Press:
 
 def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
     """Wherever it comes while a task is queued, as many may wait afterwards as before."""
-    owner = Owner(HashModel(1), max_waiting=2)
+    owner = ModelThread(HashModel(1), max_waiting=2)
     traced = sys.gettrace()
     n_pressed = 0
     try:
@@ -213,7 +213,7 @@ def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
 
 def test_places_come_back_however_a_task_ends() -> None:
     """Answered, failed, refused, too large, closed under it: a place is taken for as long as it waits."""
-    owner = Owner(HashModel(1, limits=replace(WIDE, nodes=30)), max_waiting=1)
+    owner = ModelThread(HashModel(1, limits=replace(WIDE, nodes=30)), max_waiting=1)
     ends = {
         "answered": Wide([1, 2], 5),
         "failed": Wide([1, 2], 5, failing=SystemExit(1)),
@@ -241,13 +241,13 @@ def test_places_come_back_however_a_task_ends() -> None:
 def test_a_deadline_counts_from_the_request_and_not_from_its_last_task() -> None:
     """What is measured first, a self-check say, takes of the time there is."""
     now = [100.0]
-    owner = Owner(HashModel(1), clock=lambda: now[0])
+    owner = ModelThread(HashModel(1), clock=lambda: now[0])
     try:
-        errand = Errand(owner, deadline_s=5)
+        task_group = TaskGroup(owner, deadline_s=5)
         now[0] = 103.0
-        assert errand.begin(sequence([1, 2], 1, 2))._job.deadline == 105.0
+        assert task_group.begin(sequence([1, 2], 1, 2))._job.deadline == 105.0
         now[0] = 109.0
-        late = errand.begin(sequence([1, 2], 1, 2))
+        late = task_group.begin(sequence([1, 2], 1, 2))
         now[0] = 110.0
         assert late.result().finish == "deadline"
     finally:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from tiny_model.phrases import Fact, Item, rounds, wrong_answers
 from tiny_model.phrasings import (
-    Asked,
     Entry,
     Relation,
+    SelectRequest,
     asked,
     cells,
     facts,
@@ -634,5 +634,7 @@ def held_out(rng: random.Random) -> Iterator[Item]:
     for i, (a, b, result) in enumerate(rng.sample(_problem_rows(), 26)):
         patterns = HELD_GAINS if result > a else HELD_LOSSES
         text, entry = _problem((patterns[i % len(patterns)],), a, b, result, rng)
-        questions.append(Asked(text, layouts[i % 3], entry.answer, wrong_answers(entry.answer, entry.wrong, rng)))
+        questions.append(
+            SelectRequest(text, layouts[i % 3], entry.answer, wrong_answers(entry.answer, entry.wrong, rng))
+        )
     yield from items("numbers", questions)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tiny_model.forms import chat, question_answer
 from tiny_model.phrases import Item, a, rounds
-from tiny_model.phrasings import HELD_LAYOUTS, Asked, cells, items, sentence, sloppy
+from tiny_model.phrasings import HELD_LAYOUTS, SelectRequest, cells, items, sentence, sloppy
 
 PLURALS = dict(
     cells(
@@ -550,7 +550,7 @@ def documents(rng: random.Random) -> Iterator[str]:
         yield _document(*rng.choices(streams, weights)[0], rng)
 
 
-def _held_of(wording: Wording, claims: Iterator[Claim], n: int, rng: random.Random) -> Iterator[Asked]:
+def _held_of(wording: Wording, claims: Iterator[Claim], n: int, rng: random.Random) -> Iterator[SelectRequest]:
     """Ask n questions, as many with Yes as with No, over different claims."""
     wanted = {True: n // 2, False: n - n // 2}
     seen: set[tuple[str, str]] = set()
@@ -564,19 +564,19 @@ def _held_of(wording: Wording, claims: Iterator[Claim], n: int, rng: random.Rand
         wanted[claim.true] -= 1
         text = sentence(wording.held[i % len(wording.held)], rng, claim.fields)
         layout = HELD_LAYOUTS[(i + i // len(wording.held)) % len(HELD_LAYOUTS)]
-        yield Asked(text, layout, *(("Yes", ("No",)) if claim.true else ("No", ("Yes",))))
+        yield SelectRequest(text, layout, *(("Yes", ("No",)) if claim.true else ("No", ("Yes",))))
         i += 1
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Questions in phrasings that no document uses, half of them to be answered with Yes."""
-    questions: list[Asked] = []
+    questions: list[SelectRequest] = []
     for _, wording, claims, n in GROUPS:
         questions += _held_of(wording, claims(rng), n, rng)
     yield from _spread(questions)
 
 
-def _spread(questions: Sequence[Asked]) -> Iterator[Item]:
+def _spread(questions: Sequence[SelectRequest]) -> Iterator[Item]:
     """The items, with Yes first and No first equally often for either answer."""
     for answer in ("Yes", "No"):
         yield from items("yes or no", [question for question in questions if question.answer == answer])

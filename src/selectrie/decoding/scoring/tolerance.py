@@ -38,23 +38,29 @@ def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
 
 
 def tolerance_of(
-    rule: str, tau: float, trie: TokenTrie, terminator: str, *, lengths: Lengths, first_scored: IntArray | None = None
+    rule: str,
+    tolerance: float,
+    trie: TokenTrie,
+    terminator: str,
+    *,
+    lengths: Lengths,
+    first_scored: IntArray | None = None,
 ) -> FloatArray:
     """Return by how many nats layout can move each choice's score, float64[C].
 
-    A score's tolerance is `tau` for every row that its log-probability is read from. It
-    is doubled for rules that subtract a second evaluation, and for means it is divided
-    like the score.
+    A score's tolerance is `tolerance` for every row that its log-probability is read
+    from. It is doubled for rules that subtract a second evaluation, and for means it
+    is divided like the score.
 
     Args:
         rule: The rule's name.
-        tau: Nats a row, as measured by the self-check.
+        tolerance: Nats a row, as measured by the self-check.
     """
     rows = rows_of_paths(trie, terminator)[trie.path_of]
     if first_scored is not None:
         rows = rows - np.minimum(first_scored, trie.depth[trie.path_node[trie.path_of]])
     sides = 2.0 if rule in DIFFERENCES else 1.0
-    return np.asarray(tau * sides * rows / lengths.for_rule(rule), dtype=np.float64)
+    return np.asarray(tolerance * sides * rows / lengths.for_rule(rule), dtype=np.float64)
 
 
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:

@@ -14,15 +14,15 @@ from selectrie.core.types import IntArray
 from selectrie.decoding.sampling.task import SampleTask
 from selectrie.engine.rendering.json_string import whole_length
 from selectrie.engine.rendering.slot_sampling import drawn_choice
-from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, Place, SelectSlot
+from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, SelectSlot, SlotContext
 from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, needed
 from selectrie.engine.requests import beam_search, generate, select, select_grammar
 from selectrie.engine.requests import sample as drawing
 from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.constrained_prompt import n_room
-from selectrie.engine.requests.generate import Drawing, GenerationParams, Wanted
-from selectrie.engine.requests.selection import Asked
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.requests.generate import Drawing, GenerateRequest, GenerationParams
+from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import InternalError, NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING, SearchParams, StopParams
 from selectrie.results import BeamResult, Completion, Generation, Samples, Selection
@@ -34,7 +34,7 @@ Record: TypeAlias = Selection | SampledChoice | Generation | BeamResult | Sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filled:
+class SlotResult:
     """The decision of a slot.
 
     Attributes:
@@ -55,50 +55,52 @@ class Filled:
 
 
 def fill(  # noqa: PLR0917 - the errand and its model first, as everywhere
-    begun: Errand,
+    group: TaskGroup,
     model: Model,
-    tau: float | None,
+    tolerance: float | None,
     slot: AnySlot,
-    place: Place,
+    place: SlotContext,
     on_text: Callable[[str], None] | None = None,
-) -> Filled:
+) -> SlotResult:
     """Decide a slot and wait for it.
 
     Args:
-        begun: The group that the tasks belong to.
+        group: The group that the tasks belong to.
         model: The model.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
         slot: The slot.
         place: Its position on the page.
         on_text: Called in this thread with the text of a gen as it comes (the first
-            one, if there are several). The pieces joined are `Filled.text`.
+            one, if there are several). The pieces joined are `SlotResult.text`.
 
     Raises:
         RequestError: If the slot is invalid.
         ModelError: If the model fails.
     """
     if isinstance(slot, GenSlot):
-        return _fill_gen(begun, model, tau, slot, place, on_text)
+        return _fill_gen(group, model, tolerance, slot, place, on_text)
     if isinstance(slot, BeamSlot):
-        return _fill_beam(begun, model, tau, slot, place)
+        return _fill_beam(group, model, tolerance, slot, place)
     if slot.grammar is not None:
-        return _fill_unlisted(begun, model, tau, slot, place)
-    return _fill_select(begun, model, tau, slot, place)
+        return _fill_unlisted(group, model, tolerance, slot, place)
+    return _fill_select(group, model, tolerance, slot, place)
 
 
-def _fill_select(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
+def _fill_select(
+    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, place: SlotContext
+) -> SlotResult:
     terminator, following = _listed_ending(slot, place)
-    asked = Asked(slot.rule, terminator, following, slot.prior, slot.search)
+    asked = SelectRequest(slot.rule, terminator, following, slot.prior, slot.search)
     question = selections.prepare(model.vocabulary, model.limits, place.prompt, slot.texts, asked)
-    selection = select.answer(begun, [question], tau)[0]
+    selection = select.answer(group, [question], tolerance)[0]
     record: Selection | SampledChoice = selection
     if slot.temperature is not None:
         record = drawn_choice(selection, slot.temperature, place.seed if slot.seed is None else slot.seed)
-    return Filled(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
+    return SlotResult(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
 
 
-def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
+def _listed_ending(slot: SelectSlot, place: SlotContext) -> tuple[str, str]:
     """Return the terminator and the following text of a select among options."""
     if slot.terminator == "text":
         return "text", needed(place.following)
@@ -109,24 +111,26 @@ def _listed_ending(slot: SelectSlot, place: Place) -> tuple[str, str]:
     return "eog", ""
 
 
-def _fill_unlisted(begun: Errand, model: Model, tau: float | None, slot: SelectSlot, place: Place) -> Filled:
+def _fill_unlisted(
+    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, place: SlotContext
+) -> SlotResult:
     """Decide a select among the texts of a grammar that cannot be listed."""
     if slot.grammar is None:
         raise InternalError("a select without options has a grammar")
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
-    asked = Asked(slot.rule, ending.terminator, search=_fitting(model, slot.search, place))
+    asked = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, place))
     if slot.temperature is not None:
         wanted = (1, place.seed if slot.seed is None else slot.seed, True)
-        lottery = drawing.prepare(model, place.prompt, ending.grammar, asked, wanted)
-        draws = ending.of_draws(drawing.answer(begun, lottery, tau))
+        prepared_sample = drawing.prepare(model, place.prompt, ending.grammar, asked, wanted)
+        draws = ending.of_draws(drawing.answer(group, prepared_sample, tolerance))
         found = {one.text: one.logp for one in draws}
-        return Filled(draws[0].text, draws[0].text, draws, logprobs=found if slot.logprobs is not None else None)
-    hunt = select_grammar.prepare(model, place.prompt, ending.grammar, asked)
-    selection = ending.of_selection(select_grammar.answer(begun, hunt, tau))
-    return Filled(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
+        return SlotResult(draws[0].text, draws[0].text, draws, logprobs=found if slot.logprobs is not None else None)
+    prepared_select = select_grammar.prepare(model, place.prompt, ending.grammar, asked)
+    selection = ending.of_selection(select_grammar.answer(group, prepared_select, tolerance))
+    return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
 
 
-def _fitting(model: Model, search: SearchParams, place: Place) -> SearchParams:
+def _fitting(model: Model, search: SearchParams, place: SlotContext) -> SearchParams:
     """Return the search with as many tokens a text as fit after the page.
 
     A select has no argument for them, and its certificate says whether a longer text
@@ -149,31 +153,33 @@ def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
     return next((option.value for option in options or () if option.text == text), text)
 
 
-def _fill_beam(begun: Errand, model: Model, tau: float | None, slot: BeamSlot, place: Place) -> Filled:
+def _fill_beam(
+    group: TaskGroup, model: Model, tolerance: float | None, slot: BeamSlot, place: SlotContext
+) -> SlotResult:
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
     n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
     beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
     asked = beam_search.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
-    result = ending.of_beam(beam_search.answer(begun, asked, beam, tau))
+    result = ending.of_beam(beam_search.answer(group, asked, beam, tolerance))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
         raise NothingFoundError("the options", reason, "give max_tokens= more, or shorter options")
-    return Filled(_value_of(slot.options, result.text), result.text, result)
+    return SlotResult(_value_of(slot.options, result.text), result.text, result)
 
 
 def _fill_gen(  # noqa: PLR0917
-    begun: Errand,
+    group: TaskGroup,
     model: Model,
-    tau: float | None,
+    tolerance: float | None,
     slot: GenSlot,
-    place: Place,
+    place: SlotContext,
     on_text: Callable[[str], None] | None,
-) -> Filled:
+) -> SlotResult:
     ending, stop = _gen_ending(model, slot, place)
     stopping = StopParams(max_tokens=slot.max_tokens, stop=stop)
     grammar = slot.grammar if ending is None else ending.grammar
     when = ending.is_complete if ending is not None and ending.text else None
-    wanted = Wanted(
+    wanted = GenerateRequest(
         n=slot.n,
         seed=place.seed if slot.seed is None else slot.seed,
         sampling=slot.sampling,
@@ -182,22 +188,22 @@ def _fill_gen(  # noqa: PLR0917
     )
     plan = generate.prepare(model.vocabulary, model.limits, place.prompt, wanted)
     outlet = None if on_text is None else _Outlet(on_text, ending)
-    drawings = generate.begin(begun, plan, tau, None if outlet is None else outlet.watch)
+    drawings = generate.begin(group, plan, tolerance, None if outlet is None else outlet.watch)
     if outlet is not None:
         outlet.pass_on(drawings[0])
-    done = [generate.completion(one, tau) for one in drawings]
+    done = [generate.completion(one, tolerance) for one in drawings]
     if ending is not None:
         done = [ending.of_completion(one) for one in done]
-    record = replace(generate.generation(plan, done, model.identity, tau), stopping=stopping)
+    record = replace(generate.generation(plan, done, model.identity, tolerance), stopping=stopping)
     first = done[0]
     if outlet is not None:
         outlet.finish(first)
     tokens = np.array([token.id for token in first.tokens], dtype=np.int32)
     value = first.text if slot.n == 1 else [one.text for one in done]
-    return Filled(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
+    return SlotResult(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
 
 
-def _gen_ending(model: Model, slot: GenSlot, place: Place) -> tuple[Ending | None, tuple[str, ...]]:
+def _gen_ending(model: Model, slot: GenSlot, place: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
     """Return how a gen ends.
 
     With a grammar and no stop text it ends as texts of the grammar do, else by stop

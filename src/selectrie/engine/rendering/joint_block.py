@@ -17,12 +17,12 @@ from selectrie.core.model import Model
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decoding.scoring import RESOLVED
 from selectrie.engine.rendering.joint_selection import search_product
-from selectrie.engine.rendering.product_search import Hunt
-from selectrie.engine.rendering.slots import Place
+from selectrie.engine.rendering.product_search import ProductSearchRequest
+from selectrie.engine.rendering.slots import SlotContext
 from selectrie.engine.requests import select
 from selectrie.engine.requests import selection as selections
-from selectrie.engine.requests.selection import Asked
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError
 from selectrie.options import SearchParams, at_least, one_of
 from selectrie.results import Certificate, Selection
@@ -126,7 +126,7 @@ class JointRequest:
 
 
 def decide_jointly(
-    begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place
+    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, place: SlotContext
 ) -> JointSelection:
     """Find the assignments whose texts are most probable on the page.
 
@@ -134,10 +134,10 @@ def decide_jointly(
     together with the page before it and the following text.
 
     Args:
-        begun: The group that the tasks belong to.
+        group: The group that the tasks belong to.
         model: The model.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
         request: The block.
         place: Its position on the page.
 
@@ -146,19 +146,21 @@ def decide_jointly(
         ModelError: If the model fails.
     """
     if request.n_assignments > request.most_listed:
-        return _searched(begun, model, tau, request, place)
+        return _searched(group, model, tolerance, request, place)
     readings = _listed(request)
     question = selections.prepare(model.vocabulary, model.limits, place.prompt, list(readings), _asked(request, place))
     if question.method == "exhaustive":  # the second place is known anyway, and need not be settled
         question = replace(question, search=replace(question.search, k=request.k))
-    [selection] = select.answer(begun, [question], tau)
+    [selection] = select.answer(group, [question], tolerance)
     marginals = _marginals(request, list(readings.values()), selection)
     return _joint(request, readings.__getitem__, selection, marginals)
 
 
-def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequest, place: Place) -> JointSelection:
+def _searched(
+    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, place: SlotContext
+) -> JointSelection:
     """Decide a block with more assignments than are listed."""
-    hunt = Hunt(
+    search_request = ProductSearchRequest(
         prompt=place.prompt,
         parts=_parts(request),
         following=place.following.encode(),
@@ -167,21 +169,21 @@ def _searched(begun: Errand, model: Model, tau: float | None, request: JointRequ
         budget=request.budget,
         width=request.width,
     )
-    selection = search_product(begun, model, tau, hunt)
+    selection = search_product(group, model, tolerance, search_request)
     return _joint(request, _reader(request), selection, None)
 
 
-def _terminator(place: Place) -> str:
+def _terminator(place: SlotContext) -> str:
     return "text" if place.following else "eog" if place.ends_turn else "auto"
 
 
-def _asked(request: JointRequest, place: Place) -> Asked:
+def _asked(request: JointRequest, place: SlotContext) -> SelectRequest:
     """Return the options of a selection among the block's texts.
 
     The second best is searched too.
     """
     search = SearchParams(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
-    return Asked(terminator=_terminator(place), following=place.following, search=search)
+    return SelectRequest(terminator=_terminator(place), following=place.following, search=search)
 
 
 def _listed(request: JointRequest) -> dict[str, list[Picked]]:

@@ -18,13 +18,19 @@ from selectrie.decoding import scoring
 from selectrie.decoding.automaton.product import ProductAutomaton
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.engine.rendering.product_search import Hunt, ProductPaths, ProductSearch, check_fits, paths_of_product
+from selectrie.engine.rendering.product_search import (
+    ProductPaths,
+    ProductSearch,
+    ProductSearchRequest,
+    check_fits,
+    paths_of_product,
+)
 from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.constrained_prompt import may_alter
-from selectrie.engine.requests.near_ties import Found, settle_near_ties
-from selectrie.engine.requests.selection import Finding, Question
+from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
+from selectrie.engine.requests.selection import PreparedSelect, SearchReport
 from selectrie.engine.requests.unproved import budget_ended
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import ChoiceError, InternalError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.results import Certificate, Selection
@@ -57,7 +63,7 @@ class _Searched:
         doubt: Why texts may be missing, or "".
     """
 
-    hunt: Hunt
+    search_request: ProductSearchRequest
     paths: ProductPaths
     search: ProductSearch
     letters: ProductAutomaton
@@ -70,16 +76,18 @@ class _Searched:
         return self.terminator == "unless-continued"
 
 
-def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -> Selection:
+def search_product(
+    group: TaskGroup, model: Model, tolerance: float | None, search_request: ProductSearchRequest
+) -> Selection:
     """Find the k best texts of a product.
 
     The answer's choices are the texts that were found, in the order of their bytes.
 
     Args:
-        begun: The group that the tasks belong to.
+        group: The group that the tasks belong to.
         model: The model.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
         hunt: The request.
 
     Raises:
@@ -87,33 +95,37 @@ def search_product(begun: Errand, model: Model, tau: float | None, hunt: Hunt) -
             `MOST_CONTINUING` texts would have to be scored since they continue others.
         PromptTooLongError: If the longest path does not fit.
     """
-    letters = _letters(hunt.parts)
-    terminator = _terminator(hunt.terminator, letters)
-    paths = paths_of_product(model.vocabulary, hunt)
+    letters = _letters(search_request.parts)
+    terminator = _terminator(search_request.terminator, letters)
+    paths = paths_of_product(model.vocabulary, search_request)
     check_fits(paths, model.limits)
-    search = ProductSearch(begun, paths, hunt, "eog" if terminator == "eog" else "none", tau or 0.0)
+    search = ProductSearch(group, paths, search_request, "eog" if terminator == "eog" else "none", tolerance or 0.0)
     search.run()
-    searched = _Searched(hunt, paths, search, letters, terminator, _doubt(model.vocabulary, hunt, paths.ground))
+    searched = _Searched(
+        search_request, paths, search, letters, terminator, _doubt(model.vocabulary, search_request, paths.ground)
+    )
     question = _question(model.vocabulary, searched)
     if question is None:
-        if not hunt.cuts:
+        if not search_request.cuts:
             raise InternalError("a text of a joint block changes tokens that it was to leave alone")
-        return search_product(begun, model, tau, replace(hunt, cuts=False))  # chunks depend on one another after all
-    selection, kth = _selection(begun, question, searched, tau)
+        return search_product(
+            group, model, tolerance, replace(search_request, cuts=False)
+        )  # chunks depend on one another after all
+    selection, kth = _selection(group, question, searched, tolerance)
     if searched.continues and not selection.certificate.proved and search.left > 0:
         # A text that is worth less than it seemed leaves room for others.
         search.explore(kth, search.left)
         more = _question(model.vocabulary, searched)
-        selection = selection if more is None else _selection(begun, more, searched, tau)[0]
+        selection = selection if more is None else _selection(group, more, searched, tolerance)[0]
     return selection
 
 
-def _doubt(vocabulary: Vocabulary, hunt: Hunt, ground: ProductContext) -> str:
+def _doubt(vocabulary: Vocabulary, search_request: ProductSearchRequest, ground: ProductContext) -> str:
     """Return why the tokenizer may change a text of the product; "" if it does not.
 
     No path of such a text is searched.
     """
-    used = frozenset(b"".join([*_spelled(hunt.parts), ground.tail]))
+    used = frozenset(b"".join([*_spelled(search_request.parts), ground.tail]))
     return may_alter(vocabulary, ground.healed + ground.put, used)
 
 
@@ -179,7 +191,7 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
     """
     texts = dict.fromkeys(searched.search.tokens)
     if not texts:
-        texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.hunt.parts)] = None
+        texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.search_request.parts)] = None
     if searched.continues:
         for text in list(texts):
             texts.update(dict.fromkeys(_continuing(searched.letters, text, MOST_CONTINUING + 1)))
@@ -191,7 +203,7 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
     return sorted(texts)
 
 
-def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
+def _question(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | None:
     """Return the texts found as choices.
 
     Returns None if the tokenizer encodes one of them otherwise than it was found.
@@ -203,14 +215,14 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
         return None
     ground = wide
     if searched.paths.canonical is not None:  # reopen no more of the prompt than one of the texts changes
-        others = wide.paths_of(vocabulary, one_varied(searched.hunt.parts))
+        others = wide.paths_of(vocabulary, one_varied(searched.search_request.parts))
         ground = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
     n_moved = len(ground.context) - len(wide.context)
     encoded = _encoded(ground, [path[n_moved:] for path in paths])
     shown = tuple(text.decode() for text in texts)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
-    return Question(
+    return PreparedSelect(
         texts=shown,
         vocabulary=vocabulary,
         encoded=encoded,
@@ -222,7 +234,7 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> Question | None:
         terminator=searched.terminator,
         log_prior=None,
         lengths=scoring.Lengths.of(shown, trie),
-        search=SearchParams(k=searched.hunt.k),
+        search=SearchParams(k=searched.search_request.k),
         method="exhaustive",
         premises=(),
     )
@@ -250,14 +262,16 @@ def _shift(own: Sequence[int], path: Sequence[int]) -> int:
     return len(own) - same
 
 
-def _selection(begun: Errand, question: Question, searched: _Searched, tau: float | None) -> tuple[Selection, float]:
+def _selection(
+    group: TaskGroup, question: PreparedSelect, searched: _Searched, tolerance: float | None
+) -> tuple[Selection, float]:
     """Score the texts found and return the selection and the k-th best log-probability.
 
     Near ties are settled, and the certificate says what the search proves of all other
     texts. The log-probability is that of the search.
     """
-    search, k, longest = searched.search, searched.hunt.k, searched.paths.longest
-    handle = begun.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
+    search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
+    handle = group.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
     scored = selections.score(question, evaluation, None)
     offset, kth = _offset(question, scored, searched), _kth(scored.scores, k)
@@ -267,12 +281,12 @@ def _selection(begun: Errand, question: Question, searched: _Searched, tau: floa
         log_open = float(np.log(certificate.open_mass))
     if question.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
-    finding = Finding(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
-    scored, finding = settle_near_ties(begun, Found(question, evaluation, None, finding), scored, tau)
+    report = SearchReport(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
+    scored, report = rescore_near_ties(group, EvaluatedSelect(question, evaluation, None, report), scored, tolerance)
     if not search.is_apart(k):  # an open text may be as near
-        finding = replace(finding, certificate=replace(finding.certificate, rescored=False))
-    signature = selections.signature(question, begun.owner.scheduler.model.identity, begun.owner.check)
-    selection = selections.selection(question, evaluation, scored, finding, signature)
+        report = replace(report, certificate=replace(report.certificate, rescored=False))
+    signature = selections.signature(question, group.owner.scheduler.model.identity, group.owner.check)
+    selection = selections.selection(question, evaluation, scored, report, signature)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset
 
@@ -282,7 +296,7 @@ def _kth(scores: FloatArray, k: int) -> float:
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
-def _offset(question: Question, scored: selections.Scored, searched: _Searched) -> float:
+def _offset(question: PreparedSelect, scored: selections.ChoiceScores, searched: _Searched) -> float:
     """Return what to subtract from the search's log-probabilities to get scores.
 
     That is what lies between the two contexts, and the healed bytes. It is read from a

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from selectrie.engine.rendering.page_writer import Tell
 from selectrie.engine.rendering.renderer import PageRequest
-from selectrie.engine.scheduler.task_group import Scope
+from selectrie.engine.scheduler.task_group import CancelScope
 from selectrie.errors import CancelledError, OptionError, of_request
 from selectrie.options import RenderParams, named, record
 from selectrie.results import Event, Page
@@ -84,7 +84,7 @@ class _Crew:
 
     def __init__(self, make: Make, requests: Sequence[PageRequest]) -> None:
         self._make, self._requests = make, requests
-        self._scope = Scope.nested()
+        self._scope = CancelScope.nested()
         self._waiting: SimpleQueue[int] = SimpleQueue()
         for at in range(len(requests)):
             self._waiting.put(at)
@@ -158,7 +158,7 @@ class _Outlet:
         self.queue.put(item)
         self.listener()
 
-    def work(self, make: Make, request: PageRequest, scope: Scope) -> None:
+    def work(self, make: Make, request: PageRequest, scope: CancelScope) -> None:
         """Make the page, in a separate thread."""
         try:
             with scope.open():
@@ -189,7 +189,7 @@ class PageStream(Iterator[Event]):
         """
         self._check_process = check_process
         self._outlet = outlet = _Outlet()
-        self._scope = scope = Scope.nested()
+        self._scope = scope = CancelScope.nested()
         self._is_finished = self._is_closed = False
         self._finalizer = weakref.finalize(self, scope.cancel)
         context = copy_context()

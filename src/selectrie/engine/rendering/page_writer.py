@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.engine.rendering.decide_slot import Filled
+from selectrie.engine.rendering.decide_slot import SlotResult
 from selectrie.errors import of_slot
 from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent
@@ -39,7 +39,7 @@ class _Hidden:
     is_chat: bool
 
 
-class Sheet:
+class PageWriter:
     """The text of a page, which becomes tokens when a slot needs them.
 
     Attributes:
@@ -124,7 +124,7 @@ class Sheet:
         for step in early:
             self.write(step)
 
-    def grow(self, filled: Filled, step: Decide) -> None:
+    def grow(self, filled: SlotResult, step: Decide) -> None:
         """Append a decision; for a gen, the tokens that were drawn are kept."""
         self._put(filled.text, step)
         if filled.drawn is None:

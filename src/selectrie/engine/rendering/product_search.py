@@ -20,7 +20,7 @@ from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.beam.records import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, PromptTooLongError
 from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.tokenization.products import (
@@ -54,7 +54,7 @@ Up to twice the nodes of the proof of the first k are added.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hunt:
+class ProductSearchRequest:
     """A search over the texts of a joint block with too many assignments to list.
 
     Attributes:
@@ -98,24 +98,28 @@ class ProductPaths:
     own: Callable[[Sequence[int]], Sequence[int]] | None = None
 
 
-def paths_of_product(vocabulary: Vocabulary, hunt: Hunt) -> ProductPaths:
+def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchRequest) -> ProductPaths:
     """Return the token paths of the product.
 
     They are those of its chunks if it can be cut, else those of a grammar, which are
     checked.
     """
-    cut = cut_product(vocabulary, hunt.prompt, hunt.parts, hunt.following) if hunt.cuts else None
+    cut = (
+        cut_product(vocabulary, search_request.prompt, search_request.parts, search_request.following)
+        if search_request.cuts
+        else None
+    )
     if cut is not None:
         automaton = ProductAutomaton(cut.paths)
         return ProductPaths(cut.ground, automaton, automaton.longest)
-    ground = open_ground(vocabulary, hunt.prompt, hunt.parts, hunt.following)
+    ground = open_ground(vocabulary, search_request.prompt, search_request.parts, search_request.following)
     if ground is None:
         raise OptionError(
             "options",
             "of the block",
             "fewer: this model's tokens do not spell them byte by byte, so they have to be listed",
         )
-    return _of_grammar(vocabulary, hunt.parts, ground)
+    return _of_grammar(vocabulary, search_request.parts, ground)
 
 
 def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], ground: ProductContext) -> ProductPaths:
@@ -174,9 +178,16 @@ class ProductSearch:
         cost: Cost of all searches.
     """
 
-    def __init__(self, begun: Errand, paths: ProductPaths, hunt: Hunt, terminator: str, tau: float) -> None:
-        self._begun, self._paths, self._hunt, self._terminator = begun, paths, hunt, terminator
-        self.tolerance = 2 * tau * (paths.longest + 1)
+    def __init__(
+        self,
+        group: TaskGroup,
+        paths: ProductPaths,
+        search_request: ProductSearchRequest,
+        terminator: str,
+        tolerance: float,
+    ) -> None:
+        self._group, self._paths, self._search_request, self._terminator = group, paths, search_request, terminator
+        self.tolerance = 2 * tolerance * (paths.longest + 1)
         self.tokens: dict[bytes, tuple[int, ...]] = {}
         self.logp: dict[bytes, float] = {}
         self.best_open, self.open_mass = np.inf, 1.0
@@ -185,7 +196,7 @@ class ProductSearch:
     @property
     def left(self) -> int:
         """Return what is left of the budget, in nodes."""
-        return (self._hunt.budget or MOST_NODES) - self.n_evaluated
+        return (self._search_request.budget or MOST_NODES) - self.n_evaluated
 
     def run(self) -> None:
         """Find the k best texts and a second one, as far as the budget goes.
@@ -195,7 +206,7 @@ class ProductSearch:
         and all that could be better than the second are evaluated, for a little more.
         If it does not, a wide beam follows, and the texts near its best.
         """
-        k, places = self._hunt.k, max(2, self._hunt.k)
+        k, places = self._search_request.k, max(2, self._search_request.k)
         self._beam(_NARROW)
         before = self.n_evaluated
         self.explore(self.place(k), self.left - self.left // _BEAM_PART)
@@ -212,7 +223,7 @@ class ProductSearch:
 
         This is repeated if one of them is better.
         """
-        ground, parts = self._paths.ground, self._hunt.parts
+        ground, parts = self._paths.ground, self._search_request.parts
         for _ in range(_MOST_CLIMBS):
             if not self.logp or budget < 1:
                 return
@@ -222,7 +233,9 @@ class ProductSearch:
             if paths is None:
                 return
             before = self.n_evaluated
-            self._read(ChoiceAutomaton(TokenTrie.from_sequences(paths)), (self.place(max(2, self._hunt.k)), budget))
+            self._read(
+                ChoiceAutomaton(TokenTrie.from_sequences(paths)), (self.place(max(2, self._search_request.k)), budget)
+            )
             budget -= self.n_evaluated - before
             if self.place(1) <= self.logp[best]:
                 return
@@ -262,13 +275,13 @@ class ProductSearch:
             self._vocabulary,
             max_tokens=paths.longest,
             terminator=self._terminator,
-            search=SearchParams(k=MOST_FOUND, budget_nodes=budget, width=self._hunt.width),
+            search=SearchParams(k=MOST_FOUND, budget_nodes=budget, width=self._search_request.width),
             canonical=paths.canonical,
             own=paths.own,
             tolerance=self.tolerance + ROUNDING,
             least_score=least,
         )
-        handle = self._begun.begin(AutomatonSearch(paths.ground.context, automaton, spec))
+        handle = self._group.begin(AutomatonSearch(paths.ground.context, automaton, spec))
         outcome = handle.result()
         for path in outcome.found:
             self._add(path.data, path.tokens.tolist(), path.score)
@@ -286,7 +299,7 @@ class ProductSearch:
 
     def _beam(self, width: int) -> None:
         """Search with a beam of this width."""
-        places = max(2, self._hunt.k)
+        places = max(2, self._search_request.k)
         if width < places:
             return
         paths = self._paths
@@ -294,7 +307,7 @@ class ProductSearch:
             width=width, n=places, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
         spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
-        handle = self._begun.begin(BeamTask(paths.ground.context, paths.automaton, spec))
+        handle = self._group.begin(BeamTask(paths.ground.context, paths.automaton, spec))
         outcome = handle.result()
         for path in outcome.finished:
             self._add(path.data, path.tokens.tolist(), path.logp)
@@ -303,11 +316,11 @@ class ProductSearch:
 
     @property
     def _vocabulary(self) -> Vocabulary:
-        return self._begun.owner.scheduler.model.vocabulary
+        return self._group.owner.scheduler.model.vocabulary
 
     def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
         text = self._paths.ground.text_of(data)
-        if not spellings(self._hunt.parts, text, 1):  # tokens that spell a text outside the product
+        if not spellings(self._search_request.parts, text, 1):  # tokens that spell a text outside the product
             return
         self.tokens.setdefault(text, tuple(tokens))
         self.logp.setdefault(text, logp)

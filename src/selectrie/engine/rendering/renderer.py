@@ -16,14 +16,14 @@ from typing import Any
 
 from selectrie.core.model import Model
 from selectrie.core.types import Cost
-from selectrie.engine.rendering.decide_slot import Filled, fill
+from selectrie.engine.rendering.decide_slot import SlotResult, fill
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
-from selectrie.engine.rendering.page_writer import Sheet, Tell
-from selectrie.engine.rendering.slots import AnySlot, GenSlot, Place, SelectSlot, SlotArguments, slot_of
+from selectrie.engine.rendering.page_writer import PageWriter, Tell
+from selectrie.engine.rendering.slots import AnySlot, GenSlot, SelectSlot, SlotArguments, SlotContext, slot_of
 from selectrie.engine.rendering.terminators import default_stops
 from selectrie.engine.requests import select, selection
-from selectrie.engine.requests.selection import Asked
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
 from selectrie.options import RenderParams
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
@@ -52,14 +52,16 @@ class PageRequest:
     rendering: RenderParams
 
 
-def render_page(begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None = None) -> Page:
+def render_page(
+    group: TaskGroup, model: Model, tolerance: float | None, request: PageRequest, tell: Tell | None = None
+) -> Page:
     """Render one page.
 
     Args:
-        begun: The group that the tasks belong to.
+        group: The group that the tasks belong to.
         model: The model.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
         request: The request for the page.
         tell: Called with each event, in this thread.
 
@@ -67,18 +69,20 @@ def render_page(begun: Errand, model: Model, tau: float | None, request: PageReq
         TemplateError: If the template cannot be rendered with its values.
         SelectrieError: If a slot fails; `SelectrieError.slot` names it.
     """
-    return _Run(begun, model, tau, request, tell).page()
+    return _PageRenderer(group, model, tolerance, request, tell).page()
 
 
-class _Run:
+class _PageRenderer:
     """The rendering of one page."""
 
-    def __init__(self, begun: Errand, model: Model, tau: float | None, request: PageRequest, tell: Tell | None) -> None:
-        self._begun, self._model, self._tau, self._request = begun, model, tau, request
+    def __init__(
+        self, group: TaskGroup, model: Model, tolerance: float | None, request: PageRequest, tell: Tell | None
+    ) -> None:
+        self._group, self._model, self._tolerance, self._request = group, model, tolerance, request
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
         self._program = Interpreter(request.template, request.values)
-        self._sheet = Sheet(model.vocabulary, request.template, rendering, tell)
+        self._sheet = PageWriter(model.vocabulary, request.template, rendering, tell)
         self._is_told = tell is not None
         self._n_slots, self._cost = 0, Cost()
 
@@ -96,7 +100,7 @@ class _Run:
             template=self._request.template.name,
             seed=self._seed,
             identity=self._model.identity,
-            tolerance=self._tau,
+            tolerance=self._tolerance,
             cost=self._cost,
         )
 
@@ -127,7 +131,7 @@ class _Run:
         """Return what follows the slots of these names on the page."""
         return what_follows(self._program, *names, cut=self._sheet.page.before_control)
 
-    def _place(self, following: Following, document: Document, span: Span) -> Place:
+    def _place(self, following: Following, document: Document, span: Span) -> SlotContext:
         """Return the position of a slot.
 
         The seed of draws there is made of the page's seed and of how many slots came
@@ -141,7 +145,7 @@ class _Run:
         page = self._sheet.page
         ends = following.ends or (following.ends_role == "assistant" and page.ends_turn)
         digest = blake2b(f"{self._seed}/{self._n_slots}".encode(), digest_size=4).digest()
-        return Place(
+        return SlotContext(
             prompt=page.prompt,
             following=following.text,
             ends_turn=not following.text and bool(ends),
@@ -163,7 +167,7 @@ class _Run:
             asked = _ended(asked, following, place.before)
             hidden = asked.hidden or self._sheet.is_hidden
             listen = self._listener(slot.name, told) if self._is_told and not hidden else None
-            filled = fill(self._begun, self._model, self._tau, asked, place, listen)
+            filled = fill(self._group, self._model, self._tolerance, asked, place, listen)
             self._check_in_time(filled)
             if not asked.hidden:
                 self._sheet.grow(filled, step)
@@ -192,12 +196,12 @@ class _Run:
 
         return listen
 
-    def _check_in_time(self, filled: Filled) -> None:
+    def _check_in_time(self, filled: SlotResult) -> None:
         """Raise `DeadlineError` if the deadline broke the text off."""
         record = filled.record
         is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
         if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
-            raise DeadlineError(self._begun.late_s)
+            raise DeadlineError(self._group.late_s)
 
     def _decide_together(self, step: Together) -> None:
         """Decide the slots of a joint block together."""
@@ -207,7 +211,7 @@ class _Run:
             self._check_plain(joint, document)
             request = _joint_request(step, self._request.template)
             place = self._place(self._following(*places), document, joint.span)
-            record = decide_jointly(self._begun, self._model, self._tau, request, place)
+            record = decide_jointly(self._group, self._model, self._tolerance, request, place)
         self._cost += record.cost
         hidden = self._sheet.is_hidden
         for part in request.parts:
@@ -243,8 +247,10 @@ class _Run:
         with _in_slot(f"geneach {loop.name!r} at {place_name}"):
             place = self._place(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
-            question = selection.prepare(self._model.vocabulary, self._model.limits, place.prompt, texts, Asked())
-            record = select.answer(self._begun, [question], self._tau)[0]
+            question = selection.prepare(
+                self._model.vocabulary, self._model.limits, place.prompt, texts, SelectRequest()
+            )
+            record = select.answer(self._group, [question], self._tolerance)[0]
         self._cost += record.cost
         ends = record.index == 0 if coming else record.logp > log(0.5)
         path = self._program.path_of_loop()

@@ -40,11 +40,11 @@ def _could_change(selection: Selection, places: OffsetArray, at: int, u: float, 
     The path drawn is the one at position `at`. Returns None if no tolerance was
     measured.
     """
-    tau, table = selection.signature.tolerance, selection.choices
-    if tau is None:
+    tolerance, table = selection.signature.tolerance, selection.choices
+    if tolerance is None:
         return None
     lengths = scoring.Lengths.of(table.texts, table.trie)
-    moves = scoring.tolerance_of(selection.rule, tau, table.trie, selection.terminator, lengths=lengths)
+    moves = scoring.tolerance_of(selection.rule, tolerance, table.trie, selection.terminator, lengths=lengths)
     finite = np.flatnonzero(table.score[places] > -np.inf)
     score, move = table.score[places[finite]], moves[places[finite]]
     band = Band(score - move, score + move, np.ones(len(finite), dtype=np.bool_))

@@ -299,7 +299,7 @@ def _of_texts(texts: tuple[str, ...]) -> Grammar:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class SlotContext:
     """Position of a slot on its page.
 
     Attributes:

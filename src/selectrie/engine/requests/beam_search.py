@@ -20,7 +20,7 @@ from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.constrained_prompt import Constrained, Space, about, constrain, nothing_found, shown
 from selectrie.engine.requests.unproved import beam_ended
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
@@ -37,52 +37,52 @@ def prepare(
     return constrain(model.vocabulary, space, prompt, grammar, terminator=beam.terminator, prompting=prompting)
 
 
-def answer(errand: Errand, asked: Constrained, beam: BeamSearchParams, tau: float | None) -> BeamResult:
+def answer(group: TaskGroup, asked: Constrained, beam: BeamSearchParams, tolerance: float | None) -> BeamResult:
     """Search and make the result.
 
     Args:
-        errand: The group that the tasks belong to.
+        group: The group that the tasks belong to.
         asked: Prompt and grammar.
         beam: Options of the search.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
 
     Raises:
         NothingFoundError: If not even the beginning of a text was found.
     """
     rule = "joint" if not beam.length_penalty else f"joint/tokens^{beam.length_penalty:g}"
-    signature = asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, rule)
+    signature = asked.signature(group.owner.scheduler.model.identity, group.owner.check, rule)
     if beam.exact:
         search = SearchParams(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
         spec = asked.spec(search, merge_equal_text=beam.merge_equal_text)
-        exact = errand.begin(AutomatonSearch(asked.prompt, asked.automaton, spec))
+        exact = group.begin(AutomatonSearch(asked.prompt, asked.automaton, spec))
         return _exact(asked, beam, exact, signature)
-    outcome, cost = _beam(errand, asked, beam, tau or 0.0)
+    outcome, cost = _beam(group, asked, beam, tolerance or 0.0)
     return _searched(asked, beam, outcome, cost, signature)
 
 
-def _beam(errand: Errand, asked: Constrained, beam: BeamSearchParams, tolerance: float) -> tuple[BeamOutcome, Cost]:
+def _beam(group: TaskGroup, asked: Constrained, beam: BeamSearchParams, tolerance: float) -> tuple[BeamOutcome, Cost]:
     """Search with a beam.
 
     If none of its paths ends in canonical tokens, a second search looks for texts in
     any tokens, and their canonical paths are evaluated. A narrow beam misses such
     texts; finding them proves nothing.
     """
-    first = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tolerance)))
+    first = group.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, beam, tolerance)))
     outcome = first.result()
     if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
         return outcome, first.cost
     free = replace(beam, canonical_only=False)
-    second = errand.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, free, tolerance)))
+    second = group.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, free, tolerance)))
     own = [asked.canonicity.own(path.tokens.tolist()) for path in second.result().finished]
     own = [path for path in own if 0 < asked.healing.n_text(path) <= beam.max_tokens and accepts(asked.automaton, path)]
     if not own:
         return outcome, first.cost + second.cost
     trie = TokenTrie.from_flat(np.concatenate(own).astype(np.int32), np.cumsum([0, *map(len, own)], dtype=np.int64))
     alone = replace(free, width=max(beam.width, len(own)), groups=1, diversity=0.0)
-    third = errand.begin(BeamTask(asked.prompt, ChoiceAutomaton(trie), _spec(asked, alone, tolerance)))
+    third = group.begin(BeamTask(asked.prompt, ChoiceAutomaton(trie), _spec(asked, alone, tolerance)))
     found = third.result()
     n_evaluated = outcome.n_evaluated + second.result().n_evaluated + found.n_evaluated
     lost = max(outcome.lost, found.lost)

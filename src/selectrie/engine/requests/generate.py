@@ -17,7 +17,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, PromptTooLongError, SelectrieError
 from selectrie.grammar import Grammar
 from selectrie.options import (
@@ -98,7 +98,7 @@ DEFAULT_GENERATING = GenerationParams()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class GenerateRequest:
     """The options of a request as the caller gave them (`Engine.generate`)."""
 
     n: int = 1
@@ -130,7 +130,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class PreparedGenerate:
     """A request ready to be started.
 
     Attributes:
@@ -140,7 +140,7 @@ class Plan:
         prompt_tokens: Number of tokens of each prompt, healed ones included.
     """
 
-    wanted: Wanted
+    wanted: GenerateRequest
     vocabulary: Vocabulary
     specs: tuple[SampleSpec, ...]
     prompt_tokens: tuple[int, ...]
@@ -150,7 +150,7 @@ class Plan:
         return len(self.specs) // self.wanted.n_drawn
 
 
-def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: Wanted) -> Plan:
+def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: GenerateRequest) -> PreparedGenerate:
     """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
 
     Everything that can be refused without the model is refused here. The `request` of
@@ -164,7 +164,7 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: Wa
     first = int.from_bytes(os.urandom(4), "little") if wanted.seed is None else wanted.seed
     common = [_spec(vocabulary, opening, wanted) for opening in openings]
     specs = [replace(spec, seed=first + i) for spec in common for i in range(wanted.n_drawn)]
-    return Plan(wanted, vocabulary, tuple(specs), tuple(one.n_prompt for one in openings))
+    return PreparedGenerate(wanted, vocabulary, tuple(specs), tuple(one.n_prompt for one in openings))
 
 
 def _as_many(prompts: Prompts) -> list[Prompt]:
@@ -206,7 +206,9 @@ class _Opening:
         return 0 if self.healed is None else len(self.healed.data)
 
 
-def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wanted, place: int | None) -> _Opening:
+def _opening(
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: GenerateRequest, place: int | None
+) -> _Opening:
     """Return a tokenized prompt, truncated on the left if needed and allowed."""
     try:
         read = read_prompt(vocabulary, prompt, wanted.prompting)
@@ -228,7 +230,7 @@ def _opening(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: Wan
     return opening
 
 
-def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: Wanted) -> SampleSpec:
+def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: GenerateRequest) -> SampleSpec:
     return SampleSpec(
         prompt=opening.context,
         pieces=vocabulary.pieces,
@@ -244,7 +246,7 @@ def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: Wanted) -> SampleSp
     )
 
 
-def _opened(vocabulary: Vocabulary, read: PromptText, wanted: Wanted) -> _Opening:
+def _opened(vocabulary: Vocabulary, read: PromptText, wanted: GenerateRequest) -> _Opening:
     """Return a prompt with the automaton of the choices or the grammar after it.
 
     With choices, `max_tokens` becomes the number of tokens of the longest. A lower
@@ -290,14 +292,16 @@ Watch = Callable[[int, int, SampleTask], Callable[[], None]]
 """Maps a sequence's prompt index, index and task to a callback for its model calls."""
 
 
-def begin(errand: Errand, plan: Plan, tolerance: float | None, watch: Watch | None = None) -> list[Drawing]:
+def begin(
+    group: TaskGroup, plan: PreparedGenerate, tolerance: float | None, watch: Watch | None = None
+) -> list[Drawing]:
     """Queue every sequence."""
     tasks = [SampleTask(replace(spec, tolerance=tolerance or 0.0)) for spec in plan.specs]
     drawings = []
     for place, task in enumerate(tasks):
         prompt_index, index = divmod(place, plan.wanted.n_drawn)
         on_step = None if watch is None else watch(prompt_index, index, task)
-        drawings.append(Drawing(place, prompt_index, index, task, errand.begin(task, on_step)))
+        drawings.append(Drawing(place, prompt_index, index, task, group.begin(task, on_step)))
     return drawings
 
 
@@ -326,7 +330,9 @@ def completion(drawing: Drawing, tolerance: float | None) -> Completion:
     )
 
 
-def generation(plan: Plan, drawn: Sequence[Completion], identity: ModelIdentity, tolerance: float | None) -> Generation:
+def generation(
+    plan: PreparedGenerate, drawn: Sequence[Completion], identity: ModelIdentity, tolerance: float | None
+) -> Generation:
     """Return all sequences of a request, or the best of each prompt.
 
     Of equally probable ones, the smaller seed comes first.

@@ -20,8 +20,8 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.task import Ask, extend_in_rounds
 from selectrie.decoding.trie.batches import DepthFirstWindows
-from selectrie.engine.scheduler.model_thread import Owner
-from selectrie.engine.scheduler.task_group import errand
+from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
 
 Tokens = Sequence[int] | IntArray
@@ -354,7 +354,7 @@ class LoglikelihoodScorer:
         keep: An object kept alive as long as the scorer.
     """
 
-    def __init__(self, owner: Owner, nodes: int, *, keep: object = None) -> None:
+    def __init__(self, owner: ModelThread, nodes: int, *, keep: object = None) -> None:
         """Start without a memory; `keep` is kept alive as long as the scorer."""
         self._owner, self._nodes, self._kept = owner, nodes, keep
         self._solos: list[Model] = []  # those not in use
@@ -376,12 +376,12 @@ class LoglikelihoodScorer:
         """
         if self._is_closed:
             raise ClosedError("the scorer")
-        with errand(self._owner) as begun:
-            solo = begun.call(self._take)
+        with task_group(self._owner) as group:
+            solo = group.call(self._take)
             walk = _Walk(solo, sequences)
-            while begun.call(walk.step):
+            while group.call(walk.step):
                 pass
-            begun.call(walk.leave)
+            group.call(walk.leave)
             self._solos.append(solo)
             if self._is_closed:  # by another thread in the meantime
                 self.close()

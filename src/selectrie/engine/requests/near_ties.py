@@ -21,10 +21,10 @@ from selectrie.decoding import scoring
 from selectrie.decoding.task import Task
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import selection
-from selectrie.engine.requests.selection import Finding, Question, Scored
+from selectrie.engine.requests.selection import ChoiceScores, PreparedSelect, SearchReport
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Scheduler
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, ModelError
 
 R = TypeVar("R")
@@ -42,7 +42,7 @@ An end that half the trie continues would need more; it is not settled.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class EvaluatedSelect:
     """A question that was evaluated.
 
     Attributes:
@@ -52,54 +52,58 @@ class Found:
         finding: How the evaluation was reached, and at what cost.
     """
 
-    question: Question
+    question: PreparedSelect
     evaluation: scoring.TrieEvaluation
     baseline: FloatArray | None
-    finding: Finding
+    report: SearchReport
 
 
-def settle_near_ties(errand: Errand, found: Found, scored: Scored, tau: float | None) -> tuple[Scored, Finding]:
+def rescore_near_ties(
+    group: TaskGroup, found: EvaluatedSelect, scored: ChoiceScores, tolerance: float | None
+) -> tuple[ChoiceScores, SearchReport]:
     """Score the near ties among the first k again, in the canonical layout.
 
     Args:
-        errand: The group that the work belongs to.
+        group: The group that the work belongs to.
         found: The evaluated question.
         scored: The scores of its choices.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured, which leaves the scores as they are.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured, which leaves the scores as they are.
     """
-    question, finding = found.question, found.finding
-    if tau is None or not can_settle(question):
-        return scored, finding
+    question, report = found.question, found.report
+    if tolerance is None or not can_settle(question):
+        return scored, report
     k = len(question.texts) if question.search.stop == "all" else question.search.k
     contexts = (question.encoded.context, *question.premises)
-    finalists = scoring.finalists(scored.scores, question.tolerances(tau), question.trie.path_of, k)
+    finalists = scoring.finalists(scored.scores, question.tolerances(tolerance), question.trie.path_of, k)
     # Both evaluate every context once, and these rows below each of them.
-    settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= finding.certificate.nodes_evaluated
+    settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= report.certificate.nodes_evaluated
     if not len(finalists) or not settled:
-        return scored, replace(finding, certificate=replace(finding.certificate, rescored=settled))
-    model = errand.owner.scheduler.model
+        return scored, replace(report, certificate=replace(report.certificate, rescored=settled))
+    model = group.owner.scheduler.model
     try:
-        answers = errand.call(lambda: [settle(model, question, context, finalists) for context in contexts])
+        answers = group.call(lambda: [settle(model, question, context, finalists) for context in contexts])
     except DecodeInterrupted:
         raise
     except ModelError as error:  # e.g. no memory for a second context: return the scores unsettled
         logger.debug("%d near ties are not settled: %s", len(finalists), error)
-        return scored, finding
+        return scored, report
     values = [value for value, _ in answers if value is not None]
-    finding = replace(finding, cost=sum((cost for _, cost in answers), finding.cost))
+    report = replace(report, cost=sum((cost for _, cost in answers), report.cost))
     if len(values) < len(contexts):
-        return scored, finding
-    certificate = replace(finding.certificate, rescored=True, n_rescored=len(finalists))
-    return _rescored(found, scored, finalists, values), replace(finding, certificate=certificate)
+        return scored, report
+    certificate = replace(report.certificate, rescored=True, n_rescored=len(finalists))
+    return _rescored(found, scored, finalists, values), replace(report, certificate=certificate)
 
 
-def _rows(question: Question, finalists: IntArray) -> int:
+def _rows(question: PreparedSelect, finalists: IntArray) -> int:
     """Return the rows below one context that scoring each finalist by itself takes."""
     return int(scoring.rows_alone(question.trie, question.terminator)[question.trie.path_of[finalists]].sum())
 
 
-def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[FloatArray]) -> Scored:
+def _rescored(
+    found: EvaluatedSelect, scored: ChoiceScores, finalists: IntArray, values: list[FloatArray]
+) -> ChoiceScores:
     """Return the scores with new joints of the finalists.
 
     Args:
@@ -116,7 +120,7 @@ def _rescored(found: Found, scored: Scored, finalists: IntArray, values: list[Fl
     return selection.rescore(question, found.evaluation, scored, baseline)
 
 
-def _replaced(values: FloatArray, question: Question, choices: IntArray, new: FloatArray) -> FloatArray:
+def _replaced(values: FloatArray, question: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:
     """Return the values, float64[C], with new ones for these choices.
 
     Choices with the same path that are scored from the same token get the same value.
@@ -128,7 +132,7 @@ def _replaced(values: FloatArray, question: Question, choices: IntArray, new: Fl
     return result
 
 
-def can_settle(question: Question) -> bool:
+def can_settle(question: PreparedSelect) -> bool:
     """Return whether one context alone decides the scores.
 
     This is false for a callable rule, and for differences to other prompts of a batch.
@@ -136,7 +140,9 @@ def can_settle(question: Question) -> bool:
     return question.custom is None and question.rule.name != "batch"
 
 
-def settle(model: Model, question: Question, context: IntArray, choices: IntArray) -> tuple[FloatArray | None, Cost]:
+def settle(
+    model: Model, question: PreparedSelect, context: IntArray, choices: IntArray
+) -> tuple[FloatArray | None, Cost]:
     """Return the canonical joints of some choices after a context, and their cost.
 
     Args:
@@ -171,7 +177,7 @@ def settle(model: Model, question: Question, context: IntArray, choices: IntArra
         solo.close()
 
 
-def _alone(question: Question, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
+def _alone(question: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
     """Return the trie of one path and its end node there.
 
     The trie includes the nodes below the end that the terminator depends on. `owner` is
@@ -189,7 +195,7 @@ def _alone(question: Question, path: int, owner: IntArray | None) -> tuple[Token
     return sub, int(np.searchsorted(old, end))
 
 
-def _log_heal(scheduler: Scheduler, question: Question, context: IntArray) -> tuple[float, Cost]:
+def _log_heal(scheduler: Scheduler, question: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
     """Return the log-probability of the healed bytes after the context, and its cost.
 
     It is 0 if nothing was healed or if this is another context.

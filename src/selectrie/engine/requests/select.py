@@ -18,11 +18,11 @@ from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import selection
-from selectrie.engine.requests.near_ties import Found, settle_near_ties
-from selectrie.engine.requests.selection import Asked, Finding, Question
+from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
+from selectrie.engine.requests.selection import PreparedSelect, SearchReport, SelectRequest
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
 from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
@@ -33,7 +33,9 @@ PLAN_NODES = 200
 """Maximum number of trie nodes that a `TokenPlan` shows."""
 
 
-def prepare_all(model: Model, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: Asked) -> list[Question]:
+def prepare_all(
+    model: Model, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: SelectRequest
+) -> list[PreparedSelect]:
     """Return the requests as questions.
 
     If any request is invalid, none runs; the error's `request` is the index of the
@@ -44,7 +46,9 @@ def prepare_all(model: Model, requests: Sequence[tuple[Prompt, Sequence[str]]], 
     return questions
 
 
-def _prepare(model: Model, index: int, request: tuple[Prompt, Sequence[str]], asked: Asked, *, of: int) -> Question:
+def _prepare(
+    model: Model, index: int, request: tuple[Prompt, Sequence[str]], asked: SelectRequest, *, of: int
+) -> PreparedSelect:
     try:
         prompt, choices = request
     except (TypeError, ValueError):
@@ -56,7 +60,7 @@ def _prepare(model: Model, index: int, request: tuple[Prompt, Sequence[str]], as
         raise
 
 
-def _check_batch(questions: list[Question]) -> None:
+def _check_batch(questions: list[PreparedSelect]) -> None:
     """Check that all requests of rule "batch" have the same choices."""
     for i, question in enumerate(questions):
         if question.rule.name == "batch" and question.texts != questions[0].texts:
@@ -66,40 +70,42 @@ def _check_batch(questions: list[Question]) -> None:
 
 
 def answer(
-    errand: Errand, questions: list[Question], tau: float | None, on_evaluated: Progress | None = None
+    group: TaskGroup, questions: list[PreparedSelect], tolerance: float | None, on_evaluated: Progress | None = None
 ) -> list[Selection]:
     """Evaluate all questions together, settle near ties and answer each.
 
     Args:
-        errand: The group that the tasks belong to.
+        group: The group that the tasks belong to.
         questions: The questions.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
         on_evaluated: Called in this thread with (questions evaluated, number of
             questions); the `SearchParams.on_progress` of each is then not called.
     """
     selections = []
-    for i, found in enumerate(_evaluate(errand, questions, tau or 0.0, on_evaluated)):
+    for i, found in enumerate(_evaluate(group, questions, tolerance or 0.0, on_evaluated)):
         with _of(questions, i):
-            selections.append(_decide(errand, found, tau))
+            selections.append(_decide(group, found, tolerance))
     return selections
 
 
-def _of(questions: list[Question], i: int) -> AbstractContextManager[None]:
+def _of(questions: list[PreparedSelect], i: int) -> AbstractContextManager[None]:
     """Assign errors of the block to this request, if there are several."""
     return of_request(i if len(questions) > 1 else None)
 
 
-def _evaluate(errand: Errand, questions: list[Question], tau: float, on_evaluated: Progress | None) -> list[Found]:
+def _evaluate(
+    group: TaskGroup, questions: list[PreparedSelect], tolerance: float, on_evaluated: Progress | None
+) -> list[EvaluatedSelect]:
     """Evaluate questions: baselines and exhaustive scoring together, then searches.
 
     The searches need the baselines for their bounds.
     """
     # All questions have the same search options.
     tell = questions[0].search.on_progress if questions and on_evaluated is None else None
-    baselines = [[errand.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
+    baselines = [[group.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
     mains: dict[int, Handle[scoring.TrieEvaluation]] = {
-        i: errand.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), tell, q.needs.n_rows)
+        i: group.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), tell, q.needs.n_rows)
         for i, q in enumerate(questions)
         if q.method == "exhaustive"
     }
@@ -108,38 +114,38 @@ def _evaluate(errand: Errand, questions: list[Question], tau: float, on_evaluate
         with _of(questions, i):
             means.append(_mean(question, baselines[i]))
     searches: dict[int, Handle[SearchOutcome]] = {
-        i: errand.begin_told(_best_first(q, means[i], tau), tell, q.needs.n_rows)
+        i: group.begin_told(_best_first(q, means[i], tolerance), tell, q.needs.n_rows)
         for i, q in enumerate(questions)
         if i not in mains
     }
     found = []
     for i, question in enumerate(questions):
         with _of(questions, i):
-            evaluation, finding = _exhausted(question, mains[i]) if i in mains else _searched(question, searches[i])
-        cost = sum((handle.cost for handle in baselines[i]), finding.cost)
-        finding = replace(finding, cost=replace(cost, rows_naive=question.rows_naive))
-        found.append(Found(question, evaluation, means[i], finding))
+            evaluation, report = _exhausted(question, mains[i]) if i in mains else _searched(question, searches[i])
+        cost = sum((handle.cost for handle in baselines[i]), report.cost)
+        report = replace(report, cost=replace(cost, rows_naive=question.rows_naive))
+        found.append(EvaluatedSelect(question, evaluation, means[i], report))
         if on_evaluated is not None:
             on_evaluated(len(found), len(questions))
     return _with_batch_means(found)
 
 
-def _mean(question: Question, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
+def _mean(question: PreparedSelect, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
     if not group:
         return None
     return scoring.mean_joint([selection.joints(question, handle.result()) for handle in group])
 
 
-def _decide(errand: Errand, found: Found, tau: float | None) -> Selection:
+def _decide(group: TaskGroup, found: EvaluatedSelect, tolerance: float | None) -> Selection:
     question = found.question
     scored = selection.score(question, found.evaluation, found.baseline)
-    scored, finding = settle_near_ties(errand, found, scored, tau)
-    signature = selection.signature(question, errand.owner.scheduler.model.identity, errand.owner.check)
-    return selection.selection(question, found.evaluation, scored, finding, signature)
+    scored, report = rescore_near_ties(group, found, scored, tolerance)
+    signature = selection.signature(question, group.owner.scheduler.model.identity, group.owner.check)
+    return selection.selection(question, found.evaluation, scored, report, signature)
 
 
-def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> BestFirst:
-    objective = question.objective(baseline, tau)
+def _best_first(question: PreparedSelect, baseline: FloatArray | None, tolerance: float) -> BestFirst:
+    objective = question.objective(baseline, tolerance)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
     healing = question.healing
@@ -154,7 +160,9 @@ def _best_first(question: Question, baseline: FloatArray | None, tau: float) -> 
     )
 
 
-def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tuple[scoring.TrieEvaluation, Finding]:
+def _exhausted(
+    question: PreparedSelect, handle: Handle[scoring.TrieEvaluation]
+) -> tuple[scoring.TrieEvaluation, SearchReport]:
     evaluation = handle.result()
     certificate = Certificate(
         proved=True,
@@ -166,10 +174,10 @@ def _exhausted(question: Question, handle: Handle[scoring.TrieEvaluation]) -> tu
         n_rescored=0,
         method="exhaustive",
     )
-    return evaluation, Finding(certificate, handle.cost)
+    return evaluation, SearchReport(certificate, handle.cost)
 
 
-def _searched(question: Question, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, Finding]:
+def _searched(question: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, SearchReport]:
     outcome = handle.result()
     certificate = Certificate(
         proved=outcome.proved,
@@ -182,10 +190,10 @@ def _searched(question: Question, handle: Handle[SearchOutcome]) -> tuple[scorin
         method="best_first",
         reason="" if outcome.proved else search_ended(question.search, outcome.n_evaluated),
     )
-    return outcome.evaluation, Finding(certificate, handle.cost, outcome.log_open)
+    return outcome.evaluation, SearchReport(certificate, handle.cost, outcome.log_open)
 
 
-def _with_batch_means(found: list[Found]) -> list[Found]:
+def _with_batch_means(found: list[EvaluatedSelect]) -> list[EvaluatedSelect]:
     """Set the baselines of rule "batch": each choice's mean joint over all prompts."""
     batch = [one for one in found if one.question.rule.name == "batch"]
     if not batch:
@@ -194,10 +202,10 @@ def _with_batch_means(found: list[Found]) -> list[Found]:
     return [replace(one, baseline=mean) for one in found]
 
 
-def score_text(errand: Errand, question: Question, text: str, tau: float | None) -> TextScore:
+def score_text(group: TaskGroup, question: PreparedSelect, text: str, tolerance: float | None) -> TextScore:
     """Return the log-probability of a question's only choice, token by token."""
     question = replace(question, needs=replace(question.needs, best=question.needs.row))
-    handle = errand.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
+    handle = group.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
     scored = selection.score(question, evaluation, None)
     first = int(question.encoded.first_scored[0])
@@ -215,13 +223,13 @@ def score_text(errand: Errand, question: Question, text: str, tau: float | None)
         heal_gap=scored.heal_gap,
         cost=replace(handle.cost, rows_naive=question.rows_naive),
         signature=selection.signature(
-            question, errand.owner.scheduler.model.identity, None if tau is None else errand.owner.check
+            question, group.owner.scheduler.model.identity, None if tolerance is None else group.owner.check
         ),
         notes=question.notes,
     )
 
 
-def token_plan(question: Question) -> TokenPlan:
+def token_plan(question: PreparedSelect) -> TokenPlan:
     """Return how a question is tokenized and what its evaluation takes."""
     encoded, trie, vocabulary = question.encoded, question.trie, question.vocabulary
 

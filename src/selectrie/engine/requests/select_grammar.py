@@ -26,9 +26,9 @@ from selectrie.engine.requests.constrained_prompt import (
     nothing_found,
     shown,
 )
-from selectrie.engine.requests.selection import Asked
+from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.unproved import search_ended
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
@@ -55,7 +55,7 @@ def listed(grammar: Grammar) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hunt:
+class PreparedGrammarSelect:
     """A request for the best text of a grammar, checked and tokenized."""
 
     asked: Constrained
@@ -63,7 +63,7 @@ class Hunt:
     rule: str
 
 
-def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> Hunt:
+def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
     """Check a selection among the texts of a grammar that are not listed."""
     rule = request.named_rule().name
     if request.custom is not None or rule not in RULES:
@@ -79,35 +79,35 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: Asked) -> H
     asked = constrain(
         model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
     )
-    return Hunt(asked, request.search, rule)
+    return PreparedGrammarSelect(asked, request.search, rule)
 
 
-def answer(errand: Errand, hunt: Hunt, tau: float | None) -> Selection:
+def answer(group: TaskGroup, prepared_select: PreparedGrammarSelect, tolerance: float | None) -> Selection:
     """Search the grammar.
 
     Args:
-        errand: The group that the task belongs to.
+        group: The group that the task belongs to.
         hunt: The request.
-        tau: Nats per row by which layout may change a log-probability; None if it was
-            not measured.
+        tolerance: Nats per row by which layout may change a log-probability; None if
+            it was not measured.
 
     Raises:
         NothingFoundError: If no text was found within `max_tokens` or the budget.
     """
-    asked, search = hunt.asked, hunt.search
+    asked, search = prepared_select.asked, prepared_select.search
     on_found = None if search.on_found is None else partial(_tell_text, search.on_found)
-    spec = asked.spec(search, rule=hunt.rule, merge_equal_text=hunt.rule == "joint")
+    spec = asked.spec(search, rule=prepared_select.rule, merge_equal_text=prepared_select.rule == "joint")
     task = AutomatonSearch(asked.prompt, asked.automaton, spec, on_found=on_found)
-    handle = errand.begin_told(task, search.on_progress)
+    handle = group.begin_told(task, search.on_progress)
     outcome = handle.result()
     if not outcome.found:
         raise nothing_found(asked, outcome, search.max_tokens)
     return _selection(
-        hunt,
+        prepared_select,
         outcome,
-        _certificate(outcome, replace(hunt, search=spec.search), tau),
+        _certificate(outcome, replace(prepared_select, search=spec.search), tolerance),
         asked.cost(handle.cost, outcome.found),
-        asked.signature(errand.owner.scheduler.model.identity, errand.owner.check, hunt.rule),
+        asked.signature(group.owner.scheduler.model.identity, group.owner.check, prepared_select.rule),
     )
 
 
@@ -115,20 +115,22 @@ def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
     tell(shown(path.data), path.logp)
 
 
-def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Certificate:
+def _certificate(
+    outcome: AutomatonOutcome, prepared_select: PreparedGrammarSelect, tolerance: float | None
+) -> Certificate:
     """Return the certificate of a search.
 
     It is `rescored` if layout cannot change the order of the first k texts, nor bring a
     text that is still open among them.
     """
-    search, rule, reason = hunt.search, hunt.rule, hunt.asked.reason(outcome.heal_gap)
+    search, rule, reason = prepared_select.search, prepared_select.rule, prepared_select.asked.reason(outcome.heal_gap)
     if not reason and not outcome.proved:
         reason = search_ended(search, outcome.n_evaluated)
     scores = np.array([path.score for path in outcome.found[: search.k + 1]])
     next_best = max([outcome.best_open, *scores[search.k :]])
     scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
     n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
-    moves = np.inf if tau is None else 2 * tau * (n_rows if rule == "joint" else 2)
+    moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if rule == "joint" else 2)
     return Certificate(
         proved=not reason,
         bound_gap=outcome.bound_gap,
@@ -143,23 +145,27 @@ def _certificate(outcome: AutomatonOutcome, hunt: Hunt, tau: float | None) -> Ce
 
 
 def _selection(
-    hunt: Hunt, outcome: AutomatonOutcome, certificate: Certificate, cost: Cost, signature: Signature
+    prepared_select: PreparedGrammarSelect,
+    outcome: AutomatonOutcome,
+    certificate: Certificate,
+    cost: Cost,
+    signature: Signature,
 ) -> Selection:
-    asked, found = hunt.asked, outcome.found
+    asked, found = prepared_select.asked, outcome.found
     lengths = np.cumsum([0, *(len(path.tokens) for path in found)], dtype=np.int64)
     trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in found]), lengths)
     scores = np.array([path.score for path in found])
     log_open = np.inf
     with np.errstate(divide="ignore"):
-        if hunt.rule == "joint":
+        if prepared_select.rule == "joint":
             log_open = float(np.log(outcome.open_mass))
             # A text may begin with another one; at each length they exclude each other.
             if asked.terminator == "none" and not is_prefix_free(asked.grammar):
-                log_open += np.log(hunt.search.max_tokens)
+                log_open += np.log(prepared_select.search.max_tokens)
     decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
     # Order and proof are about single paths, and so is each log-probability. The
     # coverage counts all paths that were found.
-    logp = scores if hunt.rule == "joint" else np.array([path.logp for path in found])
+    logp = scores if prepared_select.rule == "joint" else np.array([path.logp for path in found])
     table = ChoiceTable(
         texts=tuple(shown(path.data) for path in found),
         trie=trie,
@@ -184,7 +190,7 @@ def _selection(
         top_tokens=asked.token_scores(*outcome.wanted),
         greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
         choices=table,
-        rule=hunt.rule,
+        rule=prepared_select.rule,
         terminator=asked.terminator,
         healed=asked.healed,
         log_heal=outcome.log_heal,
@@ -196,8 +202,8 @@ def _selection(
             name=asked.grammar.name,
             digest=asked.grammar.digest,
             about=about(strings=outcome.strings),
-            max_tokens=hunt.search.max_tokens,
-            any_length=certificate.proved and _holds_for_any_length(outcome, hunt.search.k),
+            max_tokens=prepared_select.search.max_tokens,
+            any_length=certificate.proved and _holds_for_any_length(outcome, prepared_select.search.k),
             n_dead_ends=outcome.n_dead_ends,
             n_refused=outcome.n_other,
         ),

@@ -39,7 +39,7 @@ SPLIT_NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SelectRequest:
     """The options of a request as the caller gave them (`Engine.select`)."""
 
     rule: str | ScoringRule | CustomRule = "joint"
@@ -70,7 +70,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class PreparedSelect:
     """A request ready to be evaluated.
 
     Attributes:
@@ -118,14 +118,14 @@ class Question:
         contexts = (self.encoded.context, *self.premises)
         return sum(len(context) * len(self.texts) + len(self.encoded.tokens) for context in contexts)
 
-    def tolerances(self, tau: float) -> FloatArray:
+    def tolerances(self, tolerance: float) -> FloatArray:
         """Return the nats by which layout may change each score, float64[C]."""
         first = self.encoded.first_scored
         return scoring.tolerance_of(
-            self.rule.name, tau, self.trie, self.terminator, lengths=self.lengths, first_scored=first
+            self.rule.name, tolerance, self.trie, self.terminator, lengths=self.lengths, first_scored=first
         )
 
-    def objective(self, baseline: FloatArray | None, tau: float) -> scoring.Objective | None:
+    def objective(self, baseline: FloatArray | None, tolerance: float) -> scoring.Objective | None:
         """Return what a bounded search maximises, or None if there is no bound.
 
         Without a bound only exhaustive scoring will do.
@@ -138,12 +138,14 @@ class Question:
             self.lengths,
             log_prior=self.log_prior,
             baseline=baseline,
-            tolerances=self.tolerances(tau),
+            tolerances=self.tolerances(tolerance),
             first_scored=self.encoded.first_scored,
         )
 
 
-def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: Asked) -> Question:
+def prepare(
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: SelectRequest
+) -> PreparedSelect:
     """Check and tokenize a request.
 
     Everything that can be refused without the model is refused here.
@@ -157,7 +159,7 @@ def prepare(vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Seq
     lengths = scoring.Lengths.of(texts, trie, encoded.first_scored)
     lengths.for_rule(rule.name)
     needs = scoring.row_needs(trie, terminator, healing.observations, vocabulary.eog)
-    question = Question(
+    question = PreparedSelect(
         texts=texts,
         vocabulary=vocabulary,
         encoded=encoded,
@@ -189,7 +191,7 @@ def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
     return texts
 
 
-def _terminator(asked: Asked, written: list[bytes], vocabulary: Vocabulary) -> str:
+def _terminator(asked: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
     one_of("terminator", asked.terminator, TERMINATORS)
     if asked.terminator == "text" and not asked.following:
         raise OptionError("following", asked.following, "the text after the choice, for terminator 'text'")
@@ -211,7 +213,7 @@ def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
 
 
 def encode(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], asked: Asked
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], asked: SelectRequest
 ) -> EncodedChoices:
     """Return the tokens of prompt and choices.
 
@@ -235,7 +237,7 @@ def _excess(encoded: EncodedChoices, limits: Limits) -> int:
     return len(encoded.context) + int(np.diff(encoded.offsets).max(initial=0)) - limits.nodes
 
 
-def _check_fits(question: Question, limits: Limits) -> None:
+def _check_fits(question: PreparedSelect, limits: Limits) -> None:
     longest = int(question.trie.depth.max())
     for context in (question.encoded.context, *question.premises):
         needed = len(context) + longest
@@ -265,7 +267,7 @@ def _premises(vocabulary: Vocabulary, rule: ScoringRule, how: PromptParams) -> t
     return (np.array([start], dtype=np.int32),)
 
 
-def _method(question: Question, limits: Limits) -> str:
+def _method(question: PreparedSelect, limits: Limits) -> str:
     """Return the method of evaluation.
 
     "auto" means best_first if exhaustive scoring takes more than one call and the rule
@@ -284,7 +286,7 @@ def _method(question: Question, limits: Limits) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class ChoiceScores:
     """The values of C choices.
 
     Attributes:
@@ -314,7 +316,7 @@ class Scored:
     heal_gap: float
 
 
-def joints(question: Question, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
+def joints(question: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
     """Return each choice's joint in the context of this evaluation, float64[C].
 
     The log-probability of the healed bytes is subtracted.
@@ -323,7 +325,7 @@ def joints(question: Question, evaluation: scoring.TrieEvaluation, log_heal: flo
     return paths.first_scored(question.trie, evaluation, question.encoded.first_scored)[0]
 
 
-def conditional_joints(question: Question, evaluation: scoring.TrieEvaluation) -> FloatArray:
+def conditional_joints(question: PreparedSelect, evaluation: scoring.TrieEvaluation) -> FloatArray:
     """Return each choice's joint after its prompt, float64[C].
 
     It is conditional on the healed bytes, as in the choice's `ChoiceScore`.
@@ -331,13 +333,13 @@ def conditional_joints(question: Question, evaluation: scoring.TrieEvaluation) -
     return joints(question, evaluation, question.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
-def score(question: Question, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> Scored:
+def score(question: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> ChoiceScores:
     """Score every finished choice by its rule."""
     log_heal, gap = question.healing.log_heal(evaluation.edge_logp, evaluation.observed)
     paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
     logp, upper = paths.first_scored(question.trie, evaluation, question.encoded.first_scored)
     path_of = question.trie.path_of
-    scored = Scored(
+    scored = ChoiceScores(
         logp=logp,
         upper=upper,
         terminator=paths.logp_terminator[path_of],
@@ -353,8 +355,8 @@ def score(question: Question, evaluation: scoring.TrieEvaluation, baseline: Floa
 
 
 def rescore(
-    question: Question, evaluation: scoring.TrieEvaluation, scored: Scored, baseline: FloatArray | None
-) -> Scored:
+    question: PreparedSelect, evaluation: scoring.TrieEvaluation, scored: ChoiceScores, baseline: FloatArray | None
+) -> ChoiceScores:
     """Return the scores by the rule, from `scored.logp` and `scored.upper`."""
 
     def by_rule(logp: FloatArray) -> FloatArray:
@@ -372,9 +374,9 @@ def rescore(
 
 
 def _table(
-    question: Question,
+    question: PreparedSelect,
     evaluation: scoring.TrieEvaluation,
-    scored: Scored,
+    scored: ChoiceScores,
     probability: tuple[FloatArray, FloatArray, FloatArray],
 ) -> ChoiceTable:
     return ChoiceTable(
@@ -395,7 +397,7 @@ def _table(
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SearchReport:
     """How an evaluation was reached, and at what cost.
 
     Attributes:
@@ -410,15 +412,15 @@ class Finding:
 
 
 def selection(
-    question: Question,
+    question: PreparedSelect,
     evaluation: scoring.TrieEvaluation,
-    scored: Scored,
-    finding: Finding,
+    scored: ChoiceScores,
+    report: SearchReport,
     signature: Signature,
 ) -> Selection:
     """Return the decision as users see it."""
     path_of = question.trie.path_of
-    decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=finding.log_open)
+    decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
     table = _table(
         question,
         evaluation,
@@ -444,21 +446,21 @@ def selection(
         healed=question.encoded.healed,
         log_heal=scored.log_heal,
         heal_gap=scored.heal_gap,
-        certificate=finding.certificate,
-        cost=finding.cost,
+        certificate=report.certificate,
+        cost=report.cost,
         signature=signature,
         notes=question.notes,
     )
 
 
-def rule_name(question: Question) -> str:
+def rule_name(question: PreparedSelect) -> str:
     """Return the name of the rule; for a callable, its qualified name."""
     if question.custom is None:
         return question.rule.name
     return str(getattr(question.custom, "__qualname__", type(question.custom).__qualname__))
 
 
-def signature(question: Question, identity: ModelIdentity, check: SelfCheck | None) -> Signature:
+def signature(question: PreparedSelect, identity: ModelIdentity, check: SelfCheck | None) -> Signature:
     """Return what the scores depend on."""
     return Signature.of(
         identity,

@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import Drafter
 from selectrie.decoding.task import NOTHING
-from selectrie.engine.scheduler.model_thread import Owner
+from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.errors import OptionError, UnsupportedModelError
 from selectrie.options import at_least
 
@@ -28,7 +28,7 @@ _NOTHING = NOTHING, NOTHING
 class Drafting(Protocol):
     """The part of an `Engine` that a draft needs."""
 
-    _owner: Owner
+    _owner: ModelThread
 
     @property
     def vocabulary(self) -> Vocabulary: ...
@@ -50,7 +50,7 @@ class EngineDrafter:
         self._engine, self._depth, self._branching = engine, depth, branching
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> ModelThread:
         """Return the thread that guesses."""
         return self._engine._owner
 
@@ -114,7 +114,7 @@ def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
-def check_draft(drafter: Drafter, model: Model, owner: Owner) -> None:
+def check_draft(drafter: Drafter, model: Model, owner: ModelThread) -> None:
     """Refuse a draft that cannot work for the model that `owner` runs.
 
     This happens before any model call.

@@ -13,8 +13,8 @@ from types import TracebackType
 from selectrie.core.types import ModelIdentity
 from selectrie.decoding.sampling.task import SampleTask
 from selectrie.engine.requests import generate
-from selectrie.engine.requests.generate import Plan
-from selectrie.engine.scheduler.task_group import Errand
+from selectrie.engine.requests.generate import PreparedGenerate
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import CancelledError, of_request
 from selectrie.results import Chunk, Completion, Generation
 
@@ -66,17 +66,23 @@ class Stream(Iterator[Chunk]):
     """
 
     def __init__(
-        self, errand: Errand, plan: Plan, identity: ModelIdentity, tolerance: float | None, *, keep: object = None
+        self,
+        group: TaskGroup,
+        plan: PreparedGenerate,
+        identity: ModelIdentity,
+        tolerance: float | None,
+        *,
+        keep: object = None,
     ) -> None:
         """Queue every sequence; `keep` is kept alive as long as the stream."""
-        self._kept, self._owner = keep, errand.owner
+        self._kept, self._owner = keep, group.owner
         self._plan, self._identity, self._tolerance = plan, identity, tolerance
         self._outlet = outlet = _Outlet()
         self._n_told = [0] * len(plan.specs)
         self._completions: dict[int, Completion] = {}
         self._is_closed = False
-        self._drawings = generate.begin(errand, plan, tolerance, outlet.watch)
-        self._finalizer = weakref.finalize(self, errand.cancel)
+        self._drawings = generate.begin(group, plan, tolerance, outlet.watch)
+        self._finalizer = weakref.finalize(self, group.cancel)
         for drawing in self._drawings:
             drawing.handle.when_done(_teller(outlet, drawing.number))
 

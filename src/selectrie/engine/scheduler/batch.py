@@ -9,7 +9,7 @@ import numpy as np
 
 from selectrie.core.model import Model, Rows
 from selectrie.core.types import Capacity
-from selectrie.engine.scheduler.job import Job, Part
+from selectrie.engine.scheduler.job import BatchPart, Job
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.errors import ProtocolError
 
@@ -24,7 +24,7 @@ def attach(model: Model, job: Job) -> bool:
     return True
 
 
-def ask_part(model: Model, job: Job, room: Capacity) -> Part:
+def ask_part(model: Model, job: Job, room: Capacity) -> BatchPart:
     """Return the next part of the job's ask.
 
     The part has as many rows as the capacity, or a recurrent-state model, takes at
@@ -44,7 +44,7 @@ def ask_part(model: Model, job: Job, room: Capacity) -> Part:
     return _again_part(model, job, way, keep=[False] * (len(way) - 1) + [True])
 
 
-def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> Part:
+def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> BatchPart:
     """Return a part with rows of the ask that were never evaluated."""
     rows, ask, gathered = job.rows, job.ask, job.gathered
     if ask is None or gathered is None:
@@ -65,10 +65,10 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
     wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
     tokens = [rows.token[row] for row in chosen]
     n_again = int(np.count_nonzero(ask.again[np.array(elements, dtype=np.int64)])) if len(ask.again) else 0
-    return Part(job, rows.parents_of(chosen), tokens, wanted, keep, take, base, n_again)
+    return BatchPart(job, rows.parents_of(chosen), tokens, wanted, keep, take, base, n_again)
 
 
-def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> Part:
+def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> BatchPart:
     """Return a part that evaluates lost rows again, by their paths."""
     rows = job.rows
 
@@ -80,4 +80,4 @@ def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) ->
 
     wanted = [False] * len(lost)
     tokens = [rows.token[row] for row in lost]
-    return Part(job, rows.parents_of(lost), tokens, wanted, keep, take, [rows.up[row] for row in lost], len(lost))
+    return BatchPart(job, rows.parents_of(lost), tokens, wanted, keep, take, [rows.up[row] for row in lost], len(lost))

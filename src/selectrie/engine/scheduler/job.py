@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray, LogitArray
 from selectrie.decoding.task import Ask, Task
-from selectrie.engine.scheduler.node_table import LocalRows, Runs
+from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
 
 ROW_CACHE_BYTES = 64 << 20
 """Bytes of prompt-end rows kept for later requests, about 100 rows of 152k tokens."""
 
 
 @runtime_checkable
-class Expiring(Protocol):
+class SupportsDeadline(Protocol):
     """A task that can end with a partial result when its deadline passes."""
 
     def expire(self) -> None:
@@ -30,7 +30,7 @@ class Expiring(Protocol):
 
 
 @runtime_checkable
-class Frugal(Protocol):
+class BoundedStates(Protocol):
     """A task that extends only a few rows and marks the others as `Ask.spent`.
 
     Of any other task, every row may be extended.
@@ -47,7 +47,7 @@ class Frugal(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class BatchPart:
     """The rows of one job in one call, as plain lists that are joined to arrays.
 
     Attributes:
@@ -79,7 +79,7 @@ class Part:
         return tuple(self.parents), tuple(self.tokens)
 
 
-class Gathered:
+class RowCollector:
     """Collects the rows of an ask that is evaluated in several calls."""
 
     def __init__(self, wanted: BoolArray) -> None:
@@ -110,7 +110,8 @@ class Job:
     Attributes:
         priority: Higher goes first.
         deadline: Time on the scheduler's clock, in seconds, or None.
-        linger: Whether the job's nodes stay cached when it ends, until room is needed.
+        keep_cached: Whether the job's nodes stay cached when it ends, until room is
+        needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
         order: Number of the job in the order of submission.
         told: Whether the task has received the row of its prompt's end.
@@ -128,10 +129,10 @@ class Job:
         *,
         priority: int = 0,
         deadline: float | None = None,
-        linger: bool = False,
+        keep_cached: bool = False,
     ) -> None:
         self.task, self.on_step = task, on_step
-        self.priority, self.deadline, self.linger = priority, deadline, linger
+        self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
         self.future: Future[Any] = Future()
         self.cost = Cost()
@@ -139,14 +140,14 @@ class Job:
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
-        self._states = task.states if isinstance(task, Frugal) else None
+        self._states = task.states if isinstance(task, BoundedStates) else None
         self.order = 0
         self.cursor, self.depth = NO_NODE, 0
-        self.rows = LocalRows()
-        self.part: Part | None = None
+        self.rows = NodeTable()
+        self.part: BatchPart | None = None
         self.ask: Ask | None = None
-        self.gathered: Gathered | None = None
-        self.runs: Runs | None = None
+        self.gathered: RowCollector | None = None
+        self.runs: LinearRuns | None = None
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -165,10 +166,10 @@ class Job:
 
     def begin(self, ask: Ask, *, forks: bool) -> list[int]:
         """Start an ask; return the nodes to release for it."""
-        gone = self.rows.turn_over(ask)
-        self.ask, self.gathered, self.narrow = ask, Gathered(ask.wanted), False
+        gone = self.rows.apply_ask(ask)
+        self.ask, self.gathered, self.narrow = ask, RowCollector(ask.wanted), False
         if forks:
-            self.runs = Runs(self.rows, ask)
+            self.runs = LinearRuns(self.rows, ask)
             for row in ask.spent.tolist():
                 self.rows.keep[row] = False
         return gone
@@ -178,8 +179,8 @@ class Job:
 
         That is the rest of its prompt, the nodes it lost to preemption and the rest of
         its ask, and never less than `task.floor`. In a recurrent-state model, every new
-        row may own a state, unless the task is `Frugal`; a prompt being evaluated holds
-        two.
+        row may own a state, unless the task is `BoundedStates`; a prompt being
+        evaluated holds two.
         """
         rows, floor, rest = self.rows, self.floor, self.rest
         pending = len(rows.pending)
@@ -204,7 +205,7 @@ class Job:
             leaves = self.rows.n_leaves - self.rows.n_lost_leaves + room.sequences
         return Capacity(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.sequences, leaves))
 
-    def let_go(self) -> tuple[list[int], list[int]]:
+    def release(self) -> tuple[list[int], list[int]]:
         """Forget every node; return (those below the prompt, those of the prompt).
 
         The rows that the task has received are kept, so that it can continue later.
@@ -212,7 +213,7 @@ class Job:
         ends = [node for node in (self.prompt_node, self.cursor) if node != NO_NODE]
         self.rows.node[0] = self.cursor = NO_NODE
         self.depth, self.part = 0, None
-        return self.rows.let_go(), ends
+        return self.rows.release(), ends
 
     def leave_queue(self) -> None:
         """Report that the job no longer waits: it was admitted or has ended."""
@@ -240,7 +241,7 @@ class Job:
         self.future.set_exception(error)
 
 
-class RowCache:
+class LogitsCache:
     """A cache of logits rows by token path, least recently used first out.
 
     The path alone determines the row.

@@ -8,11 +8,11 @@ import numpy as np
 
 from selectrie.core.model import Extension, Model, Rows
 from selectrie.core.types import Cost
-from selectrie.engine.scheduler.job import Part
+from selectrie.engine.scheduler.job import BatchPart
 from selectrie.engine.scheduler.node_table import as_ids
 
 
-def extend(model: Model, parts: Sequence[Part]) -> Extension:
+def extend(model: Model, parts: Sequence[BatchPart]) -> Extension:
     """Evaluate all parts, one after the other, in one `Model.extend`."""
     parents: list[int] = []
     tokens: list[int] = []
@@ -29,7 +29,7 @@ def extend(model: Model, parts: Sequence[Part]) -> Extension:
     )
 
 
-def shares(parts: Sequence[Part], extension: Extension) -> Iterator[tuple[Part, list[int], Rows, Cost]]:
+def shares(parts: Sequence[BatchPart], extension: Extension) -> Iterator[tuple[BatchPart, list[int], Rows, Cost]]:
     """Yield each part with its nodes, its wanted rows and its share of the cost.
 
     The cost is divided by the sizes of the parts, which is exact for a call of one

@@ -45,14 +45,14 @@ A model forgets an interrupt that comes between two of its decodes.
 _LEAVING_S = 0.2
 """Seconds between two checks of whether the memory of a closed model is still in use.
 
-Ctrl-C may keep a thread that leaves `Owner.using` from reporting it.
+Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting it.
 """
 
 
 class Handle(Generic[R]):
     """A running task. If the handle is garbage-collected, the task is cancelled."""
 
-    def __init__(self, owner: Owner, job: Job) -> None:
+    def __init__(self, owner: ModelThread, job: Job) -> None:
         self._owner, self._job = owner, job
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
@@ -104,7 +104,7 @@ class Handle(Generic[R]):
         return self._job.cost
 
 
-def _abandon(owner: Owner, job: weakref.ref[Job]) -> None:
+def _abandon(owner: ModelThread, job: weakref.ref[Job]) -> None:
     """Cancel a job whose handle is gone.
 
     This runs wherever the garbage collector does, so it takes no lock.
@@ -135,7 +135,7 @@ class _Call:
         self.is_stopped = False
 
 
-class Owner:
+class ModelThread:
     """Runs a scheduler on a background thread, which alone touches the model.
 
     Threads communicate through a `SimpleQueue` and single assignments, without a lock:
@@ -175,7 +175,7 @@ class Owner:
         *,
         priority: int = 0,
         deadline_s: float | None = None,
-        linger: bool = False,
+        keep_cached: bool = False,
     ) -> Handle[R]:
         """Return a handle of a task that is not queued yet.
 
@@ -185,13 +185,14 @@ class Owner:
                 known and after each model call of the task.
             priority: Higher goes first.
             deadline_s: Seconds from now, or None. A task out of time ends with a
-                partial result if it can (`job.Expiring`), else with `DeadlineError`.
-            linger: Whether the task's nodes stay cached when it has ended.
+                partial result if it can (`job.SupportsDeadline`), else with
+                `DeadlineError`.
+            keep_cached: Whether the task's nodes stay cached when it has ended.
         """
         if deadline_s is not None and not deadline_s > 0:
             raise OptionError("deadline_s", deadline_s, "seconds above 0, or None for no deadline")
         deadline = None if deadline_s is None else self._clock() + deadline_s
-        return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, linger=linger))
+        return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, keep_cached=keep_cached))
 
     def submit(
         self,

@@ -15,14 +15,14 @@ _GONE = -2
 """Value of `up` for a row that was released."""
 
 
-class LocalRows:
+class NodeTable:
     """The local rows of one task as flat columns, indexed by the task's own numbers.
 
     Row 0 is the end of the prompt. The columns are plain lists: most asks have one row,
     for which numpy is slower. No step looks at more rows than it changes, so a task
-    that holds five hundred rows is as fast as one that holds none. Only `let_go`, which
-    ends or evicts the task, and `holding`, which is for a task that runs alone, look at
-    all of them.
+    that holds five hundred rows is as fast as one that holds none. Only `release`,
+    which ends or evicts the task, and `holding`, which is for a task that runs alone,
+    look at all of them.
 
     Attributes:
         up: Number of the parent row.
@@ -49,7 +49,7 @@ class LocalRows:
         self.asked_from = 1
         self.n_held = self.n_leaves = self.n_nodes = self.n_lost = self.n_lost_leaves = 0
 
-    def turn_over(self, ask: Ask) -> list[int]:
+    def apply_ask(self, ask: Ask) -> list[int]:
         """Remove the rows that an ask releases and append those that it asks for.
 
         Returns the nodes to release. Raises `ProtocolError` if a released row has
@@ -146,7 +146,7 @@ class LocalRows:
         if not self._n_children[row]:
             self.n_lost_leaves += change
 
-    def let_go(self) -> list[int]:
+    def release(self) -> list[int]:
         """Take away every node below row 0 and return these nodes."""
         return [self.take_away(row) for row in range(1, len(self.node)) if self.node[row] != NO_NODE]
 
@@ -204,7 +204,7 @@ class LocalRows:
         return [~place[up] if (up := self.up[row]) in place else self.node[up] for row in rows]
 
 
-class Runs:
+class LinearRuns:
     """The unbranched runs of an ask.
 
     A recurrent-state model evaluates a run from the state of one row to that of
@@ -212,7 +212,7 @@ class Runs:
     state is kept of a run, at its tip.
     """
 
-    def __init__(self, rows: LocalRows, ask: Ask) -> None:
+    def __init__(self, rows: NodeTable, ask: Ask) -> None:
         in_round = rounds(ask.parents, ask.keep)
         run_of: list[int] = []
         self._members: list[list[int]] = []
@@ -228,7 +228,7 @@ class Runs:
         self._carriers = frozenset(self._base)
         self._keeps = [rows.keep[tip] or tip in self._carriers for tip in self._tip]
 
-    def _ready(self, rows: LocalRows) -> list[int]:
+    def _ready(self, rows: NodeTable) -> list[int]:
         """Return the runs to evaluate whose base row is evaluated."""
         return [
             run
@@ -236,7 +236,7 @@ class Runs:
             if rows.done[base] and not rows.done[tip]
         ]
 
-    def choose(self, rows: LocalRows, most_rows: int, states: int) -> list[int]:
+    def choose(self, rows: NodeTable, most_rows: int, states: int) -> list[int]:
         """Return the rows of the runs to evaluate now, ascending.
 
         The result is empty if every state that a run could start from is gone. Runs
@@ -254,7 +254,7 @@ class Runs:
             chosen += self._members[run]
         return sorted(chosen)
 
-    def to_restore(self, rows: LocalRows) -> int:
+    def to_restore(self, rows: NodeTable) -> int:
         """Return the base row of the last ready run, whose state was lost."""
         return self._base[max(self._ready(rows), key=self._tip.__getitem__)]
 

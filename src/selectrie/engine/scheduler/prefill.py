@@ -9,7 +9,7 @@ import numpy as np
 
 from selectrie.core.model import Model, Rows
 from selectrie.core.types import NO_NODE, IntArray
-from selectrie.engine.scheduler.job import Job, Part, RowCache
+from selectrie.engine.scheduler.job import BatchPart, Job, LogitsCache
 from selectrie.engine.scheduler.node_table import as_ids
 
 PREFILL_ROWS = 128
@@ -26,7 +26,7 @@ Rather than cutting shares smaller, fewer prompts take part and the others wait.
 """
 
 
-def share_out(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Job, int]]:
+def allocate_prefill(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Job, int]]:
     """Return each job with the number of prompt tokens it evaluates in the next call.
 
     Jobs that are left out wait. Higher priorities get what they can use; equal
@@ -107,7 +107,7 @@ def find_cursor(model: Model, job: Job) -> None:
         model.release(as_ids([before]))
 
 
-def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> Part:
+def prefill_part(model: Model, row_cache: LogitsCache, job: Job, n: int) -> BatchPart:
     """Return a part with the next n tokens of the prompt, below the cursor."""
     want_row = not job.told
     parents = [job.cursor, *range(-1, -n, -1)]
@@ -127,7 +127,7 @@ def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> Part:
             job.told = True
             row_cache.put(job.key, rows.logits(0))
 
-    job.part = Part(
+    job.part = BatchPart(
         job,
         parents,
         job.prompt[job.depth : job.depth + n].tolist(),

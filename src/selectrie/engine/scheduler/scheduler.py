@@ -6,8 +6,8 @@ any kind may come and go at any time.
 
 Higher priorities are admitted first and go into a call first. Among equals, the job
 that went first in one step goes last in the next. The asks of tasks go into a call
-before prompts do, and prompts share what is left (`prefill.share_out`), so a long
-prompt delays other jobs by no more than a chunk of it.
+before prompts do, and prompts share what is left (`prefill.allocate_prefill`), so a
+long prompt delays other jobs by no more than a chunk of it.
 
 Every admitted task has reserved what it may still need, so most asks fit. An ask may
 still fail to fit, since nodes that several tasks hold are not free when one of them
@@ -17,7 +17,7 @@ later. The highest-ranked job is never evicted, so no two unfinished tasks wait 
 other.
 
 The scheduler is not thread-safe: one thread owns it together with its model
-(`model_thread.Owner`).
+(`model_thread.ModelThread`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from dataclasses import dataclass, replace
 from selectrie.core.model import Model, Rows
 from selectrie.core.types import NO_NODE, Capacity
 from selectrie.engine.scheduler.batch import ask_part, attach
-from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, Expiring, Job, Part, RowCache
+from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, LogitsCache, SupportsDeadline
 from selectrie.engine.scheduler.model_calls import extend, shares
 from selectrie.engine.scheduler.node_table import as_ids
-from selectrie.engine.scheduler.prefill import PREFILL_ROWS, find_cursor, prefill_part, share_out
+from selectrie.engine.scheduler.prefill import PREFILL_ROWS, allocate_prefill, find_cursor, prefill_part
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -48,7 +48,7 @@ from selectrie.errors import (
     SelectrieError,
 )
 
-__all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
+__all__ = ["ROW_CACHE_BYTES", "Job", "Load", "LogitsCache", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +98,11 @@ class Scheduler:
         """
         self.model = model
         self._forks = model.limits.kind.forks
-        self.row_cache = RowCache(row_cache_bytes)
+        self.row_cache = LogitsCache(row_cache_bytes)
         self._prefill_rows, self._clock = prefill_rows, clock
         self._waiting: list[Job] = []
         self._active: deque[Job] = deque()
-        self._refused: list[tuple[Part, CapacityError]] = []
+        self._refused: list[tuple[BatchPart, CapacityError]] = []
         self._moved = False
         self._n_submitted = self.n_interrupted = 0
         self.calling: tuple[Job, ...] = ()
@@ -162,14 +162,14 @@ class Scheduler:
         """Let every job that can go on do so in one model call."""
         self._end_early()
         if not (self._refused and self._active):  # parts that did not fit go first
-            self._admit()
+            self._admit_waiting()
         self._refused, self._moved = [], False
-        parts, free = self._collect()
+        parts, free = self._schedule_batch()
         self._measure(free)
         if parts:
-            self._extend(parts)
+            self._execute(parts)
         if self._refused and not self._moved:
-            self._relieve(*self._refused[0])
+            self._preempt_last(*self._refused[0])
         self._active.rotate(-1)
         if self.idle:  # the next step may be far away
             self._measure(self._free())
@@ -188,7 +188,7 @@ class Scheduler:
                 self._expire(job, now - job.deadline)
 
     def _expire(self, job: Job, late_s: float) -> None:
-        if not isinstance(job.task, Expiring):
+        if not isinstance(job.task, SupportsDeadline):
             self._end(job, error=DeadlineError(late_s))
             return
         try:
@@ -199,7 +199,7 @@ class Scheduler:
         else:
             self._end(job, result=result)
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         """Admit waiting jobs in order while the reservations of all jobs fit."""
         if not self._waiting:
             return
@@ -223,7 +223,7 @@ class Scheduler:
             branches -= need.sequences
         return Capacity(self.model.limits.rows_per_call, nodes, branches)
 
-    def _collect(self) -> tuple[list[Part], Capacity]:
+    def _schedule_batch(self) -> tuple[list[BatchPart], Capacity]:
         """Return the parts that fit into the next call, and the capacity left.
 
         Every active job has one part at most.
@@ -232,7 +232,7 @@ class Scheduler:
         unread = {job for job in jobs if not job.told and job.key not in self.row_cache}
         free = self._free()
         kept_rows = min(self._prefill_rows, free.rows // 2, sum(job.rest for job in unread))
-        parts: list[Part] = []
+        parts: list[BatchPart] = []
         filling: list[Job] = []
         taken: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         n_left = len(jobs) - len(unread)
@@ -282,7 +282,7 @@ class Scheduler:
         promised = job.need(forks=self._forks)
         return Capacity(free.rows, room.nodes - promised.nodes, room.sequences - promised.sequences)
 
-    def _next_part(self, job: Job, room: Capacity) -> Part | None:
+    def _next_part(self, job: Job, room: Capacity) -> BatchPart | None:
         if not job.told:
             row = self.row_cache.get(job.key)
             if row is None:
@@ -298,7 +298,7 @@ class Scheduler:
             return None
         return ask_part(self.model, job, room)
 
-    def _prefills(self, jobs: list[Job], rows: int) -> list[Part]:
+    def _prefills(self, jobs: list[Job], rows: int) -> list[BatchPart]:
         """Return chunks of the jobs' prompts that fit into `rows` rows of the call."""
         if not jobs or rows <= 0:
             return []
@@ -307,7 +307,7 @@ class Scheduler:
             # Fill the batch up to a multiple of the granule; the rest would be padding.
             whole = -(-(used + self._prefill_rows) // self.model.granule) * self.model.granule
             rows = min(rows, whole - used)
-        chunks = share_out([job for job in jobs if self._is_placed(job)], rows, forks=self._forks)
+        chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, forks=self._forks)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
     def _is_placed(self, job: Job) -> bool:
@@ -334,10 +334,10 @@ class Scheduler:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         gone = job.begin(ask, forks=self._forks)
         if gone:
-            self.model.release(as_ids(gone), forget=not job.linger)
+            self.model.release(as_ids(gone), forget=not job.keep_cached)
         return True
 
-    def _extend(self, parts: list[Part]) -> None:
+    def _execute(self, parts: list[BatchPart]) -> None:
         """Evaluate all parts in one call.
 
         Parts that do not fit together are tried in halves. A part that fails alone
@@ -354,8 +354,8 @@ class Scheduler:
             if len(parts) > 1:
                 logger.debug("a call of %d parts failed (%s); splitting it", len(parts), error)
                 half = len(parts) // 2
-                self._extend(parts[:half])
-                self._extend([part for part in parts[half:] if part.job.part is part])
+                self._execute(parts[:half])
+                self._execute([part for part in parts[half:] if part.job.part is part])
             elif isinstance(error, CapacityError):
                 parts[0].job.part = None  # to be cut to the capacity that is free then
                 self._refused.append((parts[0], error))
@@ -376,7 +376,7 @@ class Scheduler:
             except BaseException as error:  # noqa: BLE001 - as in _next
                 self._end(job, error=error)
 
-    def _relieve(self, part: Part, error: CapacityError) -> None:
+    def _preempt_last(self, part: BatchPart, error: CapacityError) -> None:
         """Free capacity when no job can make progress.
 
         Preempts the lowest-ranked job and queues it again; the highest-ranked job is
@@ -392,7 +392,7 @@ class Scheduler:
         elif not self._shrink(part):
             self._end(part.job, error=error)
 
-    def _shrink(self, part: Part) -> bool:
+    def _shrink(self, part: BatchPart) -> bool:
         """Let a job that runs alone go on with less; return whether it can.
 
         It first takes one run at a time, then drops states that this part does not
@@ -416,7 +416,7 @@ class Scheduler:
         elif job in self._waiting:
             self._waiting.remove(job)
         try:
-            self._give_back(job, forget=not job.linger)
+            self._give_back(job, forget=not job.keep_cached)
             self._tolerant(lambda: self.model.trim(self.model.limits.max_idle_rows))
         finally:
             self._answer(job, result=result, error=error)
@@ -430,7 +430,7 @@ class Scheduler:
 
         Its prompt stays cached; its branches are dropped if `forget`, else cached too.
         """
-        branches, ends = job.let_go()
+        branches, ends = job.release()
         self._tolerant(lambda: self.model.release(as_ids(branches), forget=forget))
         self._tolerant(lambda: self.model.release(as_ids(ends)))
 

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.model_thread import Handle, Owner
+from selectrie.engine.scheduler.model_thread import Handle, ModelThread
 from selectrie.errors import CancelledError
 
 _MOST_HANDLES = 256
@@ -26,23 +26,23 @@ class Counting(Task[R_co], Protocol[R_co]):
     def n_evaluated(self) -> int: ...
 
 
-class Errand:
+class TaskGroup:
     """The tasks and calls of one request.
 
     Any thread may cancel the group at any time; from then on it starts nothing more.
 
     Args:
         owner: The thread of the model.
-        priority: Priority of every task; higher goes first (`Owner.handle`).
+        priority: Priority of every task; higher goes first (`ModelThread.handle`).
         deadline_s: Seconds from the creation of the group, or None for no deadline.
-        linger: Whether the nodes of a finished task stay cached.
+        keep_cached: Whether the nodes of a finished task stay cached.
     """
 
     def __init__(
-        self, owner: Owner, *, priority: int = 0, deadline_s: float | None = None, linger: bool = False
+        self, owner: ModelThread, *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
     ) -> None:
         self.owner = owner
-        self._priority, self._linger = priority, linger
+        self._priority, self._keep_cached = priority, keep_cached
         self._until = None if deadline_s is None else owner.now() + deadline_s
         self._handles: list[Handle[Any]] = []
         self._most_handles = _MOST_HANDLES
@@ -58,12 +58,14 @@ class Errand:
         return 0.0 if self._until is None else max(0.0, self.owner.now() - self._until)
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task (`Owner.handle`)."""
+        """Queue a task (`ModelThread.handle`)."""
         if len(self._handles) >= self._most_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._most_handles = _MOST_HANDLES + 2 * len(self._handles)
         left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
-        handle = self.owner.handle(task, on_step, priority=self._priority, deadline_s=left_s, linger=self._linger)
+        handle = self.owner.handle(
+            task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
+        )
         self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
         self._check()
         handle.start()
@@ -80,7 +82,7 @@ class Errand:
         return self.begin(task, None if tell is None else lambda: tell(task.n_evaluated, total))
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread (`Owner.call`)."""
+        """Run a function on the model's thread (`ModelThread.call`)."""
         self._is_calling = True
         try:
             self._check()
@@ -113,9 +115,9 @@ class Errand:
 
 
 @contextmanager
-def errand(
-    owner: Owner, *, priority: int = 0, deadline_s: float | None = None, linger: bool = False
-) -> Iterator[Errand]:
+def task_group(
+    owner: ModelThread, *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
+) -> Iterator[TaskGroup]:
     """Yield a group of tasks that is cancelled if the block fails.
 
     Ctrl-C counts as a failure. The model's memory stays valid until the block ends.
@@ -124,36 +126,36 @@ def errand(
         owner: The thread of the model.
         priority: Priority of every task; higher goes first.
         deadline_s: Seconds from now, or None for no deadline.
-        linger: Whether what the tasks have evaluated stays cached when they end, for
-            requests that go on from there.
+        keep_cached: Whether what the tasks have evaluated stays cached when they end,
+            for requests that go on from there.
 
     Raises:
         ClosedError: If the engine was closed.
         ForkedError: In a child process, where the thread does not run.
     """
     with owner.using():
-        begun = Errand(owner, priority=priority, deadline_s=deadline_s, linger=linger)
+        group = TaskGroup(owner, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached)
         try:
-            yield begun
+            yield group
         except BaseException:
-            begun.cancel()
+            group.cancel()
             raise
         finally:
-            begun.leave()
+            group.leave()
 
 
-class Scope:
+class CancelScope:
     """The task groups created within a `with` block, in one thread or asyncio task.
 
     Code that waits for the block can cancel all of them through the scope.
     """
 
     def __init__(self) -> None:
-        self._errands: list[Errand | Scope] = []
+        self._members: list[TaskGroup | CancelScope] = []
         self._is_cancelled = False
 
     @classmethod
-    def nested(cls) -> Scope:
+    def nested(cls) -> CancelScope:
         """Return a new scope that is cancelled with the one open here, if any."""
         scope, outer = cls(), _SCOPE.get()
         if outer is not None:
@@ -174,21 +176,21 @@ class Scope:
         finally:
             _SCOPE.reset(token)
 
-    def add(self, begun: Errand | Scope) -> None:
+    def add(self, group: TaskGroup | CancelScope) -> None:
         """Add a group or scope; cancel it at once if this scope is cancelled."""
-        self._errands.append(begun)
+        self._members.append(group)
         if self._is_cancelled:
-            begun.cancel()
+            group.cancel()
 
-    def drop(self, begun: Errand) -> None:
+    def drop(self, group: TaskGroup) -> None:
         """Remove a group."""
-        self._errands.remove(begun)
+        self._members.remove(group)
 
     def cancel(self) -> None:
         """Cancel all groups and every later one. May be called from any thread."""
         self._is_cancelled = True
-        for begun in tuple(self._errands):
-            begun.cancel()
+        for group in tuple(self._members):
+            group.cancel()
 
 
-_SCOPE: ContextVar[Scope | None] = ContextVar("selectrie_scope", default=None)
+_SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
