@@ -101,7 +101,7 @@ def test_the_last_token_is_opened_again():
     """`a c` ends in ` c`, which `at` would make ` cat`: it is taken off, and both ways of going on can be judged."""
     opened = open_prompt(TINY, PromptText(np.array([0], dtype=np.int32), b"a c"))
     assert opened.context.tolist() == [0, *spell(TINY, ("a",))]
-    assert (opened.healed, opened.put, opened.last) == (b" c", b"", spell(TINY, ("a",))[0])
+    assert (opened.healed, opened.space_prefix, opened.last) == (b" c", b"", spell(TINY, ("a",))[0])
     good = {" cat": True, " c|u": True, " c|at": False, " c|a|t": False, " |c|u": False, "c|u": False}
     for path, expected in good.items():
         assert opened.paths.is_canonical(spell(TINY, path.split("|"))) is expected, path

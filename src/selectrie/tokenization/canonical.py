@@ -43,8 +43,8 @@ class PromptBoundary:
         healed: Bytes of the prompt that were taken off the context, because the text
             may change their tokens. Every path spells them first, and every
             log-probability is conditional on them.
-        put: The space that the tokenizer adds before a text that begins here. Every
-            path spells it first, without any condition.
+        space_prefix: The space that the tokenizer adds before a text that begins here.
+            Every path spells it first, without any condition.
         prompt_tokens: int32[], the prompt alone.
         boundary: The boundary used, "heal" or "split".
         doubt: Why the encoding of prompt and text may begin with other tokens than the
@@ -57,7 +57,7 @@ class PromptBoundary:
 
     context: IntArray
     healed: bytes
-    put: bytes
+    space_prefix: bytes
     prompt_tokens: IntArray
     boundary: str
     doubt: str
@@ -67,7 +67,7 @@ class PromptBoundary:
     @property
     def prefix(self) -> bytes:
         """Return the bytes that every path spells before the text."""
-        return self.healed or self.put
+        return self.healed or self.space_prefix
 
     @property
     def last(self) -> int | None:
@@ -167,7 +167,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     return PromptBoundary(
         context=opened.context,
         healed=opened.healed,
-        put=put,
+        space_prefix=put,
         prompt_tokens=opened.prompt_tokens,
         boundary=boundary if opened.is_aligned else "split",
         doubt=opened.doubt,
@@ -269,7 +269,7 @@ class CanonicalPaths:
         around = ((b"", b""), (b"", behind), (before, behind))  # as a word, at the beginning of a word, inside a word
         return any(_stand_in(self._vocabulary, left, right, *letters) for letters in around)
 
-    def may_begin(self, tokens: Sequence[int]) -> bool:
+    def may_start(self, tokens: Sequence[int]) -> bool:
         """Return whether an own path may begin with these tokens, judged by their text.
 
         This is for searches that promise nothing. The beginning of an encoding is the
@@ -279,10 +279,10 @@ class CanonicalPaths:
         text = self._vocabulary.decode(tokens)
         if len(tokens) < 2 or len(text) < len(self._prefix) or _is_cut(text):
             return True
-        own = self.own(tokens)
+        own = self.canonical_path(tokens)
         return not own or own[: len(tokens) - 1] == list(tokens[:-1])
 
-    def own(self, tokens: Sequence[int]) -> list[int]:
+    def canonical_path(self, tokens: Sequence[int]) -> list[int]:
         """Return the tokenizer's own path of the text of these tokens.
 
         They follow the context. The result is empty if no own path spells the text, or

@@ -43,8 +43,8 @@ class ProductContext:
         following: The following text.
         context: int32[T], T >= 1, tokens that no text of the product changes.
         healed: Bytes of the prompt after them.
-        put: Bytes that tokens spell between those and the text (the space before a
-            text).
+        space_prefix: Bytes that tokens spell between those and the text (the space
+            before a text).
         tail: The following text up to a position where every encoding has a token
             boundary.
         boundary: As in `EncodedChoices`.
@@ -55,14 +55,14 @@ class ProductContext:
     following: bytes
     context: IntArray
     healed: bytes
-    put: bytes
+    space_prefix: bytes
     tail: bytes
     boundary: str
     prompt_tokens: IntArray
 
     def text_of(self, spelled: bytes) -> bytes:
         """Return the text within what the tokens of a path after the context spell."""
-        return spelled[len(self.healed) + len(self.put) : len(spelled) - len(self.tail)]
+        return spelled[len(self.healed) + len(self.space_prefix) : len(spelled) - len(self.tail)]
 
     def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> ProductContext:
         """Return the ground with a longer context.
@@ -250,7 +250,7 @@ def _ground(
         following=following,
         context=encoded.context,
         healed=encoded.healed,
-        put=put,
+        space_prefix=put,
         tail=tail,
         boundary=encoded.boundary,
         prompt_tokens=encoded.prompt_tokens,
@@ -274,7 +274,7 @@ def _chunk_paths(
         own = []
         for text in of_chunk:
             path, varied = next(which), [*firsts[:place], text, *firsts[place + 1 :]]
-            if vocabulary.decode(path) != ground.healed + ground.put + b"".join(varied) + ground.tail:
+            if vocabulary.decode(path) != ground.healed + ground.space_prefix + b"".join(varied) + ground.tail:
                 return None
             pieces = _pieces(vocabulary, path, [*map(len, varied[:-1]), len(varied[-1]) + len(ground.tail)])
             if isinstance(pieces, int):
@@ -315,7 +315,7 @@ def open_ground(
         following=following,
         context=encoded.context[:n],
         healed=healed,
-        put=lead[len(healed) :],
+        space_prefix=lead[len(healed) :],
         tail=tail,
         boundary=encoded.boundary,
         prompt_tokens=own,

@@ -183,7 +183,7 @@ def test_only_own_paths_count(automaton, seed, modulus):
         AutomatonSearch(
             PROMPT,
             automaton,
-            spec_of(k=3, canonical=accepts, viable=lambda left, right: bool((left + right) % modulus)),
+            spec_of(k=3, canonical=accepts, may_be_adjacent=lambda left, right: bool((left + right) % modulus)),
         ),
         model,
     )
@@ -247,7 +247,9 @@ def test_the_own_tokens_of_the_greedy_text_come_next():
     cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
     automaton = TableAutomaton([{cat: 2, c: 1, bat: 3}, {at: 2}, {}, {bat: 2}], {2})
     spec = spec_of(
-        canonical=lambda path: path == [cat], own=lambda path: [cat] if path == [c, at] else [], budget_nodes=5
+        canonical=lambda path: path == [cat],
+        canonical_path=lambda path: [cat] if path == [c, at] else [],
+        budget_nodes=5,
     )
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
     assert [path.data for path in outcome.found] == [b"cat"]
@@ -421,7 +423,7 @@ def test_a_budget_never_ends_with_nothing_where_texts_were_met(words, seed, budg
         width=1,
         terminator=terminator,
         canonical=lambda path: list(path) == own_path(path),
-        own=own_path,
+        canonical_path=own_path,
     )
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
     assert outcome.n_evaluated <= budget + 6
@@ -458,7 +460,7 @@ def test_the_own_path_of_the_most_probable_text_is_evaluated_behind_the_budget(t
         width=1,
         terminator=terminator,
         canonical=lambda path: list(path) == own_path(path),
-        own=own_path,
+        canonical_path=own_path,
     )
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
     assert [path.data for path in outcome.found] == [b"cat"]
@@ -472,7 +474,7 @@ def test_only_paths_that_count_are_followed_behind_the_budget():
     cat, c, at, bat, space = spell(TINY, ("cat", "c", "at", "bat", " "))
     automaton = TableAutomaton([{cat: 1, c: 2}, {}, {at: 1}], {1})
     own = {(1,): [], (2,): [cat] * 4, (3,): [bat], (4,): [c], (5,): [c, at], (6,): [cat], (7,): [cat], (8,): [space]}
-    spec = spec_of(canonical=lambda path: path == [cat], own=lambda path: own[tuple(path)])
+    spec = spec_of(canonical=lambda path: path == [cat], canonical_path=lambda path: own[tuple(path)])
     assert list(own_paths(spec, automaton, [list(path) for path in own])) == [[cat]]
     assert not list(own_paths(spec_of(), automaton, [[c, at]]))
     behind = TableAutomaton(
@@ -480,5 +482,5 @@ def test_only_paths_that_count_are_followed_behind_the_budget():
     )  # what spells healed bytes alone is not counted
     longest = [c, cat, cat, cat]
     for healed, expected in ((b"c", [longest]), (b"", [])):
-        spec = spec_of(canonical=lambda _: True, own=lambda path: path, healed=healed)
+        spec = spec_of(canonical=lambda _: True, canonical_path=lambda path: path, healed=healed)
         assert list(own_paths(spec, behind, [longest])) == expected

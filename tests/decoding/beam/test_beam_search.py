@@ -372,11 +372,11 @@ def test_neighbours_that_cannot_be_are_not_followed():
     """A pair that no encoding has costs no row and is no path."""
     asked = []
 
-    def viable(left, right):
+    def may_be_adjacent(left, right):
         asked.append((left, right))
         return (left, right) not in {spell(VOCABULARY, ("c", "at")), spell(VOCABULARY, ("ca", "t"))}
 
-    outcome = search(HashModel(2), texts("cat", "ca|t", "c|at", "b|at"), viable=viable)
+    outcome = search(HashModel(2), texts("cat", "ca|t", "c|at", "b|at"), may_be_adjacent=may_be_adjacent)
     assert {path.data for path in outcome.finished} == {b"cat", b"bat"}
     assert all(path.n_paths == 1 for path in outcome.finished)
     assert spell(VOCABULARY, ("b", "at")) in asked

@@ -90,7 +90,7 @@ class AutomatonSearch:
             tuple[int, IntArray, FloatArray]
         ] = []  # nodes and children read before the healed bytes are known
         self._made: dict[tuple[int, int], int] = {}  # By parent and token.
-        self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.own)
+        self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.canonical_path)
         self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
         # A node that stands in for another node whose remaining children are to be
         # read.
@@ -319,7 +319,7 @@ class AutomatonSearch:
 
     def _is_viable(self, parent: int, token: int) -> bool:
         left = self._spec.last if parent == ROOT else int(self._nodes.token[parent])
-        return self._spec.viable is None or left is None or self._spec.viable(left, token)
+        return self._spec.may_be_adjacent is None or left is None or self._spec.may_be_adjacent(left, token)
 
     def _child(self, parent: int, token: int, logp: float) -> int:
         """Return the node of a token after its parent.

@@ -451,7 +451,7 @@ class ExactSampleTask:
         goes_on = bool(nodes.n_text[node] < spec.max_tokens) and is_any(automaton.allowed(state))
         nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
         left = spec.last if parent == ROOT else int(nodes.token[parent])
-        is_viable = spec.viable is None or left is None or spec.viable(left, token)
+        is_viable = spec.may_be_adjacent is None or left is None or spec.may_be_adjacent(left, token)
         if not is_viable or not (can_end or goes_on):
             self._dead.add(node)
         return node

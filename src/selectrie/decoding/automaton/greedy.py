@@ -20,8 +20,8 @@ class FirstPath:
     """Follows masked greedy decoding through evaluated nodes to an early text.
 
     Other texts are compared with that text. The path ends where no allowed token is as
-    probable as the end of generation. If its tokens are not those that count (`own`
-    gives others for its text), those are followed next.
+    probable as the end of generation. If its tokens are not those that count
+    (`canonical_path` gives others for its text), those are followed next.
 
     Attributes:
         greedy: The last node of the greedy path so far.

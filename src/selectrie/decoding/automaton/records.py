@@ -36,13 +36,14 @@ class AutomatonSpec:
             open.
         healed: Bytes of the prompt that the automaton spells first; every score is
             conditional on them.
-        put: Bytes that it spells after those, unconditionally (the space that a
-            tokenizer adds before text, a delimiter).
+        space_prefix: Bytes that it spells after those, unconditionally (the space that
+            a tokenizer adds before text, a delimiter).
         canonical: Returns whether a finished path is the tokenizer's own encoding. None
             means that every path counts.
-        own: Returns the tokenizer's own path of the text that these tokens spell, empty
-            for none.
-        viable: Returns whether these two tokens may be neighbours in such an encoding.
+        canonical_path: Returns the tokenizer's own path of the text that these tokens
+            spell, empty for none.
+        may_be_adjacent: Returns whether these two tokens may be neighbours in such an
+        encoding.
         last: The token before the first one, None if not known.
         merge_equal_text: Whether finished paths of one text count as one, so that the k
             best texts are looked for.
@@ -56,10 +57,10 @@ class AutomatonSpec:
     rule: str = "joint"
     search: SearchParams = DEFAULT_SEARCH
     healed: bytes = b""
-    put: bytes = b""
+    space_prefix: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None
-    own: Callable[[Sequence[int]], Sequence[int]] | None = None
-    viable: Callable[[int, int], bool] | None = None
+    canonical_path: Callable[[Sequence[int]], Sequence[int]] | None = None
+    may_be_adjacent: Callable[[int, int], bool] | None = None
     last: int | None = None
     merge_equal_text: bool = True
     tolerance: float = 0.0
@@ -81,7 +82,7 @@ class AutomatonSpec:
 
     def text(self, tokens: IntArray) -> bytes:
         """Return the bytes of a path, without those that come before the text."""
-        return self.vocabulary.decode(tokens)[len(self.healed) + len(self.put) :]
+        return self.vocabulary.decode(tokens)[len(self.healed) + len(self.space_prefix) :]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,11 +163,11 @@ def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[in
 
     Each path comes once, and only if the automaton accepts it.
     """
-    if spec.canonical is None or spec.own is None:
+    if spec.canonical is None or spec.canonical_path is None:
         return
     seen: set[tuple[int, ...]] = set()
     for path in paths:
-        own = list(spec.own(path))
+        own = list(spec.canonical_path(path))
         if not own or tuple(own) in seen or spec.healing.n_text(own) > spec.max_tokens:
             continue
         seen.add(tuple(own))

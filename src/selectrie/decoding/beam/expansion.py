@@ -28,7 +28,8 @@ class BeamExpander:
         ends: Nodes whose paths are complete texts.
         carries: Nodes whose paths may go on.
         n_dead_ends: How many paths could do neither.
-        refused_logp: The best sum of log-probabilities of a path that `begins` refused.
+        refused_logp: The best sum of log-probabilities of a path that `may_start`
+        refused.
     """
 
     def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
@@ -115,8 +116,8 @@ class BeamExpander:
         return self._joins[parent, token]
 
     def _may_join(self, parent: int, token: int) -> bool:
-        viable, begins = self._spec.viable, self._spec.begins
-        if viable is not None and parent != ROOT and not viable(self.tree.token[parent], token):
+        may_be_adjacent, begins = self._spec.may_be_adjacent, self._spec.may_start
+        if may_be_adjacent is not None and parent != ROOT and not may_be_adjacent(self.tree.token[parent], token):
             return False
         if begins is None or begins((*self.tree.path(parent), token)):
             return True

@@ -26,9 +26,9 @@ class BeamSpec:
             conditional on them.
         canonical: Returns whether the tokens of a finished path are what the tokenizer
             makes of their text. None means no check.
-        viable: Returns whether two tokens may be neighbours in what the tokenizer makes
-            of any text.
-        begins: Returns whether, as far as one can tell, what the tokenizer makes of
+        may_be_adjacent: Returns whether two tokens may be neighbours in what the
+            tokenizer makes of any text.
+        may_start: Returns whether, as far as one can tell, what the tokenizer makes of
             some text may begin with these tokens. What it refuses is not followed, and
             counts as lost.
         tolerance: Nats a row by which layout may have moved a log-probability.
@@ -39,8 +39,8 @@ class BeamSpec:
     terminator: str = "eog"
     healed: bytes = b""
     canonical: Callable[[Sequence[int]], bool] | None = None
-    viable: Callable[[int, int], bool] | None = None
-    begins: Callable[[Sequence[int]], bool] | None = None
+    may_be_adjacent: Callable[[int, int], bool] | None = None
+    may_start: Callable[[Sequence[int]], bool] | None = None
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:

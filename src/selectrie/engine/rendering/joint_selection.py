@@ -126,7 +126,7 @@ def _doubt(vocabulary: Vocabulary, search_request: ProductSearchRequest, ground:
     No path of such a text is searched.
     """
     used = frozenset(b"".join([*_spelled(search_request.parts), ground.tail]))
-    return may_alter(vocabulary, ground.healed + ground.put, used)
+    return may_alter(vocabulary, ground.healed + ground.space_prefix, used)
 
 
 def _spelled(parts: tuple[TextAlternatives, ...]) -> list[bytes]:

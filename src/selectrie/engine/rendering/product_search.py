@@ -88,14 +88,14 @@ class ProductPaths:
         longest: Maximum tokens of a path.
         canonical: Whether a path is canonical (`AutomatonSpec`); None if the automaton
             has canonical paths only.
-        own: The canonical path for the text of a path; None likewise.
+        canonical_path: The canonical path for the text of a path; None likewise.
     """
 
     ground: ProductContext
     automaton: Automaton
     longest: int
     canonical: Callable[[Sequence[int]], bool] | None = None
-    own: Callable[[Sequence[int]], Sequence[int]] | None = None
+    canonical_path: Callable[[Sequence[int]], Sequence[int]] | None = None
 
 
 def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchRequest) -> ProductPaths:
@@ -142,13 +142,13 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], gro
         return () if paths is None else paths[0]
 
     longest = sum(len(part) if isinstance(part, bytes) else max(map(len, part)) for part in parts)
-    longest += len(ground.healed) + len(ground.put) + len(ground.tail)
+    longest += len(ground.healed) + len(ground.space_prefix) + len(ground.tail)
     return ProductPaths(
         ground,
-        grammar.automaton(vocabulary, prefix=ground.healed + ground.put),
+        grammar.automaton(vocabulary, prefix=ground.healed + ground.space_prefix),
         longest,
         canonical=lambda tokens: tuple(own(tokens)) == tuple(tokens),
-        own=own,
+        canonical_path=own,
     )
 
 
@@ -277,7 +277,7 @@ class ProductSearch:
             terminator=self._terminator,
             search=SearchParams(k=MOST_FOUND, budget_nodes=budget, width=self._search_request.width),
             canonical=paths.canonical,
-            own=paths.own,
+            canonical_path=paths.canonical_path,
             tolerance=self.tolerance + ROUNDING,
             least_score=least,
         )

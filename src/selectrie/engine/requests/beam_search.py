@@ -76,7 +76,7 @@ def _beam(group: TaskGroup, asked: Constrained, beam: BeamSearchParams, toleranc
         return outcome, first.cost
     free = replace(beam, canonical_only=False)
     second = group.begin(BeamTask(asked.prompt, asked.automaton, _spec(asked, free, tolerance)))
-    own = [asked.canonicity.own(path.tokens.tolist()) for path in second.result().finished]
+    own = [asked.canonicity.canonical_path(path.tokens.tolist()) for path in second.result().finished]
     own = [path for path in own if 0 < asked.healing.n_text(path) <= beam.max_tokens and accepts(asked.automaton, path)]
     if not own:
         return outcome, first.cost + second.cost
@@ -99,8 +99,8 @@ def _spec(asked: Constrained, beam: BeamSearchParams, tolerance: float) -> BeamS
         asked.terminator,
         asked.healed,
         canonical=canonicity.is_canonical if beam.canonical_only else None,
-        viable=asked.may_join if beam.canonical_only else None,
-        begins=canonicity.may_begin if beam.canonical_only else None,
+        may_be_adjacent=asked.may_join if beam.canonical_only else None,
+        may_start=canonicity.may_start if beam.canonical_only else None,
         tolerance=tolerance,
     )
 

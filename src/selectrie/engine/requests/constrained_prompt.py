@@ -81,10 +81,10 @@ class Constrained:
             rule=rule,
             search=search,
             healed=self.healed,
-            put=self.delimiter,
+            space_prefix=self.delimiter,
             canonical=None if own is None else own.is_canonical,
-            own=None if own is None else own.own,
-            viable=None if own is None else self.may_join,
+            canonical_path=None if own is None else own.canonical_path,
+            may_be_adjacent=None if own is None else self.may_join,
             last=int(self.prompt[-1]) if self.healed else None,
             merge_equal_text=merge_equal_text,
         )
@@ -201,7 +201,7 @@ def constrain(
     record("prompting", prompting, PromptParams)
     opened = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
     before = to_bytes(prompting.delimiter, "delimiter")
-    delimiter = opened.put + before
+    delimiter = opened.space_prefix + before
     return Constrained(
         vocabulary=vocabulary,
         grammar=grammar,
