@@ -14,7 +14,7 @@ from selectrie.testing.tiny_vocabulary import make_vocabulary
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.stable_prefix import keep
+from selectrie.tokenization.stable_prefix import split_stable
 from tests.support.vocabularies import start_of, vocabulary_of
 from tests.tokenization.test_boundary import CHOICES, PARTS, random_text
 
@@ -31,7 +31,7 @@ def encoded_after(vocabulary, prompt, rest):
 
 def rests_that_differ(vocabulary, whole, rests):
     """Of these rests, those that are encoded otherwise behind what was kept; and the bytes of text that are left."""
-    kept = keep(vocabulary, whole)
+    kept = split_stable(vocabulary, whole)
     differ = [rest for rest in rests if encoded_after(vocabulary, whole, rest) != encoded_after(vocabulary, kept, rest)]
     return differ, len(kept.text)
 
@@ -122,7 +122,7 @@ def test_choices_are_cut_the_same(real_vocabulary):
         whole = PromptText(start_of(vocabulary), random_text(rng, 150).encode())
         choices = [(rng.choice(("", " ")) + random_text(rng, 8)).encode() for _ in range(6)]
         following = random_text(rng, 12).encode() if rng.random() < 0.5 else b""
-        kept = keep(vocabulary, whole)
+        kept = split_stable(vocabulary, whole)
         assert len(kept.prefix) > len(whole.prefix)
         one, other = (encode_choices(vocabulary, prompt, choices, following) for prompt in (whole, kept))
         assert one.context.tolist() == other.context.tolist()
@@ -135,28 +135,28 @@ def test_little_is_left_of_ordinary_text(real_vocabulary):
     """Of English no more than a word beyond the sixteen bytes is left, and the tokens stay those of the whole."""
     vocabulary = vocabulary_of(real_vocabulary)
     whole = PromptText(start_of(vocabulary), b"The cat sat on the mat and looked at the dog, which slept. " * 40)
-    kept = keep(vocabulary, whole)
+    kept = split_stable(vocabulary, whole)
     assert 16 <= len(kept.text) < 32
     assert encode_prompt(vocabulary, kept).tolist() == encode_prompt(vocabulary, whole).tolist()
-    assert keep(vocabulary, kept) is kept, "too short to be cut again"
+    assert split_stable(vocabulary, kept) is kept, "too short to be cut again"
 
 
 def test_tokens_that_spell_something_else_are_not_kept():
     """Where a tokenizer lower-cases or drops text, the prompt comes back as it is."""
     tiny = make_vocabulary()
     text = b"a cat. a bat. a cat. a bat. a cat. a bat. a cat. a bat."
-    assert len(keep(tiny, PromptText(start_of(tiny), text)).text) < len(text)
+    assert len(split_stable(tiny, PromptText(start_of(tiny), text)).text) < len(text)
     lowering = replace(tiny, tokenize=lambda text: tiny.tokenize(text.lower()))
     for given_text in (text.upper(), text.upper() + text, b""):
         prompt = PromptText(start_of(tiny), given_text)
-        assert keep(lowering, prompt) is prompt
+        assert split_stable(lowering, prompt) is prompt
 
 
 def test_kept_tokens_are_the_beginning_of_the_whole():
     """On the vocabulary drawn by hand: what is kept and what is left are the text."""
     tiny = make_vocabulary()
     whole = PromptText(start_of(tiny), b"a cat. a bat at a cat. a bat. a cat as a bat. a cat")
-    kept = keep(tiny, whole)
+    kept = split_stable(tiny, whole)
     tokens = encode_prompt(tiny, whole).tolist()
     n = len(kept.prefix)
     assert kept.prefix.tolist() == tokens[:n]
@@ -169,7 +169,7 @@ def test_a_token_that_only_what_follows_completes_is_seen():
     vocabulary = make_vocabulary(words)
     whole = PromptText(start_of(vocabulary), b"at a bat at a cat at the car at the")
     assert rests_that_differ(vocabulary, whole, [b" bat.", b" bat", b""])[0] == []
-    assert keep(vocabulary, whole).text == b" cat at the car at the"
+    assert split_stable(vocabulary, whole).text == b" cat at the car at the"
 
 
 def test_the_line_end_put_before_a_text_joins_nothing():
@@ -188,6 +188,6 @@ def test_white_space_at_the_end_is_left_to_the_rules_of_the_boundary(boundary, w
     whole = PromptText(start_of(vocabulary), b"Once upon a time there was a girl who went out." + b" " * 90)
     one, other = (
         encode_choices(vocabulary, prompt, [b"Then", b" So"], b"", boundary)
-        for prompt in (whole, keep(vocabulary, whole))
+        for prompt in (whole, split_stable(vocabulary, whole))
     )
     assert (one.context.tolist(), one.tokens.tolist()) == (other.context.tolist(), other.tokens.tolist())

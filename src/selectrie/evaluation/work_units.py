@@ -26,7 +26,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import read_prompt
 from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.stable_prefix import keep
+from selectrie.tokenization.stable_prefix import split_stable
 
 UNIT_ROWS = 4096
 """Rows of a unit beyond what its items share.
@@ -222,7 +222,7 @@ class _Encoder:
             return whole
         if shared not in self._settled:
             begun = read_prompt(self._vocabulary, shared, DEFAULT_PROMPTING)
-            self._settled[shared] = begun.text, keep(self._vocabulary, begun)
+            self._settled[shared] = begun.text, split_stable(self._vocabulary, begun)
         begins, settled = self._settled[shared]
         if not whole.text.startswith(begins):
             return whole

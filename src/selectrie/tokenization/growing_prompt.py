@@ -18,7 +18,7 @@ from selectrie.tokenization.chat_turns import Turns, turns_of
 from selectrie.tokenization.encoding import encode_after
 from selectrie.tokenization.prompts import shortened, template_spans, with_text
 from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.stable_prefix import keep
+from selectrie.tokenization.stable_prefix import split_stable
 
 _KEEP_FROM_BYTES = 256
 """Length from which the beginning of a text becomes fixed tokens.
@@ -311,7 +311,7 @@ class GrowingPrompt:
         self._at = replace(self._at, tokens=page.prefix, rest=page.text, control=control, text=text)
         if len(page.text) < self._at.keep_from:
             return
-        kept = keep(self._vocabulary, self._settled)
+        kept = split_stable(self._vocabulary, self._settled)
         if len(kept.prefix) == len(page.prefix):
             # Text without a settled position is not searched again each time.
             self._at = replace(self._at, keep_from=2 * len(page.text))

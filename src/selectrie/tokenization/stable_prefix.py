@@ -21,7 +21,7 @@ _MOST_TRIED = 8
 """Positions tried before the text stays as it is."""
 
 
-def keep(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
+def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
     """Turn the beginning of a prompt's text into fixed tokens.
 
     As much is converted as stays the same whatever follows: for every following text,

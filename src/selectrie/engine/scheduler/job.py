@@ -136,7 +136,7 @@ class Job:
         self.on_queued_no_more: Callable[[], object] | None = None
         self.future: Future[Any] = Future()
         self.cost = Cost()
-        self.cancelled = self.answered = self.told = self.narrow = False
+        self.cancelled = self.answered = self.has_prompt_row = self.narrow = False
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
@@ -160,7 +160,7 @@ class Job:
         return self.rows.node[0]
 
     @property
-    def rest(self) -> int:
+    def n_prompt_left(self) -> int:
         """Return the number of prompt tokens that are not evaluated yet."""
         return 0 if self.rows.node[0] != NO_NODE else len(self.prompt) - self.depth
 
@@ -182,23 +182,23 @@ class Job:
         row may own a state, unless the task is `BoundedStates`; a prompt being
         evaluated holds two.
         """
-        rows, floor, rest = self.rows, self.floor, self.rest
+        rows, floor, n_prompt_left = self.rows, self.floor, self.n_prompt_left
         pending = len(rows.pending)
         to_come = max(pending, floor.nodes - (rows.n_held - pending))
         if forks:
             lost = min(rows.n_lost, floor.nodes)
             states = to_come if self._states is None else min(to_come, max(0, self._states - rows.n_nodes))
-            return Capacity(floor.rows, rest + lost + to_come, states + 2 * (rest > 0) + min(lost, 2))
+            return Capacity(floor.rows, n_prompt_left + lost + to_come, states + 2 * (n_prompt_left > 0) + min(lost, 2))
         holds_none = rows.n_held - pending == rows.n_lost
         branches = max(pending, floor.sequences + holds_none)
-        return Capacity(floor.rows, rest + rows.n_lost + to_come, branches + rows.n_lost_leaves)
+        return Capacity(floor.rows, n_prompt_left + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
     def room_to_ask(self, room: Capacity, *, forks: bool) -> Capacity:
         """Return what the task may ask for in this capacity; at least its floor."""
-        held, floor, rest = self.rows.n_held, self.floor, self.rest
-        rows, nodes = room.rows, held + room.nodes - rest
+        held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
+        rows, nodes = room.rows, held + room.nodes - n_prompt_left
         if forks:  # each row of the ask may own a state
-            states = room.sequences - 2 * (rest > 0)
+            states = room.sequences - 2 * (n_prompt_left > 0)
             rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
         else:
             nodes -= self.rows.n_lost

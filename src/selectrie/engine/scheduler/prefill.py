@@ -50,7 +50,7 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[t
         for i, job in enumerate(taking):
             chunk = _Chunk(job)
             n_shared = 0 if forks else chunk.shared(chunks)
-            chunk.n = min(job.rest, n_shared + budget // (len(taking) - i))
+            chunk.n = min(job.n_prompt_left, n_shared + budget // (len(taking) - i))
             chunks.append(chunk)
             budget -= chunk.n - n_shared
     if not forks:
@@ -58,7 +58,7 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[t
         # that these left over.
         for chunk in chunks:
             n_shared = max(chunk.n, chunk.shared([other for other in chunks if other is not chunk]))
-            chunk.n = min(chunk.job.rest, n_shared + budget)
+            chunk.n = min(chunk.job.n_prompt_left, n_shared + budget)
             budget -= chunk.n - n_shared
     return [(chunk.job, chunk.n) for chunk in chunks if chunk.n > 0]
 
@@ -67,11 +67,11 @@ def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
     """Return the first jobs that can each have a worthwhile chunk, shortest first."""
     taking: list[Job] = []
     for job in jobs:
-        budget -= min(job.rest, _LEAST_CHUNK)
+        budget -= min(job.n_prompt_left, _LEAST_CHUNK)
         if taking and budget < 0:
             break
         taking.append(job)
-    return sorted(taking, key=lambda job: job.rest)
+    return sorted(taking, key=lambda job: job.n_prompt_left)
 
 
 class _Chunk:
@@ -109,7 +109,7 @@ def find_cursor(model: Model, job: Job) -> None:
 
 def prefill_part(model: Model, row_cache: LogitsCache, job: Job, n: int) -> BatchPart:
     """Return a part with the next n tokens of the prompt, below the cursor."""
-    want_row = not job.told
+    want_row = not job.has_prompt_row
     parents = [job.cursor, *range(-1, -n, -1)]
     is_end = [False] * (n - 1) + [True]
     is_wanted = want_row and job.depth + n == len(job.prompt)
@@ -124,7 +124,7 @@ def prefill_part(model: Model, row_cache: LogitsCache, job: Job, n: int) -> Batc
         job.rows.node[0] = nodes[-1]
         if want_row:
             job.task.tell(rows)
-            job.told = True
+            job.has_prompt_row = True
             row_cache.put(job.key, rows.logits(0))
 
     job.part = BatchPart(

@@ -229,9 +229,9 @@ class Scheduler:
         Every active job has one part at most.
         """
         jobs = sorted(self._active, key=_priority)
-        unread = {job for job in jobs if not job.told and job.key not in self.row_cache}
+        unread = {job for job in jobs if not job.has_prompt_row and job.key not in self.row_cache}
         free = self._free()
-        kept_rows = min(self._prefill_rows, free.rows // 2, sum(job.rest for job in unread))
+        kept_rows = min(self._prefill_rows, free.rows // 2, sum(job.n_prompt_left for job in unread))
         parts: list[BatchPart] = []
         filling: list[Job] = []
         taken: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
@@ -283,12 +283,12 @@ class Scheduler:
         return Capacity(free.rows, room.nodes - promised.nodes, room.sequences - promised.sequences)
 
     def _next_part(self, job: Job, room: Capacity) -> BatchPart | None:
-        if not job.told:
+        if not job.has_prompt_row:
             row = self.row_cache.get(job.key)
             if row is None:
                 return None
             job.task.tell(Rows(row[None]))
-            job.told = True
+            job.has_prompt_row = True
             if job.on_step is not None:  # a stream has its first token before any call
                 job.on_step()
         if job.ask is None and not self._ask(job, room):
