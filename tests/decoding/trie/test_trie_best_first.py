@@ -134,7 +134,7 @@ def cases(**fixed):
 def best(scores, path_of, k):
     """The k best scores over distinct paths; NaN counts as -inf."""
     by_path = [max((s for s, p in zip(scores, path_of, strict=True) if p == path), default=0) for path in set(path_of)]
-    return sorted(np.nan_to_num(by_path, nan=-np.inf), reverse=True)[:k]
+    return sorted(np.nan_to_num(by_path, nan=-np.inf, neginf=-np.inf), reverse=True)[:k]
 
 
 def check_against_exhaustive(case, found, k):
