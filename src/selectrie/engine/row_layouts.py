@@ -181,7 +181,7 @@ class _Held:
         return rows
 
     def done(self, result: FloatArray) -> FloatArray:
-        """Empty the model and return the result unchanged."""
+        """Release every node of the model, and return the result unchanged."""
         nodes = [np.array(sorted(self._tips), dtype=np.int32), *self._nodes]
         self.model.release(np.concatenate(nodes), forget=True)
         self.model.trim(0)

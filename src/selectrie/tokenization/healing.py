@@ -18,16 +18,22 @@ from selectrie.errors import ProtocolError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HealPlan:
-    """What to read from the rows of a trie to know the probability of the healed bytes.
+    """Which probabilities to read, at which nodes, to bound that of the healed bytes.
 
-    Let n be a trie node whose bytes so far are a proper prefix of the healed bytes.
-    Then N(n) = p(tokens that begin with the remaining bytes) + sum over such children m
-    of p(m) N(m). It is a lower bound of the probability that text continues with the
-    remaining bytes.
+    The healed bytes are the end of the prompt that was taken off its tokens. At a trie
+    node n whose bytes are a proper prefix of them, `rest` is what is left of them.
 
-    O(n) is the same sum with the open tokens: those whose bytes are a proper prefix of
-    the remaining bytes and that are not such a child. They may or may not continue with
-    the rest, so the probability lies in [N, N + O].
+    - Covering tokens begin with all of `rest`.
+    - Inner children of n spell a proper prefix of `rest`.
+    - Open tokens spell a proper prefix of `rest` too, but are no children in the trie.
+
+    With sums over the inner children m of n:
+
+        N(n) = p(covering tokens) + sum of p(m) N(m)
+        O(n) = p(open tokens) + sum of p(m) O(m)
+
+    After an open token the text may or may not continue with the rest, so the
+    probability of the healed bytes lies in [N(root), N(root) + O(root)].
 
     Attributes:
         nodes: int32[H], these trie nodes, parents first, beginning with the root; empty

@@ -208,18 +208,18 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return whole
 
     def compared(self, value: Any) -> Any:
-        """Pay for a value about to be compared, and return it."""
+        """Charge the meter for comparing a value, and return the value."""
         if not isinstance(value, bool | int | float | None):
             self.meter.weigh(value)
         return value
 
     def passed_over(self, value: Any) -> Any:
-        """Pay for a value about to be sliced, and return it."""
+        """Charge the meter for slicing a value, and return the value."""
         self.meter.pass_over(value)
         return value
 
     def hashed(self, key: Any) -> Any:
-        """Pay for a key about to be looked up, and return it."""
+        """Charge the meter for looking a key up, and return the key."""
         if not isinstance(key, str | int):
             self.meter.weigh(key)
         return key

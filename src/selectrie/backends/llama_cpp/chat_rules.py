@@ -101,7 +101,7 @@ _SPEC = re.compile(r"\{[^{}]*:([^{}]*)(\{?)")
 
 
 def operate(meter: Meter, operator: str, left: Any, right: Any) -> None:
-    """Charge for `left operator right`."""
+    """Charge the meter for `left operator right`, before it is computed."""
     is_number = isinstance(left, int | float) and isinstance(right, int | float)
     if is_number and operator == "**":
         _power(left, right)

@@ -207,11 +207,12 @@ class BestFirst:
         return nodes[: 4 * self._width]
 
     def _towards_a_value(self) -> list[int]:
-        """Return what to evaluate beyond the budget while no probable path has a value.
+        """Return what to evaluate after the budget, while no path has a score yet.
 
-        That is the open node nearest to an end, or else the nodes that settle the best
-        contender. The path of masked greedy decoding may be excluded, or may end at a
-        contender.
+        Only paths of a probability above zero count. The result is the open node
+        nearest to the end of an alternative, or else the nodes that the exact score of
+        the best candidate still needs. The path of masked greedy decoding would not do
+        instead: a prior may rule it out, or its end may be such a candidate.
         """
         if self._standings.log_resolved() > -np.inf:
             return []

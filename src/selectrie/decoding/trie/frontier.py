@@ -198,8 +198,9 @@ class Frontier:
 
 
 def longest_chain(trie: TokenTrie) -> int:
-    """Return the largest number of ends on one path from the root.
+    """Return the largest number of alternatives that end on one path from the root.
 
-    That many events can share the same mass.
+    Each of them is a prefix of the next, so up to this many alternatives can count the
+    same probability mass.
     """
     return int(trie.accumulate((trie.end_path != NO_PATH).astype(np.float64)).max())

@@ -253,7 +253,10 @@ class _Outlet:
         return len(self._text) - held
 
     def finish(self, whole: Completion) -> None:
-        """Report what was held back."""
+        """Report the text that was held back in case the following text began there.
+
+        whole: the complete completion.
+        """
         self._tell(whole.text)
 
     def _tell(self, text: str) -> None:

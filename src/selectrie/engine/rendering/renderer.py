@@ -188,7 +188,10 @@ class _PageRenderer:
         self._sheet.decided(event, n_told=sum(map(len, told)))
 
     def _listener(self, name: str, told: list[str]) -> Callable[[str], None]:
-        """Return a callback that receives the text of a gen as it comes."""
+        """Return a callback that receives the text of the `gen` slot `name` in pieces.
+
+        Each piece is appended to `told` and sent to those who follow the page.
+        """
 
         def listen(text: str) -> None:
             told.append(text)

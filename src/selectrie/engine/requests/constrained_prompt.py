@@ -113,9 +113,10 @@ class Constrained:
         return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
 
     def hypothesis(self, path: FoundPath) -> Hypothesis:
-        """Return the record of a text that was found or drawn by the joint.
+        """Return the record of a text that was found, or drawn by joint probability.
 
-        Its log-probability is that of its best path, by which it was found.
+        Its log-probability is that of its most probable token path, not the sum over
+        all of its paths.
         """
         return Hypothesis(
             text=shown(path.data),

@@ -22,9 +22,11 @@ Measured on chains with CPython 3.11.
 
 
 class Stacks:
-    """Sets of stacks by number.
+    """Sets of parser stacks, each known by its index.
 
-    `n_bytes` is an estimate. Methods raise `GrammarError` beyond the limits.
+    Sets share their tails, as in a graph-structured stack. `n_bytes` estimates the
+    memory used. Methods raise `GrammarError` where the table would exceed the limits of
+    the grammar.
 
     Attributes:
         ends: For each set, whether it contains the empty stack.

@@ -101,10 +101,11 @@ class Scope:
         return inner
 
     def set(self, name: str, value: object) -> None:
-        """Name a value in this scope.
+        """Bind a name to a value in this scope.
 
-        The value is a slot's or, after a loop, the list of a slot's values.
-        "this.field" is a key of the mapping `this`, which belongs to this scope.
+        The value is what a slot produced or, after a loop, the list of what it produced
+        in each pass. A name of the form "this.field" sets that key of the mapping
+        `this` of this scope.
         """
         base, dot, field = name.partition(".")
         if not dot:
