@@ -248,7 +248,7 @@ def test_a_stop_flag_without_libc_asks_python(any_model, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", ["prepare", "decode", "commit", "settle"])
+@pytest.mark.parametrize("place", ["prepare", "decode", "commit", "finish"])
 def test_an_interrupt_anywhere_in_a_call_is_rolled_back(model_of, monkeypatch, kind, place):
     """KeyboardInterrupt after the copies, after the decode, after the commit and in the settling."""
     path = model_of(kind)

@@ -96,7 +96,7 @@ def tags(body: Sequence[Segment]) -> Iterator[str]:
             continue
         if isinstance(segment, If):
             yield "if"
-            for inner in (*(body for _, body in segment.sequences), segment.otherwise):
+            for inner in (*(body for _, body in segment.branches), segment.otherwise):
                 yield from tags(inner)
         elif isinstance(segment, Role):
             yield segment.role
