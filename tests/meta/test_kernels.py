@@ -47,6 +47,7 @@ def ran(monkeypatch, tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # these tests may themselves run on one of the builds
     monkeypatch.setattr(kernels.subprocess, "run", run)
     monkeypatch.setattr(kernels, "made", made)
     monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")

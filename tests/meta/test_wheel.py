@@ -51,6 +51,9 @@ def environment(tmp_path_factory) -> Path:
     return made
 
 
+NUMBER = re.compile(r"(\d+\.\d+)")
+
+
 def run_in(environment: Path, folder: Path, program: str, *arguments: str) -> str:
     """What a program of the environment prints, without the paths that the suite was started with."""
     outside = {
@@ -67,4 +70,7 @@ def test_the_wheel_answers_the_first_command_of_the_readme(environment, tmp_path
     block = re.search(r"^```sh\n(.*)\n```\n\n```text\n(.*)\n", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     program, *arguments = shlex.split(block[1])
     printed = run_in(environment, tmp_path, program, *arguments)
-    assert printed.splitlines()[0] == block[2]
+    answer, shown = (NUMBER.split(line) for line in (printed.splitlines()[0], block[2]))
+    assert answer[::2] == shown[::2]
+    # Kernels of another processor move a score by a few hundredths at most.
+    assert [float(one) for one in answer[1::2]] == pytest.approx([float(one) for one in shown[1::2]], abs=0.05)

@@ -320,5 +320,5 @@ def inner_bodies(segment: Segment) -> tuple[Body, ...]:
     if isinstance(segment, Slot):
         return segment.choices or ()
     if isinstance(segment, If):
-        return (*(body for _, body in segment.sequences), segment.otherwise)
+        return (*(body for _, body in segment.branches), segment.otherwise)
     return (segment.body,) if isinstance(segment, Each | GenEach | Block | Joint | Role) else ()
