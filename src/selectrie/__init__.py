@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from selectrie.engine.engine import Engine
-    from selectrie.engine.history import models
     from selectrie.engine.load import load
+    from selectrie.engine.model_list import models
     from selectrie.engine.pool import ModelPool
     from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.engine.requests.generate import GenerationParams
@@ -116,7 +116,7 @@ _HOME = {
     "TextScore": "results",
     "TokenPlan": "results",
     "load": "engine.load",
-    "models": "engine.history",
+    "models": "engine.model_list",
 }
 
 

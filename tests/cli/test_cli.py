@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -286,35 +287,39 @@ def test_a_missing_embedded_model_exits_3(at_home: Path, monkeypatch: pytest.Mon
     assert result.stderr.startswith(f"error[model_file]: {at_home / 'embedded.gguf'}: the embedded model is missing")
 
 
-def test_models_are_listed_and_forgotten(at_home: Path, tiny_model, monkeypatch: pytest.MonkeyPatch):
-    """The embedded one first, then what was loaded: a table, an object, and two ways to shorten the list."""
+def test_models_are_listed(at_home: Path, tiny_model, monkeypatch: pytest.MonkeyPatch):
+    """The embedded one first, then the Hugging Face cache: a table and an object."""
+    huggingface_hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(bundled_model, "PATH", at_home / "embedded.gguf")
-    for name in ("a.gguf", "b.gguf", "a long name of a model that goes on.gguf"):
-        (at_home / name).write_bytes(tiny_model().read_bytes())
-        assert run("tokens", "-m", str(at_home / name), "-p", "p", "-c", "c", "--threads", "1").exit_code == 0
-    (at_home / "a.gguf").unlink()
-    (at_home / "b.gguf").write_bytes(b"something else")
-    listed = json.loads(run("models", "--json").stdout)
-    assert listed["format"] == 2
+    monkeypatch.setattr(huggingface_hub, "scan_cache_dir", partial(huggingface_hub.scan_cache_dir, at_home / "hub"))
+    revision = at_home / "hub" / "models--own--a" / "snapshots" / ("1" * 40)
+    revision.mkdir(parents=True)
+    long = "a long name of a model that goes on.gguf"
+    for name in ("b.gguf", long):
+        (revision / name).write_bytes(tiny_model().read_bytes())
+    result = run("models", "--json")
+    listed = json.loads(result.stdout)
+    assert (listed["format"], result.stderr) == (2, "")
     assert [(m["name"], m["file"], m["embedded"]) for m in listed["models"]] == [
         ("embedded.gguf", "missing", True),
-        ("a long name of a model that goes on.gguf", "present", False),
-        ("b.gguf", "changed", False),
-        ("a.gguf", "missing", False),
+        (long, "present", False),
+        ("b.gguf", "present", False),
     ]
-    first = listed["models"][1]
     rows = [line for line in run("models").stdout.splitlines() if not line.startswith("  ")]
-    assert [row.split()[0] for row in rows] == ["name", "embedded.gguf", "a", "b.gguf", "a.gguf"]
-    digest, when = first["digest"].partition(":")[2][:8], first["loaded"][:16].replace("T", " ")
+    assert [row.split()[0] for row in rows] == ["name", "embedded.gguf", "a", "b.gguf"]
+    digest = listed["models"][1]["digest"].partition(":")[2][:8]
     assert rows[2].startswith("a long name of a mode…  ")
-    assert rows[2].endswith(f"  {digest}  {when}  present")
+    assert rows[2].endswith(f"  {digest}  present")
     assert max(map(len, rows)) <= 80
-    assert "a.gguf" not in run("models", "--forget-missing").stdout.split()
-    after = json.loads(run("models", "--forget", str(at_home / "b.gguf"), "--json").stdout)["models"]
-    assert [m["name"] for m in after] == ["embedded.gguf", first["name"]]
-    again = run("models", "--forget", str(at_home / "b.gguf"))
-    assert (again.exit_code, again.stdout) == (2, "")
-    assert "error[option]: --forget " in again.stderr
+
+
+def test_models_without_the_extra_names_it(at_home: Path, monkeypatch: pytest.MonkeyPatch):
+    """The embedded model is listed; the note is no part of the object."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    result = run("models", "--json")
+    assert [m["embedded"] for m in json.loads(result.stdout)["models"]] == [True]
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
+    assert "pip install 'selectrie[hf]'" in result.stderr
 
 
 def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):

@@ -59,7 +59,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         (
             "aio",
-            "history",
             "precision_check",
             "requests",
             "trial",
@@ -70,7 +69,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("engine",),
         ("load",),
-        ("pool",),
+        ("model_list", "pool"),
     ),
     "decoding": (
         (
@@ -140,7 +139,7 @@ THIRD_PARTY = {
     "llama_cpp": frozenset({"backends", "engine.load", "grammar"}),
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends"}),
-    "huggingface_hub": frozenset({"engine.load"}),
+    "huggingface_hub": frozenset({"engine.load", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"evaluation"}),
     "pyarrow": frozenset({"evaluation"}),

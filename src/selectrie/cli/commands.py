@@ -40,7 +40,7 @@ from selectrie.cli.option_groups import command
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
 from selectrie.core.output import write
-from selectrie.errors import OptionError
+from selectrie.errors import MissingExtraError, OptionError
 from selectrie.options import TERMINATORS, one_of
 from selectrie.version import __version__
 
@@ -225,22 +225,21 @@ def tokens(
 
 @command(app)
 def models(output: ModelsGroup) -> int:
-    r"""List the models known here.
+    r"""List the models at hand.
 
-    The embedded one, then what was loaded before, newest first: size, parameters,
-    digest, and whether the file is still as it was.
+    The embedded model, then the GGUF files in the Hugging Face cache (extra hf), with
+    their sizes and digests.
 
     \b
     selectrie models --json
     """
-    from selectrie.engine import history
+    from selectrie.engine import model_list
 
-    known = history.History()
-    for source in output.forget or ():
-        known.forget(source)
-    if output.forget_missing:
-        known.forget_missing()
-    records = history.models()
+    records = [model_list.embedded_record()]
+    try:
+        records += model_list.hub_records()
+    except MissingExtraError as error:
+        write(f"note: {error}", sys.stderr)
     if output.json:
         from selectrie.cli.report import formats
         from selectrie.results import FORMAT_VERSION

@@ -317,11 +317,4 @@ class GenerateOutput:
 class ModelsGroup:
     """List."""
 
-    forget: Annotated[
-        list[str] | None,
-        Option(metavar="MODEL", help="Drop a model from the list, by its path or hf: source. Repeatable."),
-    ] = None
-    forget_missing: Annotated[
-        bool, Option("--forget-missing", help="Drop the models whose files are gone from the list.")
-    ] = False
     json: Annotated[bool, Option("--json", help="One JSON object.")] = False

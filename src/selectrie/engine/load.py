@@ -14,7 +14,6 @@ from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.cache_dir import cache_folder, read_object, write_object
 from selectrie.engine.engine import Engine
-from selectrie.engine.history import History, absolute
 from selectrie.engine.precision_check import VERSION, is_plausible
 from selectrie.engine.trial import Marks, try_file
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
@@ -82,7 +81,7 @@ def load(  # noqa: PLR0913 - what a model is opened with
     )
     if untrusted is not None:
         flag("untrusted", untrusted)
-    opened, name = _opened(source)
+    opened = _opened(source)
     checks = cache_folder() / "selfcheck.json"
     is_file = isinstance(opened, str | os.PathLike)
     if source is not None and is_file and untrusted is not False:
@@ -103,7 +102,6 @@ def load(  # noqa: PLR0913 - what a model is opened with
         model.close()
         raise
     try:
-        History().remember(name, Path(absolute(opened if is_file else opened.model_path)), model.identity)
         if source is None:
             _ = engine.tolerance
     except BaseException:
@@ -112,13 +110,9 @@ def load(  # noqa: PLR0913 - what a model is opened with
     return engine
 
 
-def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> tuple[Any, str]:
-    """Return what the back end opens, and the name in the history."""
-    if source is not None and not isinstance(source, str | os.PathLike):
-        return source, absolute(getattr(source, "model_path", ""))
-    file = local_file(source)
-    is_remote = isinstance(source, str) and source.startswith(HUB_PREFIX)
-    return file, str(source) if is_remote else absolute(file)
+def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> Any:
+    """Return what the back end opens: a local file, or the `Llama` as it is."""
+    return local_file(source) if source is None or isinstance(source, str | os.PathLike) else source
 
 
 def local_file(source: str | os.PathLike[str] | None) -> Path:

@@ -1,4 +1,4 @@
-"""The record of a model that was loaded before."""
+"""A model that is at hand on this machine."""
 
 from __future__ import annotations
 
@@ -6,37 +6,27 @@ from dataclasses import dataclass
 
 from selectrie.results.plain import plain
 
-PRESENT, CHANGED, MISSING = "present", "changed", "missing"
+PRESENT, MISSING = "present", "missing"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """A model as it was when it was last loaded, and the present state of its file.
-
-    Of an embedded model that is missing, or damaged and therefore "changed" since it
-    was installed, nothing is known: size_bytes and n_parameters are 0 and the digest is
-    "".
+    """Describe a model file that can be loaded without a download.
 
     Attributes:
-        source: What to load it by: an absolute path or `hf:owner/repo/file.gguf`.
-        name: Name of the local file.
-        path: Path of the local file.
-        size_bytes: Size of the file.
-        n_parameters: Number of weights.
-        digest: Digest of the weights, as in a signature.
-        loaded: When it was loaded, in UTC and ISO 8601. None for the embedded model if
-            it was not loaded yet.
-        file: "present", "changed" since it was loaded, or "missing".
-        embedded: Whether it came with this installation.
+        source: what to pass to `load`, an absolute path or `hf:owner/repo/file.gguf`.
+        name, path: of the local file.
+        size_bytes: of the file; 0 if it is missing.
+        digest: of the weights, as in a signature; empty if the file is missing.
+        file: "present", or "missing" for an embedded model that is not installed.
+        embedded: whether the model came with this installation.
     """
 
     source: str
     name: str
     path: str
     size_bytes: int
-    n_parameters: int
     digest: str
-    loaded: str | None
     file: str
     embedded: bool = False
 

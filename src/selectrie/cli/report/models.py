@@ -10,18 +10,15 @@ from rich.text import Text
 
 from selectrie.results import ModelRecord
 
-HEAD = ("name", "size", "parameters", "digest", "loaded (UTC)", "file")
-_RIGHT = (1, 2)
+HEAD = ("name", "size", "digest", "file")
+_RIGHT = (1,)
 _NAME_CELLS = 22
 _DIGEST_DIGITS = 8
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def models_report(records: Sequence[ModelRecord]) -> RenderableType:
-    """Return the list of models.
-
-    It has name, size, parameters, the beginning of the digest, when the model was last
-    loaded, and the state of its file.
-    """
+    """Show name, size, the beginning of the digest, and whether the file is there."""
     rows = [_cells(record) for record in records]
     widths = [max(len(row[at]) for row in [HEAD, *rows]) for at in range(len(HEAD))]
     lines: list[RenderableType] = [Text(_line(HEAD, widths), "bold")]
@@ -33,31 +30,19 @@ def models_report(records: Sequence[ModelRecord]) -> RenderableType:
 
 def size_words(n_bytes: int) -> str:
     """Return a size as `7.9 MB`: decimal units, at least two digits."""
-    return _scaled(n_bytes, ("B", "kB", "MB", "GB", "TB"))
-
-
-def parameters_words(n: int) -> str:
-    """Return a number as `3.6 M`, `494 M` or `7.6 B`."""
-    return _scaled(n, ("", "k", "M", "B", "T"))
-
-
-def _scaled(n: int, units: Sequence[str]) -> str:
-    value, at = float(n), 0
-    while value >= 999.5 and at < len(units) - 1:
+    value, at = float(n_bytes), 0
+    while value >= 999.5 and at < len(_UNITS) - 1:
         value, at = value / 1000, at + 1
     digits = 1 if at and value < 9.95 else 0
-    return f"{value:.{digits}f} {units[at]}".strip()
+    return f"{value:.{digits}f} {_UNITS[at]}"
 
 
 def _cells(record: ModelRecord) -> tuple[str, ...]:
     name = _printable(record.name)
-    known = bool(record.digest)  # nothing is known of an embedded model that is missing
     return (
         name if len(name) <= _NAME_CELLS else name[: _NAME_CELLS - 1] + "…",
-        size_words(record.size_bytes) if known else "",
-        parameters_words(record.n_parameters) if known else "",
+        size_words(record.size_bytes) if record.digest else "",
         record.digest.partition(":")[2][:_DIGEST_DIGITS],
-        "never" if record.loaded is None else record.loaded[:16].replace("T", " "),
         record.file,
     )
 
