@@ -34,12 +34,12 @@ from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
 import llama_cpp
+import llguidance
 import numpy as np
 
 from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_under_load, report
@@ -156,8 +156,6 @@ def of_llama_cpp(bench: Bench, name: str, grammar: str, texts: list[Text]) -> No
 
 def of_llguidance(bench: Bench, name: str, grammar: str, texts: list[Text]) -> None:
     """Masks of llguidance along the texts, twice."""
-    import llguidance
-
     try:
         matcher = llguidance.LLMatcher(bench.tokenizer, llguidance.grammar_from("gbnf", grammar), log_level=0)
     except ValueError:
@@ -184,14 +182,11 @@ def copies(bench: Bench) -> None:
         "copy_state": partial(deepcopy, state),
         "advance": partial(automaton.advance, state, token),
     }
-    if bench.tokenizer is not None:
-        import llguidance
-
-        grammar = llguidance.grammar_from("gbnf", installed_grammar("json"))
-        matcher = llguidance.LLMatcher(bench.tokenizer, grammar, log_level=0)
-        assert all(matcher.consume_token(bench.vocabulary.pieces.index(bytes([byte]))) for byte in text)
-        ways["copy_llguidance"] = matcher.deep_copy
-        ways["advance_llguidance"] = lambda: matcher.deep_copy().consume_token(token)
+    grammar = llguidance.grammar_from("gbnf", installed_grammar("json"))
+    matcher = llguidance.LLMatcher(bench.tokenizer, grammar, log_level=0)
+    assert all(matcher.consume_token(bench.vocabulary.pieces.index(bytes([byte]))) for byte in text)
+    ways["copy_llguidance"] = matcher.deep_copy
+    ways["advance_llguidance"] = lambda: matcher.deep_copy().consume_token(token)
     for name, work in ways.items():
         start = time.perf_counter()
         for _ in range(N_COPIES):
@@ -201,9 +196,10 @@ def copies(bench: Bench) -> None:
 
 def beams(llm: Engine, figures: Figures, beam: BeamSearchParams) -> dict[str, int]:
     """Searches under grammars that nobody has seen, and again. Returns how many steps and rows they took."""
-    made: dict[str, Callable[[], Grammar]] = {"beam": lambda: Grammar.from_gbnf(installed_grammar("json"))}
-    if find_spec("llguidance") is not None:
-        made["beam_schema"] = lambda: Grammar.from_json_schema(SCHEMA)
+    made: dict[str, Callable[[], Grammar]] = {
+        "beam": lambda: Grammar.from_gbnf(installed_grammar("json")),
+        "beam_schema": lambda: Grammar.from_json_schema(SCHEMA),
+    }
     counts = {}
     for name, make in made.items():
         llm.trim()
@@ -238,8 +234,7 @@ def copied(figures: Figures) -> dict[str, float]:
     names = [name for name in figures.seconds if name.startswith(("copy", "advance"))]
     found = {f"{name}_s": figures.median(name) for name in names}
     found["copy_over_int"] = found["copy_state_s"] / found["copy_int_s"]
-    if "copy_llguidance" in names:
-        found["copy_over_llguidance"] = found["copy_state_s"] / found["copy_llguidance_s"]
+    found["copy_over_llguidance"] = found["copy_state_s"] / found["copy_llguidance_s"]
     return found
 
 
@@ -256,9 +251,7 @@ def opened(path: Path) -> tuple[Vocabulary, Any]:
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> Any:
-    """The vocabulary as llguidance wants it, or None where it is not installed."""
-    if find_spec("llguidance") is None:
-        return None
+    """The vocabulary as llguidance wants it."""
     from selectrie.grammar.llguidance.matcher import _tokenizer
 
     return _tokenizer(vocabulary)
@@ -316,8 +309,7 @@ def main() -> int:
         for name, grammar in texts_of.items():
             texts = ours(bench, name, grammar, repeat)
             of_llama_cpp(bench, name, grammar, texts)
-            if bench.tokenizer is not None:
-                of_llguidance(bench, name, grammar, texts)
+            of_llguidance(bench, name, grammar, texts)
         for _ in range(COPY_REPEATS):
             copies(bench)
     facts: dict[str, Any] = {"vocabulary": vocabulary.n_tokens, "grammars": len(texts_of), "repeats": options.repeats}

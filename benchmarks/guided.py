@@ -1,6 +1,6 @@
 """The other side of `benchmarks/templates.py`: guidance in a process of its own, under an interpreter that has it.
 
-guidance 0.3 wants exactly one old version of llguidance, which selectrie's extra `schema` cannot work with, so the two do not
+guidance 0.3 wants exactly one old version of llguidance, which selectrie cannot work with, so the two do not
 stand in one environment. This module is imported by its path, and imports nothing of selectrie.
 """
 

@@ -3,7 +3,7 @@
     python tools/json_schemas.py --suite FOLDER --schemas FILE.jsonl
     python tools/json_schemas.py --verdicts [FOLDER]
 
-FOLDER holds JSON-Schema-Test-Suite's files of draft 2020-12; FILE one `{"id": ..., "schema": ...}` a line. For both routes:
+FOLDER holds JSON-Schema-Test-Suite's files of draft 2020-12; FILE one `{"id": ..., "schema": ...}` a line. Printed are
 the share of schemas that become a grammar, reasons for the rest, texts drawn by random walks and by twisting valid ones,
 how many of them `jsonschema` calls invalid (0, or the exit status is 1), and how many valid instances the grammar refuses.
 
@@ -35,11 +35,8 @@ import numpy as np
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError
 from selectrie.grammar.llguidance.matcher import check_guidance
-from selectrie.grammar.machine.compiling import compile_rules
-from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+from selectrie.grammar.schema.schema import read_schema
 
-ROUTES = ("llguidance", "llama-cpp-python")
 CLOSING = (b'"', b"}", b"]")
 MOST_TOKENS = 300
 ODD = (b"\\", b"-", b"0", b".", b"e", b"u", b"\xc2", b"\xf0", b",", b"{", b"[")
@@ -85,16 +82,13 @@ def pieces_for(schema: object) -> set[bytes]:
     return found
 
 
-def automaton_of(schema: Any, route: str, vocabulary: Vocabulary) -> Any:
-    """The automaton of a schema by one of the routes, in both layouts of `json.dumps`
-    and any between them.
+def automaton_of(schema: Any, vocabulary: Vocabulary) -> Any:
+    """Return the automaton of a schema, in both layouts of `json.dumps` and any between
+    them.
 
     `GrammarError` where it is not carried over.
     """
-    found = read_schema(schema, route=route, spacing="optional")
-    if isinstance(found, ConvertedSchema):
-        return GrammarAutomaton(compile_rules(found.rules), vocabulary)
-    return found.automaton(vocabulary)
+    return read_schema(schema, route="llguidance", spacing="optional").automaton(vocabulary)
 
 
 def allowed_ids(automaton: Any, state: int) -> list[int]:
@@ -242,12 +236,12 @@ def real_cases(path: Path) -> list[Case]:
     return [Case(one["id"], one["schema"]) for one in map(json.loads, path.read_text().splitlines())]
 
 
-def examine(case: Case, route: str, tally: Tally, *, walks: int, seed: int = 0) -> None:
+def examine(case: Case, tally: Tally, *, walks: int, seed: int = 0) -> None:
     """Adds what one schema shows to the tally."""
     tally.schemas += 1
     vocabulary = piece_vocabulary(pieces_for(case.schema))
     try:
-        automaton = automaton_of(case.schema, route, vocabulary)
+        automaton = automaton_of(case.schema, vocabulary)
     except GrammarError as error:
         tally.reasons[reason_of(error)] += 1
         return
@@ -371,7 +365,7 @@ def examine_verdicts(case: Case, found: Verdicts) -> None:
     found.instances += len(case.instances)
     vocabulary = piece_vocabulary()
     try:
-        automaton = automaton_of(case.schema, "llguidance", vocabulary)
+        automaton = automaton_of(case.schema, vocabulary)
     except GrammarError as error:
         found.refused += 1
         found.reasons[reason_of(error)] += 1
@@ -455,12 +449,13 @@ def main() -> int:
     }
     invalid = 0
     for name, some in cases.items():
-        for route in ROUTES if some else ():
-            tally = Tally()
-            for case in some:
-                examine(case, route, tally, walks=given.walks, seed=given.seed)
-            print(*report(f"{name} by {route}", tally), sep="\n", flush=True)
-            invalid += len(tally.invalid)
+        if not some:
+            continue
+        tally = Tally()
+        for case in some:
+            examine(case, tally, walks=given.walks, seed=given.seed)
+        print(*report(name, tally), sep="\n", flush=True)
+        invalid += len(tally.invalid)
     return int(invalid > 0)
 
 

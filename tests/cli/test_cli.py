@@ -449,7 +449,7 @@ def test_the_page_of_the_command_line_is_current():
 
 def test_the_page_of_the_command_line_needs_no_extra(monkeypatch: pytest.MonkeyPatch):
     """Where none is installed it is the same page."""
-    for extra in ("huggingface_hub", "llguidance", "lm_eval", "tqdm", "ray", "pyarrow", "pandas"):
+    for extra in ("huggingface_hub", "lm_eval", "tqdm", "ray", "pyarrow", "pandas"):
         monkeypatch.setitem(sys.modules, extra, None)
     assert cli_docs.PAGE.read_text(encoding="utf-8") == cli_docs.page()
 

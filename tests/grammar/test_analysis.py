@@ -217,7 +217,6 @@ def test_shipped_grammars_are_what_they_are(test_data):
 @pytest.mark.parametrize("ask", ["check", "rules", "is_finite"])
 def test_grammars_of_llguidance_have_no_rules_of_ours(ask):
     """They are walked, not taken apart, and the error says so."""
-    pytest.importorskip("llguidance")
     grammar = Grammar.from_llguidance("start: /[ab]+/")
     with pytest.raises(GrammarError, match="which llguidance holds"):
         getattr(grammar, ask)() if ask == "check" else getattr(grammar, ask)

@@ -379,7 +379,6 @@ def test_the_name_is_promised():
 )
 def test_grammars_of_llguidance_have_verdicts_too(text, verdict, at, expected):
     """Read byte by byte, with the same places."""
-    pytest.importorskip("llguidance")
     grammar = Grammar.from_llguidance(r'start: "[" NUMBER ("," NUMBER)* "]"' + "\nNUMBER: /[0-9]+/")
     found = grammar.accepts(text)
     assert (found.verdict, found.at, set(found.expected)) == (verdict, at, set(expected))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from json_schemas import accepts, allowed_ids, piece_vocabulary
-from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
+from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar import Grammar
 from selectrie.grammar.llguidance import matcher
 from selectrie.grammar.llguidance.matcher import GuidanceAutomaton, read_guidance
@@ -25,8 +25,6 @@ from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary, spell
 from tests.support.vocabularies import vocabulary_of
-
-pytest.importorskip("llguidance")
 
 TINY = make_vocabulary()
 CATS = 'start: " cat" | " bat"'
@@ -295,13 +293,6 @@ def test_the_digest_is_that_of_the_grammar_and_of_what_reads_it():
     assert read_guidance(CATS).digest == read_guidance(CATS).digest != read_guidance(CATS + " ").digest
     assert read_guidance(CATS).route.startswith("llguidance ")
     assert matcher.GuidanceGrammar("x", "llguidance 1").digest != matcher.GuidanceGrammar("x", "llguidance 2").digest
-
-
-def test_without_llguidance_the_extra_is_named(monkeypatch):
-    """What is missing, and how to install it."""
-    monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'selectrie\[schema\]'"):
-        read_guidance(CATS)
 
 
 @given(words=st.lists(st.text("abc\u00e9", max_size=4), min_size=1, max_size=6, unique=True))

@@ -18,13 +18,10 @@ from hypothesis import strategies as st
 from json_schemas import accepts, piece_vocabulary, walk
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.schema import check, finite
-from selectrie.grammar.schema import schema as schema_module
 from selectrie.grammar.schema.check import Check
 from selectrie.grammar.schema.normalize import copy_schema
-from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+from selectrie.grammar.schema.schema import ListedSchema, read_schema
 
 
 def dumped(value, separators=None):
@@ -138,7 +135,6 @@ def test_whole_numbers_beyond_doubles_are_listed_exactly(schema, values):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_bounds_beyond_doubles_are_exact_or_refused(bound, kind, keyword, sign):
     """The grammar of infinitely many numbers ends at the very bound, or an error names keyword and place."""
-    pytest.importorskip("llguidance")
     schema = {"type": "array", "items": {"type": kind, keyword: sign * bound}}
     try:
         grammar = Grammar.from_json_schema(schema)
@@ -154,7 +150,6 @@ def test_bounds_beyond_doubles_are_exact_or_refused(bound, kind, keyword, sign):
 
 def test_what_is_exact_in_a_list_alone_is_refused_elsewhere():
     """A constant beyond 2**53 beside infinitely many values is an error, and the bound of 64-bit integers is held."""
-    pytest.importorskip("llguidance")
     with pytest.raises(GrammarError, match=r"const at #/anyOf/0: 9007199254740993 is beyond 2\*\*53"):
         Grammar.from_json_schema({"anyOf": [{"const": WIDE + 1}, {"type": "string"}]})
     grammar = Grammar.from_json_schema({"type": "integer", "minimum": 0, "maximum": 2**63 - 1})
@@ -247,29 +242,19 @@ class Half(Enum):
 )
 def test_what_the_documentation_says_of_one_layout(made_of, texts, others):
     """Numbers without a fraction have one text where few values or whole numbers are asked for; free keys may come twice."""
-    pytest.importorskip("llguidance")
     grammar = Grammar.from_json_schema(made_of) if isinstance(made_of, dict) else Grammar.from_type(made_of)
     assert [text for text in [*texts, *others] if grammar.accepts(text)] == texts
 
 
 def test_an_explicit_route_is_taken():
     """Only `route="auto"` lists, and only where a value has one layout."""
-    pytest.importorskip("llguidance")
     assert isinstance(read_schema(SIX), ListedSchema)
     for options in (
         {"route": "llguidance"},
-        {"route": "llama-cpp-python"},
         {"spacing": "optional"},
         {"spacing": "any"},
     ):
         assert not isinstance(read_schema(SIX, **options), ListedSchema)
-
-
-def test_a_schema_of_few_values_needs_no_extra(monkeypatch):
-    """With llguidance and without it the texts are the same, and so is the grammar."""
-    found = Grammar.from_json_schema(SIX)
-    monkeypatch.setattr(schema_module, "find_spec", lambda _: None)
-    assert Grammar.from_json_schema(SIX).digest == found.digest
 
 
 ATOMS = [None, True, False, 0, 1, 2, "a", 0.5]
@@ -381,7 +366,6 @@ def test_what_is_listed_is_every_valid_value_once(schema):
 @given(schema=DEEP)
 def test_what_is_listed_is_valid_and_what_llguidance_has(schema):
     """Of schemas nested deeper: no text is invalid, none twice, and whatever llguidance writes is one of them."""
-    pytest.importorskip("llguidance")
     schema = {**schema, "$defs": {"one": ONE}} if isinstance(schema, dict) else schema
     texts = texts_of(schema)
     values = [json.loads(text) for text in texts]
@@ -398,7 +382,6 @@ def test_what_is_listed_is_valid_and_what_llguidance_has(schema):
 
 
 LETTERS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t\r\b\f"), max_size=4)
-CONTROL = st.text(st.characters(max_codepoint=0x7F), max_size=4)
 KEYS = ["b", "a", 'q"', "é", "x, y: z"]
 
 
@@ -454,36 +437,16 @@ def check_the_layout(data, route, texts, numbers):
 @given(data=st.data())
 def test_a_value_is_written_as_json_dumps_writes_it(route, data):
     """By llguidance, whose strings hold no character that JSON writes by number alone."""
-    pytest.importorskip("llguidance")
     check_the_layout(data, route, LETTERS, st.floats(allow_nan=False, allow_infinity=False))
 
 
-@settings(max_examples=40)
-@given(data=st.data())
-def test_without_llguidance_a_value_is_written_as_json_dumps_writes_it(data):
-    """By the converter of llama-cpp-python, whose numbers have sixteen digits and whose strings any character."""
-    decimals = st.integers(-(10**9), 10**9).map(lambda number: number / 1000)
-    try:
-        check_the_layout(data, "llama-cpp-python", LETTERS | CONTROL, decimals)
-    except GrammarError:
-        assume(False)  # a keyword that it is not right about
-
-
-@pytest.mark.parametrize("route", ["llguidance", "llama-cpp-python"])
-def test_a_character_has_one_spelling(route):
+def test_a_character_has_one_spelling():
     """That of `json.dumps`; llguidance has none for those that JSON spells by number alone, nor for U+007F."""
-    if route == "llguidance":
-        pytest.importorskip("llguidance")
-    found = read_schema({"type": "string"}, route=route)
-    strings = (
-        GrammarAutomaton(compile_rules(found.rules), BYTES)
-        if isinstance(found, ConvertedSchema)
-        else found.automaton(BYTES)
-    )
+    strings = read_schema({"type": "string"}).automaton(BYTES)
     for code in [*range(0x81), 0xE9, 0x2028, 0x1F600]:
         character = chr(code)
         spellings = {f'"\\u{code:04x}"', f'"\\u{code:04X}"', dumped(character), dumped(character).replace("/", "\\/")}
-        has_one = route != "llguidance" or not (character < " " or code == 0x7F) or character in "\n\r\t\b\f"
+        has_one = not (character < " " or code == 0x7F) or character in "\n\r\t\b\f"
         assert [text for text in spellings if accepts(strings, text.encode())] == [dumped(character)] * has_one
 
 
@@ -500,7 +463,6 @@ def test_what_is_listed_is_every_valid_value_of_very_many_schemas(schema):
 @given(data=st.data())
 def test_very_many_values_are_written_as_json_dumps_writes_them(data):
     """As above, and more of them."""
-    pytest.importorskip("llguidance")
     check_the_layout(data, "auto", LETTERS, st.floats(allow_nan=False, allow_infinity=False))
 
 
@@ -519,7 +481,6 @@ def test_numbers_keep_every_decimal_spelling():
 def test_json_dumps_is_the_default_layout():
     """Of schemas, by whatever holds them."""
     schema = closed(["a"], a={"type": "array", "items": {"type": "integer"}})
-    for route in ("auto", "llama-cpp-python"):
-        grammar = Grammar.from_json_schema(schema, route=route)
-        assert grammar.accepts('{"a": [1, 2]}')
-        assert [text for text in layouts({"a": [1, 2]}) if grammar.accepts(text)] == []
+    grammar = Grammar.from_json_schema(schema)
+    assert grammar.accepts('{"a": [1, 2]}')
+    assert [text for text in layouts({"a": [1, 2]}) if grammar.accepts(text)] == []

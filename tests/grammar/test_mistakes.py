@@ -95,7 +95,6 @@ def test_a_copy_of_a_grammar_is_itself():
 
 def test_a_schema_is_pickled():
     """Also what llguidance holds."""
-    pytest.importorskip("llguidance")
     grammar = Grammar.from_json_schema({"type": "boolean"})
     sent = pickle.loads(pickle.dumps(grammar))  # noqa: S301 - our own
     assert sent.digest == grammar.digest

@@ -14,8 +14,6 @@ from selectrie import Grammar
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema.ranges import MOST_PLACES, ranged
 
-pytest.importorskip("llguidance")
-
 BYTES = piece_vocabulary()
 LIMITS = st.one_of(
     st.sampled_from([0, 1, -1, 5, 10, 0.5, 0.95, -0.95, 0.105, -0.105, 10.25, 99.9, 110, 2.5e-05, 1e-12, 0.999999999]),
@@ -25,7 +23,7 @@ LIMITS = st.one_of(
 
 def verdicts(schema, texts):
     """Those of the texts that are of the schema."""
-    automaton = automaton_of(schema, "llguidance", BYTES)
+    automaton = automaton_of(schema, BYTES)
     return [text for text in texts if accepts(automaton, text.encode())]
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import json_schemas
 from json_schemas import (
-    ROUTES,
     Case,
     Tally,
     accepts,
@@ -31,17 +30,15 @@ from json_schemas import (
     validator_of,
     walk,
 )
-from selectrie.errors import GrammarError, MissingExtraError, OptionError
+from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.grammar.llguidance.matcher import check_guidance
 from selectrie.grammar.readers.formats import FORMATS
 from selectrie.grammar.schema import check, normalize, schema
 from selectrie.grammar.schema.patterns import PatternError, rewrite_name, rewrite_pattern
-from selectrie.grammar.schema.schema import ConvertedSchema, read_schema
+from selectrie.grammar.schema.schema import read_schema
 from tests.support.schema_strategies import whole_schemas
 from tests.support.vocabularies import vocabulary_of
-
-pytest.importorskip("llguidance")
 
 BYTES = piece_vocabulary()
 PERSON = {
@@ -79,21 +76,20 @@ HOLES = [
 """Schemas, and texts that llguidance accepts for them as they stand: invalid ones, the last but one to ECMA-262."""
 
 
-def automaton(any_schema, route="llguidance"):
-    return automaton_of(any_schema, route, BYTES)
+def automaton(any_schema):
+    return automaton_of(any_schema, BYTES)
 
 
 def _named(name, schema):
     return {"properties": {name: schema}}
 
 
-def verdicts(any_schema, texts, route):
-    machine = automaton(any_schema, route)
+def verdicts(any_schema, texts):
+    machine = automaton(any_schema)
     return [text for text in texts if accepts(machine, text.encode())]
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_a_schema_by_hand(route):
+def test_a_schema_by_hand():
     """Properties in order, those that are not required may miss, and nothing else."""
     texts = [
         *(
@@ -112,7 +108,7 @@ def test_a_schema_by_hand(route):
         ),
         *('{"name":"x","age":1.5}', '{"name":"\n"}', '{"name":"x"', ""),
     ]
-    assert verdicts(PERSON, texts, route) == texts[:4]
+    assert verdicts(PERSON, texts) == texts[:4]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +130,8 @@ def test_white_space_is_as_asked(spacing, taken):
 def test_a_schema_is_a_mapping_or_text_or_a_bool():
     """True allows any JSON."""
     assert read_schema(PERSON).digest == read_schema(json.dumps(PERSON)).digest
-    for route in ROUTES:
-        texts = ["1", "-0.5", '"a"', "null", "[[]]", '{"a":{"b":[true]}}', "[", "01"]
-        assert verdicts(True, texts, route) == verdicts({}, texts, route) == verdicts("{}", texts, route) == texts[:6]
+    texts = ["1", "-0.5", '"a"', "null", "[[]]", '{"a":{"b":[true]}}', "[", "01"]
+    assert verdicts(True, texts) == verdicts({}, texts) == verdicts("{}", texts) == texts[:6]
 
 
 @pytest.mark.parametrize(
@@ -211,12 +206,11 @@ def test_depth_is_bounded():
         ("x-guidance", {"lenient": True}),
     ],
 )
-@pytest.mark.parametrize("route", ROUTES)
-def test_a_keyword_that_is_not_carried_over_is_named(keyword, value, route):
+def test_a_keyword_that_is_not_carried_over_is_named(keyword, value):
     """With the place it stands at: nothing is dropped."""
     nested = {"properties": {"a": {"items": {keyword: value, **({"then": False} if keyword == "if" else {})}}}}
     with pytest.raises(GrammarError, match=re.escape(f"{keyword} at #/properties/a/items: ")):
-        read_schema(nested, route=route)
+        read_schema(nested, route="llguidance")
 
 
 @pytest.mark.parametrize(
@@ -232,17 +226,15 @@ def test_a_keyword_that_is_not_carried_over_is_named(keyword, value, route):
 )
 def test_keywords_that_come_to_nothing_are_passed_over(keyword, nothing):
     """They decide on no text."""
-    assert verdicts({"type": "integer", keyword: nothing}, ["1", "x"], "llguidance") == ["1"]
+    assert verdicts({"type": "integer", keyword: nothing}, ["1", "x"]) == ["1"]
 
 
 def test_one_of_that_may_overlap_is_refused_with_its_place():
     """Disjoint ones are carried over."""
     kinds = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
-    for route in ROUTES:
-        assert verdicts(kinds, ["1", '"a"', "null"], route) == ["1", '"a"']
-        none = {"anyOf": [True], "oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {"enum": ["x", 1]}}}
-        if route == "llguidance":
-            assert verdicts(none, ["1", '"x"', "null", "2"], route) == ["1", '"x"', "null"]
+    assert verdicts(kinds, ["1", '"a"', "null"]) == ["1", '"a"']
+    none = {"anyOf": [True], "oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {"enum": ["x", 1]}}}
+    assert verdicts(none, ["1", '"x"', "null", "2"]) == ["1", '"x"', "null"]
     with pytest.raises(
         GrammarError, match="oneOf at #/properties/a: it is not proved that no text is valid against two"
     ):
@@ -332,7 +324,7 @@ DISCRIMINATED = {
 )
 def test_what_once_was_refused(schema_, valid, invalid):
     """Said by other keywords; with the spelling of `json.dumps` where it has spaces."""
-    assert verdicts(schema_, valid + invalid, "llguidance") == valid
+    assert verdicts(schema_, valid + invalid) == valid
 
 
 def test_a_format_that_is_not_known_is_noted():
@@ -348,7 +340,7 @@ def test_a_format_that_is_not_known_is_noted():
 def test_properties_come_in_the_order_of_the_schema():
     """Those of `allOf` behind those that stand before it."""
     schema_ = {"properties": {"a": True}, "required": ["a"], "allOf": [{"properties": {"b": True}, "required": ["b"]}]}
-    assert verdicts(schema_, ['{"a":1,"b":2}', '{"b":2,"a":1}'], "llguidance") == ['{"a":1,"b":2}']
+    assert verdicts(schema_, ['{"a":1,"b":2}', '{"b":2,"a":1}']) == ['{"a":1,"b":2}']
 
 
 @pytest.mark.parametrize(("schema_", "text"), HOLES)
@@ -367,44 +359,9 @@ def test_where_llguidance_is_not_sound_we_are(schema_, text):
     assert not accepts(ours, text.encode())
 
 
-CONVERTER_HOLES = [
-    ({"type": "integer", "minimum": 3}, "minimum"),
-    ({"type": "string", "pattern": "^a$"}, "pattern or format"),
-    ({"type": "string", "format": "date"}, "pattern or format"),
-    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
-    ({"allOf": [{"type": "integer"}]}, "allOf"),
-    ({"patternProperties": {"a": True}}, "patternProperties"),
-    ({"prefixItems": [True]}, "prefixItems"),
-    ({"type": "object", "minProperties": 1}, "minProperties"),
-    ({"type": "object", "required": ["a"]}, "required"),
-    ({"$ref": "#/$defs/a", "minimum": 3, "$defs": {"a": True}}, "$ref"),
-    ({"anyOf": [True], "type": "object"}, "anyOf"),
-    ({"const": 'say "a"'}, "const"),
-    ({"properties": {"": True}}, "properties"),
-    ({"type": "string", "maxLength": 5000}, "maxLength"),
-]
-
-
-@pytest.mark.parametrize(("schema_", "keyword"), CONVERTER_HOLES)
-def test_without_the_extra_a_keyword_is_refused_with_the_extra_to_install(schema_, keyword, monkeypatch):
-    """Where the converter of llama-cpp-python is not right about it."""
-    monkeypatch.setattr(schema, "find_spec", lambda _: None)
-    with pytest.raises(GrammarError, match=re.escape(keyword) + r" at #.*selectrie\[schema\]"):
-        read_schema(schema_, spacing="optional")
-
-
-def test_the_route_taken_can_be_seen(monkeypatch):
-    """In what was read, and in the digest of the grammar."""
-    guided = read_schema(PERSON)
-    assert guided.route.startswith("llguidance ")
-    digest = Grammar.from_json_schema(PERSON).digest
-    monkeypatch.setattr(schema, "find_spec", lambda _: None)
-    converted = read_schema(PERSON)
-    assert isinstance(converted, ConvertedSchema)
-    assert converted.route.startswith("llama-cpp-python ")
-    assert Grammar.from_json_schema(PERSON).digest != digest
-    with pytest.raises(MissingExtraError, match=r"selectrie\[schema\]"):
-        read_schema(PERSON, spacing="any")
+def test_the_route_taken_can_be_seen():
+    """In what was read."""
+    assert read_schema(PERSON).route.startswith("llguidance ")
 
 
 def is_host(text):
@@ -497,7 +454,7 @@ def test_what_a_format_allows_is_of_that_format(name):
 def test_formats_by_hand(name, good, bad):
     """Yes and no."""
     texts = [json.dumps(text) for text in (*good, *bad)]
-    assert verdicts({"type": "string", "format": name}, texts, "llguidance") == texts[: len(good)]
+    assert verdicts({"type": "string", "format": name}, texts) == texts[: len(good)]
 
 
 def is_ipv6(text):
@@ -599,7 +556,7 @@ def test_a_name_that_readers_match_differently_is_nobodys():
     r"""`\d` is ASCII to ECMA-262, not to Python; `$` matches before a last line feed in Python."""
     allowed = {"patternProperties": {r"^\d+$": {"type": "integer"}}, "additionalProperties": {"type": "string"}}
     texts = ['{"1":1}', '{"a":"x"}', '{"1":"x"}', '{"\u0661":1}', '{"\u0661":"x"}', '{"1\\n":"x"}']
-    assert verdicts(allowed, texts, "llguidance") == texts[:2]
+    assert verdicts(allowed, texts) == texts[:2]
 
 
 ANCHORS_WITHIN = ["x$|^.y", "(^a|b).", "^$|^.$", "^f|.o", ".f|o$"]
@@ -732,27 +689,25 @@ def test_what_llguidance_refuses_is_told_by_keyword_and_place(schema_, message):
         automaton(schema_)
 
 
-def examined(cases, route, **options):
+def examined(cases, **options):
     tally = Tally()
     for case in cases:
-        examine(case, route, tally, **options)
+        examine(case, tally, **options)
     return tally
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_texts_are_valid_on_a_part_of_the_suite(route, test_data):
+def test_texts_are_valid_on_a_part_of_the_suite(test_data):
     """JSON-Schema-Test-Suite, every third group."""
     cases = suite_cases(test_data("grammar/json_schema_test_suite"))[::3]
-    tally = examined(cases, route, walks=3)
+    tally = examined(cases, walks=3)
     assert tally.invalid == []
     assert tally.carried > 25
     assert tally.produced + tally.twists > 800
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_texts_are_valid_on_a_part_of_the_schemas_in_use(route, test_data):
+def test_texts_are_valid_on_a_part_of_the_schemas_in_use(test_data):
     """Every fifteenth."""
-    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl"))[::15], route, walks=2)
+    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl"))[::15], walks=2)
     assert tally.invalid == []
     assert tally.produced > 8
 
@@ -761,8 +716,7 @@ def test_texts_are_valid_on_a_part_of_the_schemas_in_use(route, test_data):
 @given(made=whole_schemas())
 def test_texts_are_valid_for_any_schema(made):
     """Schemas made of what is carried over, side by side."""
-    for route in ROUTES:
-        assert examined([Case("made", made)], route, walks=3).invalid == []
+    assert examined([Case("made", made)], walks=3).invalid == []
 
 
 def test_an_invalid_text_is_found(monkeypatch):
@@ -771,7 +725,7 @@ def test_an_invalid_text_is_found(monkeypatch):
     case = Case(
         "planted", {"type": "object", "properties": {"a": {"type": "integer"}}}, (({"a": 1}, True), ({"a": "x"}, False))
     )
-    assert examined([case], "llguidance", walks=10).invalid
+    assert examined([case], walks=10).invalid
 
 
 def test_texts_of_real_tokens_are_valid(test_data):
@@ -783,11 +737,10 @@ def test_texts_of_real_tokens_are_valid(test_data):
         {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{2,4}$"}},
         {"type": "number", "minimum": -2},
     ):
-        for route in ROUTES if one is PERSON else ROUTES[:1]:
-            found = automaton_of(one, route, vocabulary)
-            texts = [walk(found, vocabulary, rng) for _ in range(4)]
-            assert all(is_valid(validator_of(one), text) for text in texts if text is not None)
-            assert any(texts)
+        found = automaton_of(one, vocabulary)
+        texts = [walk(found, vocabulary, rng) for _ in range(4)]
+        assert all(is_valid(validator_of(one), text) for text in texts if text is not None)
+        assert any(texts)
 
 
 def llama_cases(path):
@@ -797,13 +750,12 @@ def llama_cases(path):
             yield case["name"], json.loads(case["grammar"]), [*case["accept"], *case["reject"]]
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_no_invalid_text_of_llama_cpps_cases_is_accepted(route, test_data):
+def test_no_invalid_text_of_llama_cpps_cases_is_accepted(test_data):
     """Texts that llama.cpp accepts or rejects: what we accept is valid."""
     wrong, accepted = [], 0
     for name, one, texts in llama_cases(test_data("grammar/accept_reject.json")):
         try:
-            found = automaton(one, route)
+            found = automaton(one)
         except GrammarError:
             continue
         taken = [text for text in texts if accepts(found, text.encode())]
@@ -814,24 +766,22 @@ def test_no_invalid_text_of_llama_cpps_cases_is_accepted(route, test_data):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("route", ROUTES)
-def test_texts_are_valid_on_the_whole_suite(route, test_data, capsys):
+def test_texts_are_valid_on_the_whole_suite(test_data, capsys):
     """Prints the share that is carried over, with reasons."""
-    tally = examined(suite_cases(test_data("grammar/json_schema_test_suite")), route, walks=40)
+    tally = examined(suite_cases(test_data("grammar/json_schema_test_suite")), walks=40)
     with capsys.disabled():
-        print("", *json_schemas.report(f"suite by {route}", tally), sep="\n")  # noqa: T201
+        print("", *json_schemas.report("suite", tally), sep="\n")  # noqa: T201
     assert tally.invalid == []
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("route", ROUTES)
-def test_texts_are_valid_on_all_schemas_in_use(route, test_data, capsys):
+def test_texts_are_valid_on_all_schemas_in_use(test_data, capsys):
     """Prints the share that is carried over, with reasons."""
-    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl")), route, walks=20)
+    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl")), walks=20)
     with capsys.disabled():
-        print("", *json_schemas.report(f"schemas in use by {route}", tally), sep="\n")  # noqa: T201
+        print("", *json_schemas.report("schemas in use", tally), sep="\n")  # noqa: T201
     assert tally.invalid == []
-    assert tally.carried >= {"llguidance": 320, "llama-cpp-python": 200}[route]
+    assert tally.carried >= 320
 
 
 @pytest.mark.long
@@ -843,8 +793,7 @@ def test_texts_are_valid_for_very_many_schemas(part, record_property):
     @settings(max_examples=200)
     @given(made=whole_schemas())
     def hold(made):
-        for route in ROUTES:
-            assert examined([Case("made", made)], route, walks=5).invalid == []
+        assert examined([Case("made", made)], walks=5).invalid == []
 
     hold()
     record_property("schemas", 200)
@@ -857,7 +806,7 @@ def wild_cases(test_data):
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")  # of patterns that jsonschema gives to re
 def test_texts_are_valid_on_a_part_of_the_wild_schemas(test_data):
     """Every hundredth."""
-    tally = examined(wild_cases(test_data)[::100], "llguidance", walks=2)
+    tally = examined(wild_cases(test_data)[::100], walks=2)
     assert tally.invalid == []
     assert tally.produced > 5
 
@@ -867,7 +816,7 @@ def test_texts_are_valid_on_a_part_of_the_wild_schemas(test_data):
 @pytest.mark.parametrize("part", range(20))
 def test_texts_are_valid_on_all_wild_schemas(part, test_data, record_property):
     """Fifty at a time."""
-    tally = examined(wild_cases(test_data)[part::20], "llguidance", walks=8)
+    tally = examined(wild_cases(test_data)[part::20], walks=8)
     for name in ("schemas", "carried", "walks", "produced", "twists"):
         record_property(name, getattr(tally, name))
     assert tally.invalid == []
@@ -892,9 +841,3 @@ def test_large_schemas_are_read_in_linear_time(schema, message):
     """By what they are refused for; each of them once took minutes or gigabytes, or an error of Python's."""
     with pytest.raises(GrammarError, match=message):
         Grammar.from_json_schema(schema)
-
-
-def test_the_converter_is_given_no_long_names():
-    """It makes names of rules of them, each of which is as long."""
-    with pytest.raises(GrammarError, match="the spelling of 'kkk"):
-        Grammar.from_json_schema({**_named("k" * 2_000, True), "additionalProperties": False}, route="llama-cpp-python")

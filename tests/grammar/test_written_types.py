@@ -25,8 +25,6 @@ from selectrie.grammar.readers.types import rules_of_type
 annotated_types = pytest.importorskip("annotated_types")
 attrs = pytest.importorskip("attrs")
 pydantic = pytest.importorskip("pydantic")
-pytest.importorskip("llguidance")
-
 BYTES = piece_vocabulary()
 ANY_CASE = re.compile("^abc$", re.IGNORECASE)
 T = TypeVar("T")

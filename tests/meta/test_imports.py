@@ -35,7 +35,7 @@ MOST_MODULES_OF_HELP = 200
 NOT_YET_IMPORTED: set[str] = set()
 """Core dependencies that are declared ahead of their use."""
 
-EXTRAS = ("hf", "schema", "lm-eval", "ray", "parquet", "pandas")
+EXTRAS = ("hf", "lm-eval", "ray", "parquet", "pandas")
 """Of the library."""
 SKIPPED_WITHOUT = ("lm-eval", "ray", "parquet", "pandas", "parity")
 """Extras and groups without which tests and benchmarks skip by name."""
@@ -159,7 +159,7 @@ def test_everything_imported_is_declared_and_everything_declared_is_imported():
 
 def test_tests_import_only_what_the_test_extra_declares():
     """`pip install selectrie[test]` is enough to run the suite, the tools and the benchmarks, but for the training of the
-    embedded model and what benchmarks compare with, which have groups of their own; llguidance is in the extra `schema`, and what
+    embedded model and what benchmarks compare with, which have groups of their own; and what
     `make mutants` measures coverage with in `dev`. What tests skip by name without is in other extras and in the group `parity`."""
     groups = declared((ROOT / "pyproject.toml").read_text())
     allowed = groups[""] | groups["hf"] | groups["test"]
@@ -167,9 +167,7 @@ def test_tests_import_only_what_the_test_extra_declares():
     for folder in (ROOT / name for name in ("tests", "tools", "benchmarks", "examples")):
         own = tools | {path.stem for path in folder.rglob("*")} | {folder.name}
         of_tools = groups["train"] | (groups["dev"] & {"coverage"})
-        beyond = {"tools": of_tools, "benchmarks": groups["schema"] | (groups["bench"] - allowed)}.get(
-            folder.name, set()
-        )
+        beyond = {"tools": of_tools, "benchmarks": groups["bench"] - allowed}.get(folder.name, set())
         optional = set() if folder.name == "tools" else set().union(*(groups[name] for name in SKIPPED_WITHOUT))
         assert imported(folder, own) - allowed - (optional - beyond) == beyond
 

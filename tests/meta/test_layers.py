@@ -136,7 +136,7 @@ THIRD_PARTY = {
     "lark": frozenset({"grammar", "template"}),
     "rich": frozenset({"cli"}),
     "typer": frozenset({"cli"}),
-    "llama_cpp": frozenset({"backends", "engine.load", "grammar"}),
+    "llama_cpp": frozenset({"backends", "engine.load"}),
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends"}),
     "huggingface_hub": frozenset({"engine.load", "engine.model_list"}),

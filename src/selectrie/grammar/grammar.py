@@ -185,14 +185,14 @@ class Grammar:
         ['[]', '[true]', '[false]']
         """
         from selectrie.grammar.readers.types import list_of_choices
-        from selectrie.grammar.schema.schema import ConvertedSchema, ListedSchema, read_schema
+        from selectrie.grammar.schema.schema import ListedSchema, read_schema
 
         if isinstance(schema, str):
             _check_source(schema, ".json")
         found = read_schema(schema, route=route, spacing=spacing)
         if isinstance(found, ListedSchema):
             return cls(list_of_choices(found.texts), name=name, notes=found.notes)
-        return cls(found.rules if isinstance(found, ConvertedSchema) else found, name=name, notes=found.notes)
+        return cls(found, name=name, notes=found.notes)
 
     @classmethod
     def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:

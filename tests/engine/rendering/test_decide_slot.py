@@ -368,7 +368,6 @@ def test_without_following_a_grammar_ends_as_the_engine_says():
 
 def test_a_grammar_that_llguidance_reads_is_followed_by_nothing():
     """Its rules are not known, so its texts end as without the text that follows; named, "text" is refused."""
-    pytest.importorskip("llguidance")
     grammar = Grammar.from_llguidance('start: "cat" | "bat"')
     ending = ending_of(TINY, grammar, None, ".", ends_turn=False)
     assert (ending.grammar, ending.text, ending.terminator) == (grammar, "", "auto")
@@ -548,7 +547,6 @@ def test_bytes_of_a_text_that_was_broken_off_within_what_follows_are_its_own():
 
 def test_a_gen_of_a_grammar_that_llguidance_reads_is_not_cut():
     """The text that follows might be part of its texts, so it ends nothing."""
-    pytest.importorskip("llguidance")
     grammar = Grammar.from_llguidance('start: "cat.bat"')
     found = filled(HashModel(1), gen_of(grammar=grammar), place_of("a", "."))
     assert found.text == "cat.bat"

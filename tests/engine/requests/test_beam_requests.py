@@ -346,7 +346,6 @@ def test_the_exact_search_proves_the_embedded_models_capital(llm):
 )
 def test_both_recognisers_give_the_same_beams(llm, gbnf, lark, canonical):
     """The same language read by us and by llguidance: the same texts, in the same order, to the bit."""
-    pytest.importorskip("llguidance")
     beam = BeamSearchParams(width=4, n=3, max_tokens=14, canonical_only=canonical, terminator="eog")
     ours, theirs = (
         llm.beam_search("Things:\n", grammar, beam=beam)

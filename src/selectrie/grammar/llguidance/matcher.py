@@ -21,7 +21,7 @@ import numpy as np
 
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import GrammarError, MissingExtraError, ProtocolError
+from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.tokens.byte_trie import byte_trie
 
 GuidanceDialect = Literal["auto", "lark", "regex", "serialised"]
@@ -54,7 +54,9 @@ REFUSED = "doesn't satisfy the grammar"
 Any other message means that llguidance exceeded one of its limits.
 """
 
-LIMITS = MappingProxyType({"step_lexer_fuel": 10_000_000, "max_items_in_row": 20_000, "step_max_items": 500_000})
+LIMITS: Mapping[str, Any] = MappingProxyType(
+    {"step_lexer_fuel": 10_000_000, "max_items_in_row": 20_000, "step_max_items": 500_000}
+)
 """Limits of llguidance, above its defaults.
 
 50 000 of fuel take it about 1 ms; 2 000 optional properties are 8 007 items.
@@ -125,10 +127,10 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
 
     With "auto", a JSON object is a serialised grammar, `/…/` around the whole text is a
     regular expression (in Rust's syntax, matching the whole text), and all else is
-    Lark. Raises `GrammarError` with llguidance's message and place, and
-    `MissingExtraError` without llguidance.
+    Lark. Raises `GrammarError` with llguidance's message and place.
     """
-    library = _library()
+    import llguidance
+
     if len(text) > MOST_CHARACTERS:
         raise GrammarError(f"the grammar has {len(text)} characters; llguidance is given at most {MOST_CHARACTERS}")
     _check_characters(text)
@@ -136,7 +138,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
     source = text
     if dialect == "regex":
         pattern = text.strip()[1:-1] if _dialect_of(text) == "regex" else text
-        text, source = library.LLMatcher.grammar_from_regex(pattern), ""
+        text, source = llguidance.LLMatcher.grammar_from_regex(pattern), ""
         text = json.loads(text)["grammars"][0]["lark_grammar"]
     grammars = _serialised_grammars(text) if dialect == "serialised" else [{"lark_grammar": text}]
     _check_depth(grammars)
@@ -155,15 +157,19 @@ def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source:
     """
     serialised = json.dumps({"grammars": _unforced(grammars)}, ensure_ascii=False)
     _check_characters(serialised)
-    failed, messages = _library().LLMatcher.validate_grammar_with_warnings(serialised)
+    import llguidance
+
+    failed, messages = llguidance.LLMatcher.validate_grammar_with_warnings(serialised)
     if failed:
         raise error_of(messages[0], source)
     return GuidanceGrammar(serialised, route)
 
 
 def guidance_version() -> str:
-    """Return the version of llguidance; raise `MissingExtraError` without it."""
-    return str(_library().__version__)
+    """Return the version of llguidance."""
+    import llguidance
+
+    return str(llguidance.__version__)
 
 
 class GuidanceAutomaton:
@@ -181,7 +187,7 @@ class GuidanceAutomaton:
 
     Raises `GrammarError` if llguidance refuses the grammar, if the vocabulary cannot
     spell a beginning of any of its texts, and later if llguidance exceeds one of its
-    limits; `MissingExtraError` without llguidance.
+    limits.
     """
 
     def __init__(self, grammar: GuidanceGrammar, vocabulary: Vocabulary, *, cache_bytes: int = 64 << 20) -> None:
@@ -189,8 +195,10 @@ class GuidanceAutomaton:
         self._barred = frozenset(int(token) for token in vocabulary.eog)
         self._eog = vocabulary.eog
         self._pieces, self._trie = vocabulary.pieces, byte_trie(vocabulary)
-        limits = _library().LLParserLimits(**LIMITS)
-        matcher = _library().LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0, limits=limits)
+        import llguidance
+
+        limits = llguidance.LLParserLimits(**LIMITS)
+        matcher = llguidance.LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0, limits=limits)
         if matcher.is_error():
             raise error_of(matcher.get_error(), "")
         self._first = matcher
@@ -407,15 +415,6 @@ def _check_refused(matcher: Any, tokens: list[int]) -> None:
         raise error_of(copy.get_error(), "")
 
 
-def _library() -> Any:
-    """Return the llguidance module; raise `MissingExtraError` without it."""
-    try:
-        import llguidance
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("a grammar of llguidance", "schema") from error
-    return llguidance
-
-
 def _dialect_of(text: str) -> Literal["lark", "regex", "serialised"]:
     stripped = text.strip()
     if stripped.startswith("{"):
@@ -525,5 +524,6 @@ def _special(text: str) -> bytes:
 
 
 def _tokenizer(vocabulary: Vocabulary) -> Any:
-    library = _library()
-    return library.LLTokenizer(library.TokenizerWrapper(_Pieces(vocabulary)))
+    import llguidance
+
+    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Pieces(vocabulary)))

@@ -1,10 +1,10 @@
 """Read JSON Schema as a grammar.
 
-Conversion uses llguidance or, without it, llama-cpp-python's converter as far as that
-is correct. The texts of a schema of few values are listed instead. In each case, every
-text of the grammar is valid against the schema, and what cannot be converted is an
-error. Not every valid text is a text of the grammar: properties are in the schema's
-order, strings have no unnecessary escapes, and white space is as requested.
+Conversion uses llguidance; the texts of a schema of few values are listed instead. In
+both cases, every text of the grammar is valid against the schema, and what cannot be
+converted is an error. Not every valid text is a text of the grammar: properties are in
+the schema's order, strings have no unnecessary escapes, and white space is as
+requested.
 """
 
 from __future__ import annotations
@@ -13,23 +13,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal
 
-from selectrie.errors import GrammarError, MissingExtraError, OptionError
+from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar.llguidance.matcher import GuidanceGrammar, check_guidance, guidance_version
 from selectrie.grammar.machine.scc import rings
-from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.expressions import RuleSet
-from selectrie.grammar.schema.converter import schema_to_gbnf
 from selectrie.grammar.schema.finite import finite_texts
 from selectrie.grammar.schema.keywords import refuse, shown
 from selectrie.grammar.schema.normalize import MOST_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 
 Spacing = Literal["json", "none", "optional", "any"]
-Route = Literal["auto", "llguidance", "llama-cpp-python"]
+Route = Literal["auto", "llguidance"]
 
 ESCAPES = 'nrbtf\\"'
 """Allowed letters after a backslash.
@@ -97,23 +92,6 @@ SEPARATORS: Mapping[str, tuple[str, str]] = MappingProxyType({"json": (", ", ": 
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertedSchema:
-    """A schema converted to rules.
-
-    Attributes:
-        rules: The rules.
-        gbnf: The same rules as GBNF.
-        route: The converter and its version.
-        notes: See `SchemaCopy`.
-    """
-
-    rules: RuleSet
-    gbnf: str
-    route: str
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ListedSchema:
     """All texts of a schema that has few values.
 
@@ -131,7 +109,7 @@ def read_schema(
     *,
     route: Route = "auto",
     spacing: Spacing = "json",
-) -> GuidanceGrammar | ConvertedSchema | ListedSchema:
+) -> GuidanceGrammar | ListedSchema:
     """Return the grammar of the texts that a JSON Schema allows.
 
     The schema is read as the draft that `$schema` names, by default 2020-12. Formats
@@ -141,17 +119,16 @@ def read_schema(
     Args:
         schema: An object, its JSON text, or a bool.
         route: With "auto", the texts of a schema of few values are listed if each value
-            has one layout (see `finite_texts`). Other schemas use llguidance if it is
-            installed (the extra `schema`).
+            has one layout (see `finite_texts`), and other schemas use llguidance.
+            "llguidance" lists none.
         spacing: "json" is the layout of `json.dumps`, with one space after each comma
             and colon between the parts of a value. "none" has no spaces. "optional"
-            allows both at each place. "any" allows any white space between JSON tokens
-            (only with llguidance).
+            allows both at each place. "any" allows any white space between JSON tokens.
     """
     if spacing not in SPACINGS:
         raise OptionError("spacing", spacing, "one of " + ", ".join(map(repr, SPACINGS)))
-    if route not in ("auto", "llguidance", "llama-cpp-python"):
-        raise OptionError("route", route, "'auto', 'llguidance' or 'llama-cpp-python'")
+    if route not in ("auto", "llguidance"):
+        raise OptionError("route", route, "'auto' or 'llguidance'")
     source = _parsed(schema)
     copy = copy_schema(source)
     if route == "auto" and spacing in SEPARATORS:
@@ -160,11 +137,7 @@ def read_schema(
             return ListedSchema(texts, copy.notes)
     if copy.listed_only:
         raise copy.listed_only[0]
-    if route == "llguidance" or (route == "auto" and find_spec("llguidance") is not None):
-        return _by_llguidance(copy, source, SPACINGS[spacing])
-    if spacing == "any":
-        raise MissingExtraError("white space of any amount in JSON", "schema")
-    return _by_converter(copy, spacing)
+    return _by_llguidance(copy, source, SPACINGS[spacing])
 
 
 def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
@@ -337,9 +310,3 @@ def _size(value: object) -> int:
 def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
     """Return some of the places, for a message."""
     return " or ".join(pointers[:most]) + (" or another" if len(pointers) > most else "")
-
-
-def _by_converter(copy: SchemaCopy, spacing: Spacing) -> ConvertedSchema:
-    gbnf = schema_to_gbnf(copy, spacing=spacing)
-    route = f"llama-cpp-python {version('llama-cpp-python')} json-schema"
-    return ConvertedSchema(read_gbnf(gbnf), gbnf, route, copy.notes)
