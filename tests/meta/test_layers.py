@@ -138,7 +138,7 @@ THIRD_PARTY = {
     "typer": frozenset({"cli"}),
     "llama_cpp": frozenset({"backends", "engine.load"}),
     "llguidance": frozenset({"grammar"}),
-    "jinja2": frozenset({"backends"}),
+    "jinja2": frozenset({"backends", "evaluation"}),
     "huggingface_hub": frozenset({"engine.load", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"evaluation"}),

@@ -7,10 +7,12 @@ every picture in words.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, TypeAlias
 
 import numpy as np
+from jinja2 import Environment, StrictUndefined
 
 from selectrie.core.plain_text import count, thousands
 from selectrie.evaluation import metrics
@@ -18,7 +20,7 @@ from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.metrics import METRICS, Estimate
 from selectrie.evaluation.report import svg
 from selectrie.evaluation.report.style import STYLE
-from selectrie.evaluation.report.svg import Pile, Point, Row, Words, shown
+from selectrie.evaluation.report.svg import Pile, Point, Row, Words, printable
 from selectrie.evaluation.results import Evaluation, Figures, TaskResult
 from selectrie.evaluation.statistics import wilson
 
@@ -28,7 +30,10 @@ MOST_PROBLEMS = 200
 _N_PILES = 20
 _PLACES = ("first", "second")
 
-Cells = Sequence[object]
+Cells: TypeAlias = Sequence[object]
+Block: TypeAlias = Mapping[str, Any]
+"""A part of a section as `page.html` reads it: its kind, and what that kind has."""
+Section: TypeAlias = Mapping[str, Any]
 
 
 def evaluation_page(evaluation: Evaluation) -> str:
@@ -39,8 +44,9 @@ def evaluation_page(evaluation: Evaluation) -> str:
     """
     model = evaluation.signature.get("model", "")
     rows = [row for task in evaluation.tasks for row in _task_rows(task, named=len(evaluation.tasks) > 1)]
-    overview = _section("Accuracy", _figure(svg.intervals(rows, _row_words("Accuracy", rows)), _LEGEND)) if rows else ""
-    body = [overview, *map(_task, evaluation.tasks), _cost(evaluation), _signature(evaluation)]
+    picture = _figure(svg.intervals(rows, _row_words("Accuracy", rows)), key="intervals") if rows else None
+    overview = [] if picture is None else [_section("Accuracy", picture)]
+    body = [*overview, *map(_task, evaluation.tasks), _cost(evaluation), _signature(evaluation)]
     n = sum(task.figures.n for task in evaluation.tasks)
     return _page(f"Evaluation of {model}", f"{count(len(evaluation.tasks), 'task')}, {count(n, 'item')} measured", body)
 
@@ -63,53 +69,49 @@ def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evalu
     return _page("Two runs of the same items", f"{names[0]} and {names[1]}", body)
 
 
-def _page(title: str, subtitle: str, body: Iterable[str]) -> str:
-    head = f"<header><h1>{shown(title)}</h1><p>{shown(subtitle)}</p></header>"
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-    meta += '<meta name="color-scheme" content="light dark">'
-    main = f"<main>{''.join(body)}</main>"
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{meta}<title>{shown(title)}</title>'
-        f"<style>{STYLE}</style></head><body>{head}{main}</body></html>\n"
+def _page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    source = (resources.files("selectrie.evaluation.report") / "page.html").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, keep_trailing_newline=True, finalize=_printable, undefined=StrictUndefined
     )
+    return environment.from_string(source).render(title=title, subtitle=subtitle, sections=sections, style=STYLE)
 
 
-def _section(title: str, *parts: str) -> str:
-    return f"<section><h2>{shown(title)}</h2>{''.join(parts)}</section>"
+def _printable(value: object) -> object:
+    """Escape what does not print, but leave markup of the template unchanged."""
+    return value if hasattr(value, "__html__") else printable(value)
 
 
-def _figure(picture: str, caption: str) -> str:
-    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+def _section(title: str, *blocks: Block) -> Section:
+    return {"title": title, "blocks": blocks}
 
 
-def _table(caption: str, names: Sequence[str], rows: Iterable[Cells], *, left: int = 1) -> str:
-    """Return a table whose first `left` columns are words, and the others numbers.
+def _heading(text: str) -> Block:
+    return {"kind": "heading", "text": text}
+
+
+def _paragraph(text: str) -> Block:
+    return {"kind": "paragraph", "text": text}
+
+
+def _figure(picture: str, caption: str = "", *, key: str = "") -> Block:
+    """Return a picture.
+
+    key: the legend in front of the caption, "intervals" or "bars".
+    """
+    return {"kind": "figure", "picture": picture, "caption": caption, "key": key}
+
+
+def _table(caption: str, names: Sequence[str], rows: Sequence[Cells], *, left: int = 1) -> Block:
+    """Return a table; its first `left` columns are words, the others numbers.
 
     The first cell of a row names it.
     """
-    head = "".join(f'<th scope="col"{_left(i < left)}>{shown(name)}</th>' for i, name in enumerate(names))
-    lines = []
-    for cells in rows:
-        first, *rest = cells
-        others = "".join(f"<td{_left(i < left)}>{shown(cell)}</td>" for i, cell in enumerate(rest, start=1))
-        lines.append(f'<tr><th scope="row">{shown(first)}</th>{others}</tr>')
-    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
-    return f'<div class="wide"><table><caption>{shown(caption)}</caption>{body}</table></div>'
+    return {"kind": "table", "caption": caption, "names": names, "rows": rows, "left": left}
 
 
-def _left(is_words: bool) -> str:  # noqa: FBT001 - private
-    return ' class="words"' if is_words else ""
-
-
-def _details(title: str, inside: str) -> str:
-    return f"<details><summary>{shown(title)}</summary>{inside}</details>"
-
-
-_LEGEND = (
-    '<span class="key dot"></span>value with its 95 % interval '
-    '<span class="key mark"></span>guessing at random '
-    '<span class="key dot hollow"></span>guessing lies within the interval'
-)
+def _details(title: str, table: Block) -> Block:
+    return {"kind": "details", "title": title, "table": table}
 
 
 def _number(value: float | None) -> str:
@@ -158,15 +160,15 @@ def _beside(row: Row) -> str:
     return "" if row.mark is None else f", random {100 * row.mark:.1f} %"
 
 
-def _task(task: TaskResult) -> str:
+def _task(task: TaskResult) -> Section:
     shots = f"{count(task.n_shots, 'shot')}, " if task.n_shots else ""
     failed = f", {thousands(task.figures.n_failed)} could not be measured" if task.figures.n_failed else ""
-    parts = [f"<p>{shots}{count(task.figures.n, 'item')}{failed}</p>", _figures(task.figures)]
-    pictures = _reliability(task) + _margins(task)
-    if pictures:
-        parts.append(f'<div class="pair">{pictures}</div>')
+    parts = [_paragraph(f"{shots}{count(task.figures.n, 'item')}{failed}"), _figures(task.figures)]
+    columns = [column for column in (_reliability(task), _margins(task)) if column]
+    if columns:
+        parts.append({"kind": "columns", "columns": columns})
     if task.subsets:
-        parts.append(_subsets(task))
+        parts += _subsets(task)
     problems = [record for record in task.records if record.problem is not None]
     if problems:
         rows = [(r.id or r.index, r.subset, r.problem) for r in problems[:MOST_PROBLEMS]]
@@ -179,7 +181,7 @@ def _more(n: int) -> str:
     return f" (and {thousands(n)} more)" if n > 0 else ""
 
 
-def _figures(figures: Figures) -> str:
+def _figures(figures: Figures) -> Block:
     names = ("metric", "value", "± standard error", "95 % interval", "random")
     rows = [
         (_metric(name), _number(one.value), _number(one.stderr), _between(one.low, one.high), _number(one.chance))
@@ -188,14 +190,14 @@ def _figures(figures: Figures) -> str:
     return _table("Figures", names, rows)
 
 
-def _reliability(task: TaskResult) -> str:
+def _reliability(task: TaskResult) -> list[Block]:
     points = []
     for one in task.calibration:
         if one.n:
             interval = wilson(one.accuracy * one.n, one.n)
             points.append(Point(one.confidence, one.accuracy, interval.low, interval.high, one.n))
     if not points:
-        return ""
+        return []
     rows = [
         (f"{100 * p.x:.1f} %", p.n, f"{100 * p.y:.1f} %", f"{100 * p.low:.1f} – {100 * p.high:.1f}") for p in points
     ]
@@ -209,25 +211,22 @@ def _reliability(task: TaskResult) -> str:
         "Dots below the line: the model is surer than it is right. Below: items."
     )
     numbers = _details("The numbers", _table("Bins", ("confidence", "items", "right", "95 % interval"), rows))
-    return f"<div><h3>Reliability</h3>{_figure(svg.reliability(points, words), caption)}{numbers}</div>"
+    return [_heading("Reliability"), _figure(svg.reliability(points, words), caption), numbers]
 
 
-def _margins(task: TaskResult) -> str:
+def _margins(task: TaskResult) -> list[Block]:
     sets = [record for record in task.records if record.problem is None and len(record.choices) > 1 and record.gold]
     if not sets:
-        return ""
+        return []
     margins = np.array([_margin(record) for record in sets])
     right = np.array([metrics.predicted(record) in record.gold for record in sets])
     piles, beyond = _piles(margins, right)
     alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
     words = Words(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
-    caption = (
-        f'<span class="key bar"></span>right <span class="key bar wrong"></span>wrong. '
-        f"Median {float(np.median(margins)):.3g} nats"
-        + (f"; {count(beyond, 'item')} beyond the right end stand in the last column." if beyond else ".")
-    )
+    end = f"; {count(beyond, 'item')} beyond the right end stand in the last column." if beyond else "."
+    caption = f"Median {float(np.median(margins)):.3g} nats{end}"
     picture = svg.histogram(piles, words, "nats between the two most probable choices")
-    return f"<div><h3>Margins</h3>{_figure(picture, caption)}</div>"
+    return [_heading("Margins"), _figure(picture, caption, key="bars")]
 
 
 def _margin(record: ItemRecord) -> float:
@@ -250,7 +249,7 @@ def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
     return piles, int((margins > edges[-1]).sum())
 
 
-def _subsets(task: TaskResult) -> str:
+def _subsets(task: TaskResult) -> list[Block]:
     name = next((name for name, figure in task.figures.metrics.items() if _is_shown(name, figure)), None)
     names = ("subset", "items", *map(_metric, task.figures.metrics))
     rows = [
@@ -259,31 +258,31 @@ def _subsets(task: TaskResult) -> str:
     ]
     numbers = _details(f"The numbers of {count(len(rows), 'subset')}", _table("Subsets", names, rows))
     if name is None:
-        return f"<h3>Subsets</h3>{numbers}"
+        return [_heading("Subsets"), numbers]
     lines = [
         _row(label, part.metrics[name]) for label, part in task.subsets.items() if _is_shown(name, part.metrics[name])
     ]
     lines.sort(key=lambda row: -row.value)
     picture = svg.intervals(lines, _row_words(f"{name} of the subsets of {task.task}", lines))
-    return f"<h3>Subsets: {shown(name)}</h3>{_figure(picture, _LEGEND)}{numbers}"
+    return [_heading(f"Subsets: {name}"), _figure(picture, key="intervals"), numbers]
 
 
-def _cost(evaluation: Evaluation) -> str:
+def _cost(evaluation: Evaluation) -> Section:
     evaluated, naive = evaluation.rows_evaluated, evaluation.rows_naive
     share = f": {1 - evaluated / naive:.1%} saved, {naive / evaluated:.2f} × fewer" if evaluated and naive else ""
     words = (
-        f"{thousands(evaluated)} rows evaluated, "
-        f"where evaluating every context and choice alone takes {thousands(naive)}{share}."
+        f"{thousands(evaluated)} rows evaluated, where evaluating every context and choice alone takes "
+        f"{thousands(naive)}{share}."
     )
-    return _section("Cost", f"<p>{words}</p>")
+    return _section("Cost", _paragraph(words))
 
 
-def _signature(evaluation: Evaluation) -> str:
+def _signature(evaluation: Evaluation) -> Section:
     rows = list(evaluation.signature.items())
     return _section("Signature", _table("What the log-probabilities depend on", ("", "value"), rows, left=2))
 
 
-def _two_signatures(runs: tuple[Evaluation, Evaluation]) -> str:
+def _two_signatures(runs: tuple[Evaluation, Evaluation]) -> Section:
     first, second = (run.signature for run in runs)
     names = list(dict.fromkeys([*first, *second]))
     rows = [(name, first.get(name, ""), second.get(name, ""), _sameness(first, second, name)) for name in names]
@@ -297,7 +296,7 @@ def _sameness(first: Mapping[str, object], second: Mapping[str, object], name: s
     return "same" if first.get(name) == second.get(name) else "differs"
 
 
-def _compared(task: Mapping[str, Any]) -> str:
+def _compared(task: Mapping[str, Any]) -> Section:
     differences = task["differences"]
     names = ("metric", "first", "second", "difference", "95 % interval", "p")
     rows = [
@@ -313,7 +312,7 @@ def _compared(task: Mapping[str, Any]) -> str:
     ]
     left_out = f"; {count(task['n_left_out'], 'item')} left out" if task["n_left_out"] else ""
     parts = [
-        f"<p>{count(task['n'], 'item')} that both measured{left_out}</p>",
+        _paragraph(f"{count(task['n'], 'item')} that both measured{left_out}"),
         _table("Second less first", names, rows),
     ]
     lines = [_difference_row(one) for one in differences if one["p"] is not None]
@@ -329,8 +328,8 @@ def _compared(task: Mapping[str, Any]) -> str:
     words_of_flips = (
         f"{count(len(gained), 'item')} right in the second run alone, {thousands(len(lost))} in the first alone."
     )
-    parts.append(f"<h3>Flips</h3><p>{words_of_flips}</p>")
-    parts += [_flips(gained, "Right in the second alone"), _flips(lost, "Right in the first alone")]
+    parts += [_heading("Flips"), _paragraph(words_of_flips)]
+    parts += [*_flips(gained, "Right in the second alone"), *_flips(lost, "Right in the first alone")]
     return _section(str(task["task"]), *parts)
 
 
@@ -340,9 +339,9 @@ def _difference_row(one: Mapping[str, Any]) -> Row:
     return Row(one["metric"], one["difference"], low, high, 0.0, note)
 
 
-def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
+def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
     if not flips:
-        return ""
+        return []
     has_subsets = any(one["subset"] for one in flips)
     names = (
         "item",
@@ -365,4 +364,4 @@ def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> str:
         )
         for one in flips[:MOST_FLIPS]
     ]
-    return _table(title + _more(len(flips) - len(rows)), names, rows, left=1 + has_subsets)
+    return [_table(title + _more(len(flips) - len(rows)), names, rows, left=1 + has_subsets)]

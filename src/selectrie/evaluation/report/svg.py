@@ -24,7 +24,12 @@ def shown(text: object) -> str:
 
     What does not print is written `\xNN` or `\uNNNN`.
     """
-    return escape(_UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
+    return escape(printable(text))
+
+
+def printable(text: object) -> str:
+    r"""Write what does not print as `\xNN` or `\uNNNN`."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 @dataclass(frozen=True, slots=True)
