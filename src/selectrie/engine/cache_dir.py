@@ -37,10 +37,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def write_object(path: Path, value: dict[str, Any]) -> bool:
-    """Replace a file by a JSON object atomically; return whether that succeeded.
+def write_object(path: Path, value: dict[str, Any]) -> None:
+    """Replace a file by a JSON object as a whole.
 
-    A reader sees the old content or the new one.
+    A reader sees the old object or the new one. If it cannot be written, the old one
+    stays.
     """
     temporary: Path | None = None
     try:
@@ -55,8 +56,6 @@ def write_object(path: Path, value: dict[str, Any]) -> bool:
         logger.debug("cannot write %s: %s", path, error)
         if temporary is not None:
             _remove(temporary)
-        return False
-    return True
 
 
 def _remove(path: Path) -> None:
