@@ -35,3 +35,8 @@ def thousands(n: float) -> str:
 def count(n: int, noun: str) -> str:
     """Return a number with its noun: `1 row`, `2 rows`."""
     return f"{thousands(n)} {noun}{'' if n == 1 else 's'}"
+
+
+def escaped(text: str) -> str:
+    r"""Return the text with `\x1b` and the like for characters that do not print."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from selectrie.core.plain_text import escaped
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.errors import TextError, TokenRangeError
 
@@ -252,7 +253,7 @@ class Vocabulary:
         """
         piece = self.piece(token)
         text = piece.decode("utf-8", "backslashreplace") if piece else self.texts[token]
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+        return escaped(text)
 
     def check_tokens(self, ids: Iterable[int]) -> IntArray:
         """Return the ids as int32[].

@@ -179,7 +179,7 @@ def _home() -> str:
 
 def _environment() -> dict[str, str]:
     """Return our environment with our import paths, without ggml's backtraces."""
-    places = [os.path.abspath(place) for place in sys.path if place]  # noqa: PTH100 - as History
+    places = [os.path.abspath(place) for place in sys.path if place]  # noqa: PTH100 - Path.absolute keeps `..`
     return os.environ | {"PYTHONPATH": os.pathsep.join(places), "GGML_NO_BACKTRACE": "1"}
 
 

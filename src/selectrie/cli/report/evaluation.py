@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.core.plain_text import count, thousands
+from selectrie.core.plain_text import count, escaped, thousands
 
 _MOST_SUBSETS = 80
 
@@ -23,7 +23,7 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     for task in evaluation["tasks"]:
         shots = f", {count(task['shots'], 'shot')}" if task["shots"] else ""
-        parts.append(Text(f"{visible(task['task'])}{shots}: {count(task['n'], 'item')}", style="bold"))
+        parts.append(Text(f"{escaped(task['task'])}{shots}: {count(task['n'], 'item')}", style="bold"))
         parts.append(_figures([("", task)]) if not task["subsets"] else _figures([("all", task), *_subsets(task)]))
         parts += [Text(line) for line in _notes(task)]
         parts.append(Text(""))
@@ -31,7 +31,7 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     saved = f" ({1 - evaluated / naive:.1%} saved)" if naive else ""
     parts.append(Text(f"{count(evaluated, 'row')} evaluated of {thousands(naive)} one by one{saved}"))
     model = evaluation["signature"].get("model", "")
-    parts.append(Text(f"model {visible(str(model))}"))
+    parts.append(Text(f"model {escaped(str(model))}"))
     return Group(*parts)
 
 
@@ -73,21 +73,16 @@ def _notes(task: Mapping[str, Any]) -> Iterator[str]:
         yield f"expected calibration error {task['ece']:.3f}"
     if task["problems"]:
         first = task["problems"][0]
-        name = visible(str(first["id"] or first["index"]))
+        name = escaped(str(first["id"] or first["index"]))
         yield f"{count(len(task['problems']), 'item')} could not be measured; the first: {name}: {first['problem']}"
     more = len(task["subsets"]) - _MOST_SUBSETS
     if more > 0:
         yield f"… and {count(more, 'more subset')} (--json shows all)"
 
 
-def visible(text: str) -> str:
-    """Return the text with unprintable characters escaped."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def _name(text: str) -> Text:
     """Return a text on one line, shortened if there is little room."""
-    return Text(visible(text), no_wrap=True, overflow="ellipsis")
+    return Text(escaped(text), no_wrap=True, overflow="ellipsis")
 
 
 def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]]) -> RenderableType:
@@ -112,7 +107,7 @@ def comparison_report(comparison: Mapping[str, Any], first: str, second: str, *,
     for task in comparison["tasks"]:
         parts += [
             Text(""),
-            Text(f"{visible(task['task'])}: {count(task['n'], 'item')} in both", style="bold"),
+            Text(f"{escaped(task['task'])}: {count(task['n'], 'item')} in both", style="bold"),
             _differences(task),
         ]
         parts.append(Text(f"right in the second alone {len(task['gained'])}, in the first alone {len(task['lost'])}"))

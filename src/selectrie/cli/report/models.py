@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from selectrie.core.plain_text import escaped
 from selectrie.results import ModelRecord
 
 HEAD = ("name", "size", "digest", "file")
@@ -38,7 +39,7 @@ def size_words(n_bytes: int) -> str:
 
 
 def _cells(record: ModelRecord) -> tuple[str, ...]:
-    name = _printable(record.name)
+    name = escaped(record.name)
     return (
         name if len(name) <= _NAME_CELLS else name[: _NAME_CELLS - 1] + "…",
         size_words(record.size_bytes) if record.digest else "",
@@ -50,7 +51,7 @@ def _cells(record: ModelRecord) -> tuple[str, ...]:
 def _where(record: ModelRecord) -> str:
     """Return how to load the model, and where its file is."""
     local = "" if record.source == record.path else f" in {record.path}"
-    return ("comes with selectrie: " if record.embedded else "") + _printable(record.source + local)
+    return ("comes with selectrie: " if record.embedded else "") + escaped(record.source + local)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -58,8 +59,3 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
         cell.rjust(w) if at in _RIGHT else cell.ljust(w) for at, (cell, w) in enumerate(zip(cells, widths, strict=True))
     )
     return "  ".join(padded).rstrip()
-
-
-def _printable(text: str) -> str:
-    """Return the text with control characters and bytes that are no text escaped."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

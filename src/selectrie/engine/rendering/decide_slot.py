@@ -54,7 +54,7 @@ class SlotResult:
     logprobs: dict[str, float] | None = None
 
 
-def fill(  # noqa: PLR0917 - the errand and its model first, as everywhere
+def fill(  # noqa: PLR0917 - the task group and its model first, as everywhere
     group: TaskGroup,
     model: Model,
     tolerance: float | None,
