@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -136,11 +137,11 @@ def test_tables_have_heads_for_rows_and_columns(run):
 
 def test_colours_follow_the_reader():
     """Light and dark have a value for each colour that is used."""
-    from selectrie.evaluation.report.style import STYLE
+    style = (resources.files("selectrie.evaluation.report") / "page.css").read_text(encoding="utf-8")
 
-    light, dark = re.findall(r":root\{(.*?)\}", STYLE)
+    light, dark = re.findall(r":root\{(.*?)\}", style)
     names = [set(re.findall(r"--\w+", one)) for one in (light, dark)]
-    assert names[0] == names[1] == set(re.findall(r"var\((--\w+)\)", STYLE))
+    assert names[0] == names[1] == set(re.findall(r"var\((--\w+)\)", style))
 
 
 def test_the_figures_are_those_of_the_run(run):

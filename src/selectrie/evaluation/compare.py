@@ -5,9 +5,9 @@ It tells which run is right where, and whether the difference is more than chanc
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.metrics import METRICS
 from selectrie.evaluation.results import Evaluation, TaskResult
-from selectrie.evaluation.statistics import Interval, bootstrap, mcnemar
+from selectrie.evaluation.statistics import Interval, bootstrap, finite_or_none, mcnemar
 from selectrie.results.records import FORMAT_VERSION
 
 
@@ -77,17 +77,9 @@ class Comparison:
     gained: tuple[Flip, ...]
     lost: tuple[Flip, ...]
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> Any:
         """Return the comparison JSON-ready; numbers that are not finite become None."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+        return finite_or_none(asdict(self))
 
 
 def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
@@ -166,11 +158,6 @@ def _flips(pairs: Sequence[tuple[ItemRecord, ItemRecord]]) -> tuple[tuple[Flip, 
         a, b = metrics.predicted(one), metrics.predicted(other)
         if (a in one.gold) == (b in one.gold):
             continue
-        flip = Flip(one.index, one.id, one.subset, one.gold, a, b, _margin(one), _margin(other))
+        flip = Flip(one.index, one.id, one.subset, one.gold, a, b, metrics.margin(one), metrics.margin(other))
         (gained if b in one.gold else lost).append(flip)
     return tuple(gained), tuple(lost)
-
-
-def _margin(record: ItemRecord) -> float:
-    low, high = np.sort([choice.logp for choice in record.choices])[-2:]
-    return float(high - low) if high > -np.inf else 0.0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
@@ -148,25 +148,33 @@ def evaluate_tasks(
     counter = Counter(tasks, units, on_progress)
     records: list[ItemRecord] = []
     for done in measured_by(measure, llm, units):
-        found = done.records
-        counter.count(len(found), done.found.rows_evaluated, done.found.rows_naive)
-        records += found
-    return Evaluation(results_of(tasks, records), counter.rows_evaluated, counter.rows_naive, signature_of(llm))
+        counter.count(done)
+        records += done.records
+    rows = counter.progress
+    return Evaluation(results_of(tasks, records), rows.rows_evaluated, rows.rows_naive, signature_of(llm))
 
 
 class Counter:
-    """Adds up what is done of a run, and reports after each unit."""
+    """Adds up what is done of a run, and reports after each unit.
+
+    Attributes:
+        progress: How far the run is.
+    """
 
     def __init__(self, tasks: Sequence[TaskItems], units: Sequence[WorkUnit], on_progress: OnProgress | None) -> None:
-        self._n_items, self._n_units = sum(len(task.items) for task in tasks), len(units)
+        self.progress = Progress(0, sum(len(task.items) for task in tasks), 0, len(units), 0, 0)
         self._on_progress = on_progress
-        self.items = self.units = self.rows_evaluated = self.rows_naive = self.items_logged = 0
 
-    def count(self, items: int, rows_evaluated: int, rows_naive: int, *, is_logged: bool = False) -> None:
-        """Count a unit by its numbers."""
-        self.items, self.units = self.items + items, self.units + 1
-        self.rows_evaluated, self.rows_naive = self.rows_evaluated + rows_evaluated, self.rows_naive + rows_naive
-        self.items_logged += items if is_logged else 0
+    def count(self, done: Done, *, is_logged: bool = False) -> None:
+        """Count a unit that was measured now, or that the log had."""
+        n, rows, before = len(done.unit.entries), done.found, self.progress
+        self.progress = replace(
+            before,
+            items=before.items + n,
+            units=before.units + 1,
+            rows_evaluated=before.rows_evaluated + rows.rows_evaluated,
+            rows_naive=before.rows_naive + rows.rows_naive,
+            items_logged=before.items_logged + n * is_logged,
+        )
         if self._on_progress is not None:
-            rows = (self.rows_evaluated, self.rows_naive)
-            self._on_progress(Progress(self.items, self._n_items, self.units, self._n_units, *rows, self.items_logged))
+            self._on_progress(self.progress)

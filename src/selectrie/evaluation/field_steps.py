@@ -73,27 +73,11 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-def _cut(text: str, n: str) -> str:
-    return text[: -int(n)] if int(n) else text
-
-
 def _halves(text: str, mark: str) -> tuple[str, str]:
     before, found, after = text.partition(mark)
     if not found:
         raise FieldError(f"no {mark!r} in {text!r}")
     return before, after
-
-
-def _before(text: str, mark: str) -> str:
-    return _halves(text, mark)[0]
-
-
-def _after(text: str, mark: str) -> str:
-    return _halves(text, mark)[1]
 
 
 def _replace(text: str, old: str, new: str) -> str:
@@ -141,18 +125,6 @@ def _map(text: str, *pairs: str) -> str:
     return known[text]
 
 
-def _last_word(text: str) -> str:
-    return text.rsplit(" ", maxsplit=1)[-1]
-
-
-def _all_but_last_word(text: str) -> str:
-    return " ".join(text.split(" ")[:-1])
-
-
-def _put_before(text: str, start: str) -> str:
-    return start + text
-
-
 STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
     {
         "strip": (str.strip, 0),
@@ -160,16 +132,16 @@ STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
         "rstrip": (str.rstrip, 0),
         "lower": (str.lower, 0),
         "capitalize": (str.capitalize, 0),
-        "lower_first": (_lower_first, 0),
-        "cut": (_cut, 1),
-        "before": (_before, 1),
-        "after": (_after, 1),
+        "lower_first": (lambda text: text[:1].lower() + text[1:], 0),
+        "cut": (lambda text, n: text[: -int(n)] if int(n) else text, 1),
+        "before": (lambda text, mark: _halves(text, mark)[0], 1),
+        "after": (lambda text, mark: _halves(text, mark)[1], 1),
         "replace": (_replace, 2),
         "sub": (_sub, 2),
         "map": (_map, None),
-        "last_word": (_last_word, 0),
-        "all_but_last_word": (_all_but_last_word, 0),
-        "put_before": (_put_before, 1),
+        "last_word": (lambda text: text.rsplit(" ", maxsplit=1)[-1], 0),
+        "all_but_last_word": (lambda text: " ".join(text.split(" ")[:-1]), 0),
+        "put_before": (lambda text, start: start + text, 1),
     }
 )
 """Maps a step's name to its function and number of arguments (None means pairs).

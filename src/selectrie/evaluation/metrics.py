@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from selectrie.core import numerics
 from selectrie.core.types import FloatArray
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.statistics import bootstrap, standard_error, wilson
+from selectrie.evaluation.statistics import bootstrap, finite_or_none, standard_error, wilson
 
 Records = Sequence[ItemRecord]
 
@@ -78,10 +79,9 @@ class Estimate:
     high: float
     chance: float | None = None
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> Any:
         """Return the figure JSON-ready; numbers that are not finite become None."""
-        named = {"value": self.value, "stderr": self.stderr, "low": self.low, "high": self.high, "chance": self.chance}
-        return {name: None if x is None or not math.isfinite(x) else x for name, x in named.items()}
+        return finite_or_none(asdict(self))
 
 
 def estimate(metric: Metric, records: Records) -> Estimate:
@@ -164,6 +164,12 @@ def _is_right(record: ItemRecord, score: Score) -> bool:
 def predicted(record: ItemRecord) -> int:
     """Return the index of the choice with the largest summed log-probability."""
     return int(np.argmax(_column(record, "logp")))
+
+
+def margin(record: ItemRecord) -> float:
+    """Return the nats between the two most probable of an item's choices."""
+    low, high = np.sort(_column(record, "logp"))[-2:]
+    return float(high - low) if high > -np.inf else 0.0
 
 
 def _by(length: str) -> Score:

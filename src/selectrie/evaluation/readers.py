@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISREG
@@ -207,14 +208,6 @@ def _table(path: Path, delimiter: str) -> Iterator[Record]:
         raise InputFileError(str(path), f"not CSV: {error}, in the row that begins here", line=line) from None
 
 
-def _csv(path: Path) -> Iterator[Record]:
-    return _table(path, ",")
-
-
-def _tsv(path: Path) -> Iterator[Record]:
-    return _table(path, "\t")
-
-
 def _parquet(path: Path) -> Iterator[Record]:
     try:
         from pyarrow import ArrowException
@@ -242,7 +235,7 @@ _READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json,
-    ".csv": _csv,
-    ".tsv": _tsv,
+    ".csv": partial(_table, delimiter=","),
+    ".tsv": partial(_table, delimiter="\t"),
     ".parquet": _parquet,
 }

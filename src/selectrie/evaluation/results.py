@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,12 @@ from selectrie.errors import InputFileError, MissingExtraError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import Estimate, Metric
-from selectrie.evaluation.statistics import CalibrationBin, calibration_table, expected_calibration_error
+from selectrie.evaluation.statistics import (
+    CalibrationBin,
+    calibration_table,
+    expected_calibration_error,
+    finite_or_none,
+)
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.records import FORMAT_VERSION
 
@@ -112,8 +117,8 @@ class TaskResult:
 
         It is the distance between the two most probable choices, in nats.
         """
-        both = [np.sort([c.logp for c in record.choices])[-2:] for record in self.records if len(record.choices) > 1]
-        return np.array([high - low if high > -np.inf else 0.0 for low, high in both], dtype=np.float64)
+        margins = [metrics.margin(record) for record in self.records if len(record.choices) > 1]
+        return np.array(margins, dtype=np.float64)
 
     def to_dict(self) -> dict[str, object]:
         """Return the result JSON-ready, without the records."""
@@ -123,8 +128,8 @@ class TaskResult:
             "shots": self.n_shots,
             **self.figures.to_dict(),
             "subsets": {name: figures.to_dict() for name, figures in self.subsets.items()},
-            "calibration": [_plain(one) for one in self.calibration],
-            "ece": _finite(self.ece),
+            "calibration": [finite_or_none(asdict(one)) for one in self.calibration],
+            "ece": finite_or_none(self.ece),
             "problems": [
                 {"index": record.index, "id": record.id, "problem": record.problem}
                 for record in self.records
@@ -245,27 +250,20 @@ def record_from_json(text: str, *, path: str = "", line: int | None = None) -> I
     Raises `InputFileError` for anything else.
     """
     try:
-        return record_of(json.loads(text))
+        own = json.loads(text)
+        choices = tuple(
+            ChoiceLoglikelihood(
+                **{
+                    **one,
+                    **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
+                    "logp_content_free": tuple(_read(value) for value in one["logp_content_free"]),
+                }
+            )
+            for one in own["choices"]
+        )
+        return ItemRecord(**{**own, "gold": tuple(own["gold"]), "choices": choices})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputFileError(path, f"not a record of an item: {error}", line=line) from error
-
-
-def record_of(own: Mapping[str, Any]) -> ItemRecord:
-    """Return the record of a parsed object that `record_to_json` wrote.
-
-    For anything else, Python's errors are raised.
-    """
-    choices = tuple(
-        ChoiceLoglikelihood(
-            **{
-                **one,
-                **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
-                "logp_content_free": tuple(_read(value) for value in one["logp_content_free"]),
-            }
-        )
-        for one in own["choices"]
-    )
-    return ItemRecord(**{**own, "gold": tuple(own["gold"]), "choices": choices})
 
 
 def _written(value: object) -> object:
@@ -276,12 +274,3 @@ def _written(value: object) -> object:
 
 def _read(value: float | str | None) -> float | None:
     return None if value is None else float(value)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _plain(one: CalibrationBin) -> dict[str, object]:
-    values = {f.name: getattr(one, f.name) for f in fields(CalibrationBin)}
-    return {name: _finite(value) if isinstance(value, float) else value for name, value in values.items()}

@@ -19,7 +19,7 @@ from typing import Any
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError
 from selectrie.evaluation.checks import check, check_records, check_view
-from selectrie.evaluation.evaluator import Counter, Done, Measure, OnProgress, measured_by, results_of
+from selectrie.evaluation.evaluator import Counter, Measure, OnProgress, measured_by, results_of
 from selectrie.evaluation.files import write_whole, writing
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.metrics import named
@@ -101,23 +101,18 @@ def run(
         finished = log.recover(own_plan, units)
         counter = Counter(tasks, units, options.on_progress)
         for done in finished.values():
-            _count(counter, done, is_logged=True)
+            counter.count(done, is_logged=True)
         for done in measured_by(measure, llm, [unit for unit in units if unit.number not in finished]):
             log.add(own_plan, done)
             finished[done.unit.number] = done
-            _count(counter, done)
+            counter.count(done)
         records = [record for done in finished.values() for record in done.records]
-        rows = (counter.rows_evaluated, counter.rows_naive)
+        rows = (counter.progress.rows_evaluated, counter.progress.rows_naive)
         evaluation = Evaluation(results_of(own, records), *rows, begun["signature"])
         log.check_held()
         with writing(out):
             _write_results(out, evaluation)
     return evaluation if own == tuple(tasks) else replace(evaluation, tasks=results_of(tasks, records))
-
-
-def _count(counter: Counter, done: Done, *, is_logged: bool = False) -> None:
-    found = done.found
-    counter.count(len(done.unit.entries), found.rows_evaluated, found.rows_naive, is_logged=is_logged)
 
 
 def _write_results(out: Path, evaluation: Evaluation) -> None:

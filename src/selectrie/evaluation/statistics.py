@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,15 @@ class Interval:
 
     low: float
     high: float
+
+
+def finite_or_none(value: Any) -> Any:
+    """Return a value JSON-ready: None for numbers that are not finite, also inside."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: finite_or_none(one) for name, one in value.items()}
+    return [finite_or_none(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def standard_error(values: FloatArray) -> float:

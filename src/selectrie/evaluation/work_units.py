@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -118,21 +118,13 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> 
     units: list[WorkUnit] = []
     for task in tasks:
         encoder = _Encoder(vocabulary, limits, task)
-        for group in _groups(task.items):
+        groups: dict[str, list[int]] = {}
+        for index, item in enumerate(task.items):
+            groups.setdefault(item.shared, []).append(index)
+        for group in groups.values():
             for part in _cut(encoder, task, group):
                 units.append(_unit(len(units), task.task, part))
     return tuple(units)
-
-
-def _groups(items: Sequence[Item]) -> Iterator[list[int]]:
-    """Yield the indices of items with the same shared text.
-
-    Texts come in the order of their first items.
-    """
-    groups: dict[str, list[int]] = {}
-    for index, item in enumerate(items):
-        groups.setdefault(item.shared, []).append(index)
-    yield from groups.values()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,17 +132,13 @@ class _Encoded:
     """An item as pairs of context and continuation, in the order of `UnitEntry`.
 
     Attributes:
+        entry: The item's entry, at the beginning of a unit.
         own_rows: Rows beyond the shared text.
-        problem: Why there are no pairs, or None.
     """
 
-    index: int
-    item: Item
+    entry: UnitEntry
     pairs: list[_Pair]
-    n_windows: int
-    wanted: BaselineNeeds
     own_rows: int
-    problem: str | None = None
 
 
 def _cut(encoder: _Encoder, task: TaskItems, group: list[int]) -> Iterator[list[_Encoded]]:
@@ -170,7 +158,7 @@ def _unit(number: int, task: str, part: list[_Encoded]) -> WorkUnit:
     entries: list[UnitEntry] = []
     pairs: list[_Pair] = []
     for one in part:
-        entries.append(UnitEntry(one.index, one.item, len(pairs), one.n_windows, one.wanted, one.problem))
+        entries.append(replace(one.entry, first=len(pairs)))
         pairs += one.pairs
     return WorkUnit(number, task, tuple(entries), Sequences.of(pairs))
 
@@ -200,10 +188,11 @@ class _Encoder:
         longest = max(len(context) + len(rest) for context, rest in pairs)
         if longest > self._most:
             problem = f"too long: {longest} tokens, room for {self._most}"
-            return _Encoded(index, item, [], 0, needs, 0, problem)
+            return _Encoded(UnitEntry(index, item, 0, 0, needs, problem), [], 0)
         n_shared = self._shared_tokens(item.shared)
         own = sum(len(rest) for _, rest in pairs) + max(len(context) for context, _ in pairs) - n_shared
-        return _Encoded(index, item, pairs, len(pairs) if self._task.is_rolling else 0, needs, own)
+        n_windows = len(pairs) if self._task.is_rolling else 0
+        return _Encoded(UnitEntry(index, item, 0, n_windows, needs), pairs, own)
 
     def _shared_tokens(self, shared: str) -> int:
         """Return roughly the number of tokens of the shared text."""

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.core.plain_text import count, escaped, thousands
+from selectrie.evaluation.report.numbers import between, number, p_value, signed, signed_interval
 
 _MOST_SUBSETS = 80
 
@@ -50,22 +51,10 @@ def _figures(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     for label, figures in rows:
         for i, (metric, figure) in enumerate(figures["metrics"].items()):
             head = ((_name(label), Text(str(figures["n"]))) if i == 0 else ("", "")) if named else ()
-            table.add_row(*head, *map(Text, (metric, *_cells(figure))))
+            interval = between(figure["low"], figure["high"])
+            numbers = (number(figure["value"]), number(figure["stderr"]), interval, number(figure["chance"]))
+            table.add_row(*head, *map(Text, (metric, *numbers)))
     return table
-
-
-def _cells(figure: Mapping[str, float | None]) -> Iterator[str]:
-    yield _number(figure["value"])
-    yield _number(figure["stderr"])
-    low, high = figure["low"], figure["high"]
-    yield "" if low is None or high is None else f"{_number(low)} {'to' if low < 0 else '–'} {_number(high)}"
-    yield _number(figure["chance"])
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def _notes(task: Mapping[str, Any]) -> Iterator[str]:
@@ -123,17 +112,9 @@ def _differences(task: Mapping[str, Any]) -> Table:
     for name in ("metric", "first", "second", "difference", "95 % interval", "p"):
         table.add_column(name, justify="left" if name == "metric" else "right")
     for one in task["differences"]:
-        interval = " to ".join(filter(None, map(_signed, one["interval"].values())))
-        p = "" if one["p"] is None else f"{one['p']:.3g}"
-        numbers = (_number(one["first"]), _number(one["second"]), _signed(one["difference"]))
-        table.add_row(*map(Text, (one["metric"], *numbers, interval, p)))
+        numbers = (number(one["first"]), number(one["second"]), signed(one["difference"]))
+        table.add_row(*map(Text, (one["metric"], *numbers, signed_interval(one["interval"]), p_value(one["p"]))))
     return table
-
-
-def _signed(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:+.4f}" if abs(value) < 100 else f"{value:+.1f}"
 
 
 def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
@@ -153,7 +134,7 @@ def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
     shown = [*((one, "+") for one in gained[:n_gained]), *((one, "-") for one in lost[: most - n_gained])]
     for one, sign in shown:
         gold = ",".join(map(str, one["gold"]))
-        margins = f"{_number(one['margin_first'])} {_number(one['margin_second'])}"
+        margins = f"{number(one['margin_first'])} {number(one['margin_second'])}"
         name = one["id"] or str(one["index"])
         numbers = map(Text, (gold, str(one["first"]), str(one["second"]), margins))
         table.add_row(sign, _name(name), *([_name(one["subset"])] if has_subsets else []), *numbers)

@@ -12,18 +12,18 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from selectrie.core.plain_text import count, thousands
 from selectrie.evaluation import metrics
-from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.metrics import METRICS, Estimate
 from selectrie.evaluation.report import svg
-from selectrie.evaluation.report.style import STYLE
+from selectrie.evaluation.report.numbers import between, number, p_value, signed, signed_interval
 from selectrie.evaluation.report.svg import Pile, Point, Row, Words, printable
 from selectrie.evaluation.results import Evaluation, Figures, TaskResult
 from selectrie.evaluation.statistics import wilson
 
+_FOLDER = resources.files("selectrie.evaluation.report")
 MOST_FLIPS = 1000
 """Maximum number shown for a task and direction; the rest is counted."""
 MOST_PROBLEMS = 200
@@ -70,11 +70,14 @@ def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evalu
 
 
 def _page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    source = (resources.files("selectrie.evaluation.report") / "page.html").read_text(encoding="utf-8")
     environment = Environment(
-        autoescape=True, keep_trailing_newline=True, finalize=_printable, undefined=StrictUndefined
+        loader=FunctionLoader(lambda name: (_FOLDER / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        keep_trailing_newline=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
     )
-    return environment.from_string(source).render(title=title, subtitle=subtitle, sections=sections, style=STYLE)
+    return environment.get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
 
 
 def _printable(value: object) -> object:
@@ -112,24 +115,6 @@ def _table(caption: str, names: Sequence[str], rows: Sequence[Cells], *, left: i
 
 def _details(title: str, table: Block) -> Block:
     return {"kind": "details", "title": title, "table": table}
-
-
-def _number(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return ""
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
-
-
-def _between(low: float | None, high: float | None) -> str:
-    if low is None or high is None or not math.isfinite(low + high):
-        return ""
-    return f"{_number(low)} {'to' if low < 0 else '–'} {_number(high)}"
-
-
-def _signed(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return ""
-    return f"{value:+.4f}" if abs(value) < 100 else f"{value:+.1f}"
 
 
 def _metric(name: str) -> str:
@@ -184,7 +169,7 @@ def _more(n: int) -> str:
 def _figures(figures: Figures) -> Block:
     names = ("metric", "value", "± standard error", "95 % interval", "random")
     rows = [
-        (_metric(name), _number(one.value), _number(one.stderr), _between(one.low, one.high), _number(one.chance))
+        (_metric(name), number(one.value), number(one.stderr), between(one.low, one.high), number(one.chance))
         for name, one in figures.metrics.items()
     ]
     return _table("Figures", names, rows)
@@ -218,7 +203,7 @@ def _margins(task: TaskResult) -> list[Block]:
     sets = [record for record in task.records if record.problem is None and len(record.choices) > 1 and record.gold]
     if not sets:
         return []
-    margins = np.array([_margin(record) for record in sets])
+    margins = np.array([metrics.margin(record) for record in sets])
     right = np.array([metrics.predicted(record) in record.gold for record in sets])
     piles, beyond = _piles(margins, right)
     alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
@@ -227,11 +212,6 @@ def _margins(task: TaskResult) -> list[Block]:
     caption = f"Median {float(np.median(margins)):.3g} nats{end}"
     picture = svg.histogram(piles, words, "nats between the two most probable choices")
     return [_heading("Margins"), _figure(picture, caption, key="bars")]
-
-
-def _margin(record: ItemRecord) -> float:
-    low, high = sorted(choice.logp for choice in record.choices)[-2:]
-    return high - low if high > -math.inf else 0.0
 
 
 def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
@@ -253,7 +233,7 @@ def _subsets(task: TaskResult) -> list[Block]:
     name = next((name for name, figure in task.figures.metrics.items() if _is_shown(name, figure)), None)
     names = ("subset", "items", *map(_metric, task.figures.metrics))
     rows = [
-        (label, part.n, *(_number(figure.value) for figure in part.metrics.values()))
+        (label, part.n, *(number(figure.value) for figure in part.metrics.values()))
         for label, part in task.subsets.items()
     ]
     numbers = _details(f"The numbers of {count(len(rows), 'subset')}", _table("Subsets", names, rows))
@@ -302,11 +282,11 @@ def _compared(task: Mapping[str, Any]) -> Section:
     rows = [
         (
             _metric(one["metric"]),
-            _number(one["first"]),
-            _number(one["second"]),
-            _signed(one["difference"]),
-            " to ".join(filter(None, map(_signed, one["interval"].values()))),
-            "" if one["p"] is None else f"{one['p']:.3g}",
+            number(one["first"]),
+            number(one["second"]),
+            signed(one["difference"]),
+            signed_interval(one["interval"]),
+            p_value(one["p"]),
         )
         for one in differences
     ]
@@ -359,8 +339,8 @@ def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
             ", ".join(map(str, one["gold"])),
             one["first"],
             one["second"],
-            _number(one["margin_first"]),
-            _number(one["margin_second"]),
+            number(one["margin_first"]),
+            number(one["margin_second"]),
         )
         for one in flips[:MOST_FLIPS]
     ]
