@@ -16,8 +16,8 @@ from selectrie.errors import (
 
 FLAGS = {
     name: "--" + name.replace("_", "-")
-    for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "budget", "logit_bias", "stop_token", "json")
-} | {"n": "-n", "file": "FILE"}
+    for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "logit_bias", "json")
+} | {"n": "-n", "file": "FILE", "budget_nodes": "--budget", "stop_tokens": "--stop-token"}
 
 
 def of_request(error: SelectrieError) -> SelectrieError:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
-from selectrie.cli.groups import WITH_ESCAPES, ModelGroup, PromptGroup
-from selectrie.core.output import write
+from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup
+from selectrie.cli.show import show_json, show_report
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.beam import BEAM_TERMINATORS
@@ -55,7 +54,9 @@ class BeamGroup:
         str, Option(metavar="NAME", help="What ends a text: " + ", ".join(BEAM_TERMINATORS) + ".")
     ] = DEFAULT_BEAM.terminator
     exact: Annotated[bool, Option("--exact", help="The best ones for certain, by best-first search.")] = False
-    budget: Annotated[int | None, Option(metavar="N", help="Most nodes to evaluate; then the best so far.")] = None
+    budget_nodes: Annotated[
+        int | None, Option("--budget", metavar="N", help="Most nodes to evaluate; then the best so far.")
+    ] = None
     incomplete: Annotated[bool, Option("--incomplete", help="Give what was broken off too.")] = False
 
 
@@ -64,7 +65,7 @@ class BeamOutput:
     """Output."""
 
     explain: Annotated[bool, Option("--explain", help="Show the tree of tokens.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False
 
 
 def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search: BeamGroup, output: BeamOutput) -> int:
@@ -86,33 +87,16 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     with requests.open_engine(model) as engine:
         result = engine.beam_search(given, found, beam=wanted, prompting=how)
     if output.json:
-        from selectrie.cli.report import formats
-
-        write(formats.to_json(result.to_dict()), sys.stdout)
-        return 0
-    from selectrie.cli.report import terminal
+        return show_json(result.to_dict())
     from selectrie.cli.report.beam import beam_report
 
-    report = beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model))
-    terminal.show(report, sys.stdout)
-    return 0
+    return show_report(beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model)))
 
 
 def _wanted(group: BeamGroup) -> BeamSearchParams:
-    return BeamSearchParams(
-        width=group.width,
-        n=group.n,
-        max_tokens=group.max_tokens,
-        length_penalty=group.length_penalty,
-        diversity=group.diversity,
-        groups=group.groups,
-        canonical_only=not group.any_path,
-        merge_equal_text=not group.best_path,
-        exact=group.exact,
-        budget_nodes=group.budget,
-        terminator=group.terminator,
-        incomplete=group.incomplete,
-    )
+    options = asdict(group)
+    canonical_only, merge_equal_text = not options.pop("any_path"), not options.pop("best_path")
+    return BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
 
 
 def _grammar(group: GrammarsGroup) -> Grammar:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,13 +38,13 @@ from selectrie.cli.guard import guarded, tell
 from selectrie.cli.option_groups import command
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
+from selectrie.cli.show import show_json, show_report
 from selectrie.core.output import write
 from selectrie.errors import MissingExtraError, OptionError
 from selectrie.options import TERMINATORS, one_of
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
-    from selectrie.grammar import Grammar
     from selectrie.results import Selection
 
 TIE = 2
@@ -104,13 +103,7 @@ def select(
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
     selectrie select -m model.gguf -p "Today is " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     """
-    found = read_constraint(grammar)
-    if found is None:
-        selection = _decide("select", 1, model, prompt, choices, (ending, rule, search, output))
-    else:
-        if choices.choice or choices.choices_file:
-            raise OptionError("choice", choices.choice or choices.choices_file, "nothing beside a grammar")
-        selection = _decide_by_grammar(found, model, prompt, (choices, grammar), (ending, rule, search, output))
+    selection = _decide(1, model, prompt, choices, (ending, rule, search, output), grammar)
     return _show_selection(selection, output, requests.unnamed_model(model))
 
 
@@ -132,7 +125,7 @@ def rank(
     cat prompt.txt | selectrie rank -m model.gguf --choices-file 100k.txt --top 5 --explain
     selectrie rank -m model.gguf -p "I feel" --choices-file labels.txt --stop all --tsv
     """
-    selection = _decide("rank", output.top, model, prompt, choices, (ending, rule, search, output))
+    selection = _decide(output.top, model, prompt, choices, (ending, rule, search, output))
     return _show_selection(selection, output, requests.unnamed_model(model))
 
 
@@ -149,12 +142,10 @@ def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: Score
     with requests.open_engine(model) as engine:
         result = engine.score(given, text.text, prompting=how, following=text.following)
     if output.json:
-        return _write_json(result)
-    from selectrie.cli.report import terminal
+        return show_json(result.to_dict())
+    from selectrie.cli.report.terminal import text_score_report
 
-    unnamed = requests.unnamed_model(model)
-    terminal.show(terminal.text_score_report(result, per_token=output.per_token, unnamed=unnamed), sys.stdout)
-    return 0
+    return show_report(text_score_report(result, per_token=output.per_token, unnamed=requests.unnamed_model(model)))
 
 
 @command(app)
@@ -216,11 +207,10 @@ def tokens(
         plan = engine.tokens(given, texts, terminator=ending.terminator, following=ending.following, prompting=how)
     unnamed = requests.unnamed_model(model)
     if output.json:
-        return _write_json(plan, {} if unnamed is None else {"model": unnamed})
-    from selectrie.cli.report import terminal
+        return show_json({**plan.to_dict(), **({} if unnamed is None else {"model": unnamed})})
+    from selectrie.cli.report.terminal import token_plan_report
 
-    terminal.show(terminal.token_plan_report(plan, texts, top=output.top, unnamed=unnamed), sys.stdout)
-    return 0
+    return show_report(token_plan_report(plan, texts, top=output.top, unnamed=unnamed))
 
 
 @command(app)
@@ -241,17 +231,12 @@ def models(output: ModelsGroup) -> int:
     except MissingExtraError as error:
         write(f"note: {error}", sys.stderr)
     if output.json:
-        from selectrie.cli.report import formats
         from selectrie.results import FORMAT_VERSION
 
-        fields = {"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]}
-        write(formats.to_json(fields), sys.stdout)
-        return 0
-    from selectrie.cli.report import terminal
+        return show_json({"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]})
     from selectrie.cli.report.models import models_report
 
-    terminal.show(models_report(records), sys.stdout)
-    return 0
+    return show_report(models_report(records))
 
 
 @app.command(
@@ -274,32 +259,6 @@ def lm_eval(context: typer.Context) -> None:
     guarded(passed_on, verbose="--verbose" in context.args)
 
 
-def _decide_by_grammar(
-    found: Grammar,
-    model: ModelGroup,
-    prompt: PromptGroup,
-    texts: tuple[ChoicesGroup, SearchedGrammarGroup],
-    rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
-) -> Selection:
-    """Decide as `_decide` does, among the texts of a grammar."""
-    (choices, grammar), (ending, rule, search, output) = texts, rest
-    _check_output(output)
-    one_of("terminator", ending.terminator, TERMINATORS)
-    if rule.prior is not None:
-        raise OptionError("prior", rule.prior, "nothing with a grammar")
-    how = requests.search(search, 1)
-    how = replace(how, max_tokens=grammar.max_tokens, canonical_only=not grammar.any_path)
-    request: dict[str, Any] = {
-        "rule": requests.rule(rule),
-        "terminator": ending.terminator,
-        "following": ending.following,
-        "prompting": requests.prompting(prompt, choices.delimiter),
-    }
-    given = requests.read_prompt(prompt)
-    with requests.open_engine(model) as engine:
-        return engine.select(given, grammar=found, search=how, **request)
-
-
 def _check_output(output: SelectOutput) -> None:
     if output.json and (output.tsv or output.explain):
         raise OptionError("json", output.json, "neither --tsv nor --explain beside it")
@@ -308,58 +267,66 @@ def _check_output(output: SelectOutput) -> None:
 
 
 def _decide(
-    verb: str,
     k: int,
     model: ModelGroup,
     prompt: PromptGroup,
     choices: ChoicesGroup,
     rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
+    grammar: SearchedGrammarGroup | None = None,
 ) -> Selection:
     """Read everything the caller gave, then load the model and ask it.
 
     A mistake is thus reported before the model is loaded.
+
+    Args:
+        k: How many places must be certain.
+        grammar: The options of `select` that may name a grammar; None to rank.
     """
     ending, rule, search, output = rest
+    constraint = None if grammar is None else read_constraint(grammar)
+    if constraint is not None and (choices.choice or choices.choices_file):
+        raise OptionError("choice", choices.choice or choices.choices_file, "nothing beside a grammar")
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
-    texts = requests.read_choices(choices)
-    how = requests.search(search, min(k, len(texts)))
-    request: dict[str, Any] = {
+    texts: list[str] | None = None
+    request: dict[str, Any] = {}
+    if grammar is None or constraint is None:
+        texts = requests.read_choices(choices)
+        how = requests.search(search, min(k, len(texts)))
+        request["prior"] = requests.prior(rule, texts)
+    elif rule.prior is not None:
+        raise OptionError("prior", rule.prior, "nothing with a grammar")
+    else:
+        how = replace(requests.search(search, 1), max_tokens=grammar.max_tokens, canonical_only=not grammar.any_path)
+        request["grammar"] = constraint
+    request |= {
         "rule": requests.rule(rule),
         "terminator": ending.terminator,
         "following": ending.following,
-        "prior": requests.prior(rule, texts),
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
     given = requests.read_prompt(prompt)
     with requests.open_engine(model) as engine, progress() as on_progress:
-        ask = engine.select if verb == "select" else engine.rank
-        return ask(given, texts, search=replace(how, on_progress=on_progress), **request)
+        if constraint is None:
+            how = replace(how, on_progress=on_progress)
+        ask = engine.rank if grammar is None else engine.select
+        return ask(given, texts, search=how, **request)
 
 
 def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | None) -> int:
     if output.json:
-        _write_json(selection)
+        show_json(selection.to_dict())
     elif output.tsv:
         from selectrie.cli.report import formats
 
         write(formats.to_tsv(selection.top(output.top)), sys.stdout)
     else:
-        from selectrie.cli.report import terminal
+        from selectrie.cli.report.terminal import selection_report
 
-        report = terminal.selection_report(selection, top=output.top, explain=output.explain, unnamed=unnamed)
-        terminal.show(report, sys.stdout)
+        show_report(selection_report(selection, top=output.top, explain=output.explain, unnamed=unnamed))
     uncertain = selection.is_tie or not selection.certificate.proved
     if output.strict and uncertain:
         reason = "the first place is a tie" if selection.is_tie else "the first place is not proved"
         tell("uncertain", f"{reason} (--strict)")
         return TIE
-    return 0
-
-
-def _write_json(result: Any, more: Mapping[str, object] | None = None) -> int:
-    """Write the fields of a result, and some more, as one object."""
-    from selectrie.cli.report import formats
-
-    write(formats.to_json({**result.to_dict(), **(more or {})}), sys.stdout)
     return 0

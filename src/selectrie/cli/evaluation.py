@@ -16,8 +16,9 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from selectrie.cli import requests
-from selectrie.cli.groups import ModelGroup
+from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.option_groups import command
+from selectrie.cli.show import show_json, show_report
 from selectrie.core.output import flush, is_terminal, visible, write
 from selectrie.errors import OptionError
 
@@ -101,7 +102,7 @@ class RunGroup:
 class EvalOutput:
     """Output."""
 
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False
     html: Annotated[str | None, Option(metavar="FILE", help="A page with pictures, in one file.")] = None
 
 
@@ -182,14 +183,11 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     found = compared(first, second)
     fields = comparison_dict(found)
     if output.json:
-        from selectrie.cli.report import formats
-
-        write(formats.to_json(fields), sys.stdout)
+        show_json(fields)
     else:
-        from selectrie.cli.report import terminal
         from selectrie.cli.report.evaluation import comparison_report
 
-        terminal.show(comparison_report(fields, runs.first, runs.second, flips=output.flips), sys.stdout)
+        show_report(comparison_report(fields, runs.first, runs.second, flips=output.flips))
     if output.html is not None:
         from selectrie.evaluation.report.html import comparison_page
 
@@ -215,15 +213,13 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
 @command(eval_app)
 def tasks() -> int:
     """List the tasks that come with selectrie."""
-    from selectrie.cli.report import terminal
     from selectrie.cli.report.evaluation import tasks_report
     from selectrie.evaluation.tasks import load_task, shipped
 
     found = [load_task(name) for name in shipped()]
     shapes = [[", ".join(one.needs) for one in task.formats] for task in found]
     rows = [(task.name, task.kind, task.metrics, own) for task, own in zip(found, shapes, strict=True)]
-    terminal.show(tasks_report(rows), sys.stdout)
-    return 0
+    return show_report(tasks_report(rows))
 
 
 def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
@@ -331,14 +327,11 @@ def _told() -> Iterator[OnProgress | None]:
 
 def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     if output.json:
-        from selectrie.cli.report import formats
-
-        write(formats.to_json(evaluation.to_dict()), sys.stdout)
+        show_json(evaluation.to_dict())
     else:
-        from selectrie.cli.report import terminal
         from selectrie.cli.report.evaluation import evaluation_report
 
-        terminal.show(evaluation_report(evaluation.to_dict()), sys.stdout)
+        show_report(evaluation_report(evaluation.to_dict()))
     if output.html is not None:
         from selectrie.evaluation.report.html import evaluation_page
 

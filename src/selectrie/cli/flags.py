@@ -20,12 +20,10 @@ from selectrie.errors import (
 )
 
 _NAMED_OTHERWISE = {
-    "budget_nodes": "budget",
     "n_threads": "threads",
     "n_gpu_layers": "gpu_layers",
     "deadline_s": "deadline",
     "n_alternatives": "logprobs",
-    "stop_tokens": "stop_token",
     "k": "top",
     "metrics": "metric",
     "choices": "choice",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import requests
 from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
+from selectrie.cli.show import show_json, show_stream
 from selectrie.cli.text import tagged
 from selectrie.core.output import flush, is_terminal, write
 from selectrie.errors import OptionError
@@ -17,7 +17,7 @@ from selectrie.errors import OptionError
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
     from selectrie.grammar import Grammar
-    from selectrie.results import Chunk, Completion, Generation
+    from selectrie.results import Completion, Generation
 
 LOOKUP = "lookup"
 
@@ -96,12 +96,10 @@ def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
 
 
 def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: bool) -> None:
-    from selectrie.cli.report import formats
-
     if output.json:
-        write(formats.to_json(generation.to_dict()), sys.stdout)
+        show_json(generation.to_dict())
     elif output.openai:
-        write(formats.to_json(generation.to_openai(chat=chat)), sys.stdout)
+        show_json(generation.to_openai(chat=chat))
     else:
         for completion in generation:
             write(_whole(completion, many=many), sys.stdout)
@@ -110,7 +108,8 @@ def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: 
 def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) -> None:
     with engine.stream(given, **request) as chunks:
         if not many:
-            _flow(chunks)
+            if not show_stream(chunks):
+                write("", sys.stdout)
         elif is_terminal(sys.stdout):
             from selectrie.cli.live_display import watch
 
@@ -120,23 +119,6 @@ def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) 
                 if chunk.completion is not None:
                     write(_whole(chunk.completion, many=True), sys.stdout)
                     flush()
-
-
-def _flow(chunks: Iterable[Chunk]) -> None:
-    """Write one sequence's text as it comes; end its last line even if interrupted."""
-    last = ""
-    try:
-        for chunk in chunks:
-            if chunk.text:
-                write(chunk.text, sys.stdout, end="")
-                flush()
-                last = chunk.text[-1]
-    except KeyboardInterrupt:
-        if last not in ("", "\n"):
-            write("", sys.stdout)
-        raise
-    if last != "\n":
-        write("", sys.stdout)
 
 
 def _whole(completion: Completion, *, many: bool) -> str:

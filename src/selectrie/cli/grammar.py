@@ -15,8 +15,10 @@ import typer
 from typer import Argument, Option
 
 from selectrie.cli import inputs
+from selectrie.cli.groups import Json
 from selectrie.cli.guard import tell
 from selectrie.cli.option_groups import command
+from selectrie.cli.show import show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
 
@@ -59,15 +61,8 @@ class CheckOutput:
     """Output."""
 
     seed: Annotated[int, Option(metavar="N", help="Draws other texts.")] = 0
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False
     strict: Annotated[bool, Option("--strict", help="Exit 2 when there is something to mend.")] = False
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictOutput:
-    """Output."""
-
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +70,14 @@ class ExpandOutput:
     """Output."""
 
     limit: Annotated[int | None, Option(metavar="N", min=0, help="At most so many. [default: all of them]")] = None
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False
 
 
 @dataclass(frozen=True, slots=True)
-class ListOutput:
+class JsonOutput:
     """Output."""
 
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False
 
 
 def open_grammar(source: str) -> Grammar:
@@ -146,7 +141,7 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
 
 
 @command(grammar_app)
-def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: VerdictOutput) -> int:
+def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> int:
     r"""Tell whether a text is one of a grammar's.
 
     yes (exit code 0); no, with the place and what could stand there; or unfinished: a
@@ -207,7 +202,7 @@ def show(grammar: GrammarGroup) -> int:
 
 
 @command(grammar_app)
-def list(output: ListOutput) -> int:
+def list(output: JsonOutput) -> int:
     r"""List the grammars that come with selectrie.
 
     \b
@@ -233,7 +228,6 @@ def _tried(group: TriedTextGroup) -> str:
 
 
 def _write_json(values: dict[str, object]) -> None:
-    from selectrie.cli.report import formats
     from selectrie.results import FORMAT_VERSION
 
-    write(formats.to_json({"format": FORMAT_VERSION, **values}), sys.stdout)
+    show_json({"format": FORMAT_VERSION, **values})

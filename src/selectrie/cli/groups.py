@@ -16,6 +16,12 @@ WITH_ESCAPES = "escapes"
 """Marks, in an option's annotation, a text whose escapes --escapes reads."""
 
 
+TemplateArgs = Annotated[
+    list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
+]
+Json = Annotated[bool, Option("--json", help="One JSON object.")]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelGroup:
     """Model."""
@@ -83,9 +89,7 @@ class BarePromptGroup:
         str | None, Option(metavar="TEXT", help="System message before the prompt; the model's own template is used.")
     ] = None
     assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
-    template_arg: Annotated[
-        list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
-    ] = None
+    template_arg: TemplateArgs = None
     truncate: Annotated[
         str, Option(metavar="error|left", help="What to do with a prompt too long; left drops its beginning.")
     ] = "error"
@@ -169,7 +173,9 @@ class SearchGroup:
         str, Option(metavar="best|mass|all", help="best: the first places are proved; mass: enough is known; all.")
     ] = "best"
     mass: Annotated[float, Option(metavar="P", help="Probability that --stop mass has to know.")] = 0.99
-    budget: Annotated[int | None, Option(metavar="N", help="Most trie nodes to evaluate; then the best so far.")] = None
+    budget_nodes: Annotated[
+        int | None, Option("--budget", metavar="N", help="Most trie nodes to evaluate; then the best so far.")
+    ] = None
     width: Annotated[int, Option(metavar="N", help="Nodes a model call of best_first takes.")] = 16
 
 
@@ -208,7 +214,7 @@ class ScoreOutput:
     """Output."""
 
     per_token: Annotated[bool, Option("--per-token", help="A row per token.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +296,9 @@ class StoppingGroup:
     stop: Annotated[list[str] | None, Option(metavar="TEXT", help="Text that ends it. Repeatable."), WITH_ESCAPES] = (
         None
     )
-    stop_token: Annotated[list[int] | None, Option(metavar="ID", help="Token that ends it. Repeatable.")] = None
+    stop_tokens: Annotated[
+        list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
+    ] = None
     ignore_eog: Annotated[bool, Option("--ignore-eog", help="Go on after end-of-generation tokens.")] = False
 
 
@@ -317,4 +325,4 @@ class GenerateOutput:
 class ModelsGroup:
     """List."""
 
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
+    json: Json = False

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import ModelGroup
-from selectrie.core.output import flush, visible, write
+from selectrie.cli.groups import ModelGroup, TemplateArgs
+from selectrie.cli.show import show_json, show_report, show_stream
+from selectrie.core.output import visible, write
 from selectrie.errors import OptionError, of_request
 from selectrie.options import DEFAULT_RENDERING, RenderParams
 
 if TYPE_CHECKING:
-    from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.results import Page
     from selectrie.template.analysis.template import Template
 
@@ -71,9 +71,7 @@ class RenderingGroup:
     max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that does not say it.")] = (
         DEFAULT_RENDERING.max_tokens
     )
-    template_arg: Annotated[
-        list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
-    ] = None
+    template_arg: TemplateArgs = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,9 @@ def render(
         if rows is not None:
             return _render_rows(engine.render_many(read, rows, rendering=how), output, requests.unnamed_model(model))
         if output.stream:
-            page = _flow(engine.stream_render(read, given, rendering=how))
+            with engine.stream_render(read, given, rendering=how) as events:
+                show_stream(events)
+                page = events.page
         else:
             page = engine.render(read, given, rendering=how)
             _write(page, output)
@@ -200,14 +200,8 @@ def _tell(template: Template, given: Values, rows: Sequence[Values] | None, outp
     from selectrie.cli.report.page import template_fields, template_report
 
     if output.json:
-        from selectrie.cli.report import formats
-
-        write(formats.to_json(template_fields(template)), sys.stdout)
-        return 0
-    from selectrie.cli.report import terminal
-
-    terminal.show(template_report(template), sys.stdout)
-    return 0
+        return show_json(template_fields(template))
+    return show_report(template_report(template))
 
 
 def _rendering(group: RenderingGroup) -> RenderParams:
@@ -218,9 +212,7 @@ def _rendering(group: RenderingGroup) -> RenderParams:
 def _write(page: Page, output: RenderOutput) -> None:
     """Write the page as one JSON object, or its text with the last line ended."""
     if output.json:
-        from selectrie.cli.report import formats
-
-        write(formats.to_json(page.to_dict()), sys.stdout)
+        show_json(page.to_dict())
     else:
         write(page.text.removesuffix("\n"), sys.stdout)
 
@@ -237,22 +229,6 @@ def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | Non
         if output.explain:
             _explain(page, output, unnamed)
     return 0
-
-
-def _flow(stream: PageStream) -> Page:
-    """Write the page's text as it comes, and end its last line even if interrupted."""
-    last = ""
-    with stream as events:
-        try:
-            for event in events:
-                if event.text:
-                    write(event.text, sys.stdout, end="")
-                    flush()
-                    last = event.text[-1]
-        finally:
-            if last not in ("", "\n"):
-                write("", sys.stdout)
-        return events.page
 
 
 def _explain(page: Page, output: RenderOutput, unnamed: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import inputs
@@ -32,6 +32,13 @@ _PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
 """Options that may give one prompt."""
 
 
+_LOAD_NAMES = {"threads": "n_threads", "gpu_layers": "n_gpu_layers"}
+"""Arguments of `selectrie.load` by the fields of `ModelGroup` that differ from them.
+
+The fields' names are written in the folders of runs.
+"""
+
+
 def open_engine(group: ModelGroup) -> Engine:
     """Load the model, the embedded one if none is named; the caller closes it."""
     from selectrie.engine import load  # the engine and numpy: not needed for --help
@@ -41,15 +48,7 @@ def open_engine(group: ModelGroup) -> Engine:
 
 def load_options(group: ModelGroup) -> dict[str, Any]:
     """Return what `selectrie.load` takes besides the model."""
-    return {
-        "n_ctx": group.n_ctx,
-        "n_batch": group.n_batch,
-        "n_threads": group.threads,
-        "n_gpu_layers": group.gpu_layers,
-        "precision": group.precision,
-        "untrusted": group.untrusted,
-        "verbose": group.verbose,
-    }
+    return {_LOAD_NAMES.get(name, name): value for name, value in asdict(group).items() if name != "model"}
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:
@@ -119,17 +118,13 @@ def read_choices(group: ChoicesGroup) -> list[str]:
 
 def sampling(group: SamplingGroup) -> SamplingParams:
     """Return how a token is drawn."""
-    values = {field.name: getattr(group, field.name) for field in fields(group)}
-    return SamplingParams(**{**values, "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
+    return SamplingParams(**{**asdict(group), "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
 
 
 def stopping(group: StoppingGroup) -> StopParams:
     """Return what ends a sequence."""
     return StopParams(
-        max_tokens=group.max_tokens,
-        stop=tuple(group.stop or ()),
-        stop_tokens=tuple(group.stop_token or ()),
-        ignore_eog=group.ignore_eog,
+        **{**asdict(group), "stop": tuple(group.stop or ()), "stop_tokens": tuple(group.stop_tokens or ())}
     )
 
 
@@ -147,9 +142,7 @@ def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
 
 def search(group: SearchGroup, k: int) -> SearchParams:
     """Return how the set is searched; k places must be certain."""
-    return SearchParams(
-        method=group.method, k=k, stop=group.stop, mass=group.mass, budget_nodes=group.budget, width=group.width
-    )
+    return SearchParams(**asdict(group), k=k)
 
 
 def _flag(name: str) -> str:
