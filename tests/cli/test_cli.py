@@ -329,7 +329,7 @@ def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):
     assert f"{path}:2: the line is empty" in run("select", "-p", "p", "--choices-file", str(path)).stderr
     assert run("select", "-p", "p", "--choices-file", str(path), "--allow-empty").exit_code == 0
     path.write_bytes(b"a\nb\xff\n")
-    assert f"{path}:2: byte 0xff is no UTF-8" in run("select", "-p", "p", "--choices-file", str(path)).stderr
+    assert f"{path}:2: byte 0xff is not UTF-8" in run("select", "-p", "p", "--choices-file", str(path)).stderr
 
 
 @pytest.mark.parametrize(

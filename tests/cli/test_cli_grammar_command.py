@@ -94,13 +94,13 @@ def test_a_mistake_in_a_grammar_is_shown_with_its_line(tmp_path: Path):
     ("text", "expected"),
     [
         ("north 3", ["yes"]),
-        ("north 0", ["no: character 7: '0' may not stand here", "  north 0", "        ^ expected '1'…'9'"]),
+        ("north 0", ["no: character 7: '0' is not allowed here", "  north 0", "        ^ expected '1'…'9'"]),
         (
             "north",
             ["unfinished: all of it may stand, and something must follow", "  north", "       ^ expected ' '"],
         ),
-        ("stop!", ["no: character 5: '!' may not stand here", "  stop!", "      ^ expected the end"]),
-        ("st\n", ["no: character 3: '\\n' may not stand here", "  st␤", "    ^ expected 'o'"]),
+        ("stop!", ["no: character 5: '!' is not allowed here", "  stop!", "      ^ expected the end"]),
+        ("st\n", ["no: character 3: '\\n' is not allowed here", "  st␤", "    ^ expected 'o'"]),
     ],
 )
 def test_accepts_shows_the_place(text: str, expected: list[str]):
@@ -126,14 +126,14 @@ def test_accepts_reads_files_as_they_are(tmp_path: Path):
     """With their line ends; from stdin too; exactly one place is given."""
     path = tmp_path / "text"
     path.write_text("stop\n")
-    assert run("accepts", "move", "--text-file", str(path)).stdout.startswith("no: character 5: '\\n' may not stand")
+    assert run("accepts", "move", "--text-file", str(path)).stdout.startswith("no: character 5: '\\n' is not allowed")
     assert run("accepts", "move", "--text-file", "-", stdin="stop").stdout == "yes\n"
     assert run("accepts", "move", "").stdout.startswith("unfinished")
     for words in ([], ["stop", "--text-file", str(path)]):
         result = run("accepts", "move", *words)
         assert result.exit_code == 2
         assert "a TEXT or --text-file, one of them" in result.stderr
-    assert "byte 0xff is no UTF-8" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
+    assert "byte 0xff is not UTF-8" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
     assert "No such file" in run("accepts", "move", "--text-file", str(tmp_path / "none")).stderr
 
 

@@ -102,7 +102,7 @@ def test_a_prior_that_is_no_number_is_refused(tmp_path: Path, number: str):
     """Whole numbers beyond every float too."""
     path = tmp_path / "prior.json"
     path.write_text(f'{{"a": {number}}}')
-    with pytest.raises(InputFileError, match="is no probability"):
+    with pytest.raises(InputFileError, match="is not a probability"):
         inputs.read_prior(str(path), ["a"])
 
 

@@ -17,7 +17,13 @@ from selectrie.errors import (
 FLAGS = {
     name: "--" + name.replace("_", "-")
     for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "logit_bias", "json")
-} | {"n": "-n", "file": "FILE", "budget_nodes": "--budget", "stop_tokens": "--stop-token"}
+} | {
+    "n": "-n",
+    "file": "FILE",
+    "budget_nodes": "--budget",
+    "stop_tokens": "--stop-token",
+    "untrusted": "--untrusted/--trusted",
+}
 
 
 def of_request(error: SelectrieError) -> SelectrieError:
@@ -38,6 +44,8 @@ def of_slot(error: SelectrieError) -> SelectrieError:
         (OptionError("stop_tokens[1]", -1, "an id"), "--stop-token -1: expected an id"),
         (OptionError("logit_bias[3]", 1e999, "less, or None for none"), "--logit-bias 3=inf: expected less"),
         (OptionError("json", True, "no --tsv"), "--json: expected no --tsv"),
+        (OptionError("untrusted", True, "untrusted=False"), "--untrusted: expected --trusted"),
+        (OptionError("untrusted", False, "untrusted=True"), "--trusted: expected --untrusted"),
         (OptionError("file", None, "a file"), "FILE is not given; give a file"),
         (OptionError("n", 1, "at least max_tokens=3, `exact` or exact=True"), "-n 1: expected at least --max-tokens 3, --exact or --exact"),
         (OptionError("n", 1, "canonical_only=False, not 'n_ctx'"), "-n 1: expected --any-path, not 'n_ctx'"),

@@ -133,7 +133,7 @@ def test_files_that_are_not_there_are_told(files):
     """Data, task, examples; a name too long for one; the task before the equals sign."""
     wrong = {
         Configuration(("none.jsonl",)): r"none\.jsonl: No such file",
-        Configuration(("none=one.jsonl",)): "none: no task of this name",
+        Configuration(("none=one.jsonl",)): "none: there is no task of this name",
         Configuration(("=one.jsonl",)): "no task of this name",
         Configuration(("own.toml=none.jsonl",)): r"^none\.jsonl: No such file",
         Configuration(("x" * 5000 + "=y.jsonl",)): r"^y\.jsonl: No such file",
@@ -179,7 +179,7 @@ def test_a_data_file_that_changed_since_is_told(name, files):
     described = written(Configuration(("two.jsonl", "one.jsonl"), n_shots=1, shots_file="shots.jsonl").read().to_dict())
     with (files / name).open("a", encoding="utf-8") as file:
         file.write("\n")
-    with pytest.raises(InputFileError, match="another file than when the run began") as caught:
+    with pytest.raises(InputFileError, match="the file has changed since the run began") as caught:
         reload(described, "run")
     assert caught.value.path == str(files / name)
     (files / name).unlink()

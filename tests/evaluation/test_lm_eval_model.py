@@ -181,7 +181,7 @@ def test_a_continuation_that_adds_no_token_is_refused(pair):
 
     ours, _ = pair
     for texts in (("Once", ""), ("", ""), (" T", "he")):
-        with pytest.raises(OptionError, match="some token counts"):
+        with pytest.raises(OptionError, match="adds at least one token"):
             ours.loglikelihood([Instance("loglikelihood", {}, texts, 0)], disable_tqdm=True)
 
 

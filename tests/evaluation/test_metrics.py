@@ -125,7 +125,7 @@ def test_what_was_not_measured_is_said():
         value("acc_mutual_info", record([-1.0, -2.0]))
     with pytest.raises(OptionError, match="content-free"):
         value("calibrated", record([-1.0, -2.0]))
-    with pytest.raises(OptionError, match="as many choices"):
+    with pytest.raises(OptionError, match="the same number of choices"):
         value("batch_calibrated", record([-1.0, -2.0]), record([-1.0] * 3, index=1))
 
 

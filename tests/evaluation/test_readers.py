@@ -46,29 +46,29 @@ def test_records_with_their_lines(name, data, records, tmp_path):
 MISTAKES = {
     "truncated": ("a.jsonl", GOOD + b'{"a": "x', 2, "not JSON: Unterminated string"),
     "truncated list": ("a.json", b'[{"a": 1},\n{"a": ', 2, "not JSON: Expecting value"),
-    "not an object": ("a.jsonl", GOOD + b"[1]\n", 2, "an object is wanted, not a list"),
-    "null": ("a.jsonl", b"null", 1, "an object is wanted, not null"),
+    "not an object": ("a.jsonl", GOOD + b"[1]\n", 2, "expected an object, not a list"),
+    "null": ("a.jsonl", b"null", 1, "expected an object, not null"),
     "two objects on a line": ("a.jsonl", b'{"a": 1} {"a": 2}', 1, "not JSON: Extra data"),
-    "an object, not a list": ("a.json", b'{"a": 1}', None, "a list of objects is wanted, not an object"),
-    "a number in the list": ("a.json", b'[{"a": 1}, 3]', 2, "an object is wanted, not a number"),
+    "an object, not a list": ("a.json", b'{"a": 1}', None, "expected a list of objects, not an object"),
+    "a number in the list": ("a.json", b'[{"a": 1}, 3]', 2, "expected an object, not a number"),
     "bad UTF-8": ("a.jsonl", GOOD + b'{"a": "\xff"}', 2, "not UTF-8: byte 0xff"),
     "bad UTF-8 in a list": ("a.json", b'[\n\n{"a": "\xc3("}]', 3, "not UTF-8: byte 0xc3"),
     "bad UTF-8 in a table": ("a.csv", b"a\n1\n\xe9\n", 3, "not UTF-8: byte 0xe9"),
     "UTF-16": ("a.jsonl", '{"a": 1}'.encode("utf-16"), 1, "not UTF-8: byte 0xff"),
     "half a character": ("a.jsonl", GOOD + b'{"a": "\\uD83d x"}', 2, "\\ud83d is half a character"),
     "half a character as a key": ("a.json", b'[{"\\udfff": 0}]', None, "\\udfff is half a character"),
-    "a key twice": ("a.jsonl", GOOD + b'{"a": {"b": 1, "b": 2}}', 2, "the key 'b' twice"),
-    "NaN": ("a.jsonl", b'{"a": NaN}', 1, "NaN is no number"),
-    "infinity": ("a.jsonl", b'{"a": -Infinity}', 1, "-Infinity is no number"),
-    "too large a number": ("a.jsonl", b'{"a": 1e999}', 1, "1e999 is no number"),
+    "a key twice": ("a.jsonl", GOOD + b'{"a": {"b": 1, "b": 2}}', 2, "the key 'b' occurs twice"),
+    "NaN": ("a.jsonl", b'{"a": NaN}', 1, "NaN is not a finite number"),
+    "infinity": ("a.jsonl", b'{"a": -Infinity}', 1, "-Infinity is not a finite number"),
+    "too large a number": ("a.jsonl", b'{"a": 1e999}', 1, "1e999 is not a finite number"),
     "a number of 5000 digits": ("a.jsonl", b'{"a": ' + b"9" * 5000 + b"}", 1, "not JSON"),
     "nesting": ("a.jsonl", b'{"a": ' + b"[" * 200_000, 1, "not JSON"),
     "torn quotes": ("a.csv", b'a,b\n1,2\n3,"4\n5,6\n', 3, "unexpected end of data"),
     "text behind quotes": ("a.csv", b'a,b\n1,"2"3\n', 2, "expected after"),
     "more columns": ("a.csv", b"a,b\n1,2\n\n1,2,3\n", 4, "3 columns, the header has 2"),
     "fewer columns": ("a.tsv", b"a\tb\n1\n", 2, "1 columns, the header has 2"),
-    "a column twice": ("a.csv", b"a,a\n1,2\n", 1, "a header of names, each once"),
-    "a column without name": ("a.csv", b"a,\n1,2\n", 1, "a header of names, each once"),
+    "a column twice": ("a.csv", b"a,a\n1,2\n", 1, "a header of different names"),
+    "a column without name": ("a.csv", b"a,\n1,2\n", 1, "a header of different names"),
     "an empty first line": ("a.csv", b"\na,b\n", 1, ""),
     "old line ends": ("a.csv", b"a,b\r1,2\r", 1, "not CSV"),
     "a huge field": ("a.csv", b'a\n"' + b"x" * 200_000 + b'"\n', 2, "field larger than field limit"),
@@ -78,7 +78,7 @@ MISTAKES = {
     "an empty text": ("a.json", b"", 1, "not JSON"),
     "an empty table": ("a.csv", b"", None, "no records"),
     "only a header": ("a.csv", b"a,b\n", None, "no records"),
-    "another kind": ("a.txt", GOOD, None, "its name ends in none of .jsonl"),
+    "another kind": ("a.txt", GOOD, None, "its name must end in one of .jsonl"),
     "no Parquet": ("a.parquet", b"PAR1 it says", None, ""),
     "an empty Parquet": ("a.parquet", b"", None, ""),
 }  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_line_of_a_gigabyte_ends_at_once(name, line, tmp_path):
     path.write_bytes(GOOD)
     os.truncate(path, 1 << 30)
     assert max(MOST_LINE_BYTES, MOST_WHOLE_BYTES) < 1 << 30
-    with pytest.raises(InputFileError, match=r"line of more than 16 MiB|larger than 256 MiB") as caught:
+    with pytest.raises(InputFileError, match=r"line has more than 16 MiB|larger than 256 MiB") as caught:
         read_data(path)
     assert caught.value.line == line
 
@@ -143,7 +143,7 @@ def test_a_table_of_columns_is_read_like_lists_of_objects(tmp_path):
         with pytest.raises(InputFileError):
             read(tmp_path, f"{name}.parquet", data)
     parquet.write_table(pa.table([[1], [2]], names=["a", "a"]), path)
-    with pytest.raises(InputFileError, match="the column 'a' twice"):
+    with pytest.raises(InputFileError, match="the column 'a' occurs twice"):
         read_data(path)
     text = pa.array([b"\xff"], pa.binary()).view(pa.string())
     parquet.write_table(pa.table([text], names=["a"]), path)

@@ -181,7 +181,7 @@ def test_a_unit_stands_in_a_log_once(finished, tmp_path):
     without it the run ends as it should."""
     lines = (finished / LOG).read_text().splitlines()
     for n, second in enumerate((lines[0], changed(lines[0], logp=[-1.0] * 6))):
-        with pytest.raises(InputFileError, match=r"log\.jsonl:4: .* unit 0 stands in line 1 already"):
+        with pytest.raises(InputFileError, match=r"log\.jsonl:4: .* unit 0 is already in line 1"):
             resumed(finished, tmp_path / str(n), [*lines[:3], second, *lines[3:]])
     resumed(finished, tmp_path / "out", lines[:3])
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {
@@ -228,7 +228,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "page", "\ud800")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder is no plain file"):
+    with pytest.raises(OSError, match="folder is not a plain file"):
         write_whole(tmp_path / "folder", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
@@ -277,7 +277,7 @@ def test_what_is_no_plain_file_is_not_replaced(name, kind, finished, tmp_path):
         "folder": (out / name).mkdir,
     }[kind]()
     mode, before = (out / name).lstat().st_mode, elsewhere.read_bytes()
-    with pytest.raises((OptionError, InputFileError), match=f"{name} is no plain file"):
+    with pytest.raises((OptionError, InputFileError), match=f"{name} is not a plain file"):
         kill_points.whole(out)
     assert (out / name).lstat().st_mode == mode
     assert elsewhere.read_bytes() == before

@@ -319,7 +319,7 @@ def test_what_is_wrong_with_items_is_said_before_anything_is_written(tmp_path):
         r"t\[0\].gold=\(2,\)": [replace(one[0], items=(replace(good, gold=(2,)),))],
         r"t\[0\].gold=\(-1,\)": [replace(one[0], items=(replace(good, gold=(-1,)),))],
         r"t\[0\].contexts=1": [replace(one[0], items=(replace(good, contexts=("a",)),))],
-        "a name of its own": one * 2,
+        "a different name": one * 2,
     }
     for message, tasks in wrong.items():
         with kill_points.engine() as llm, pytest.raises(RequestError, match=message):

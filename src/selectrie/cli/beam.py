@@ -79,7 +79,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     selectrie beam -m model.gguf -p "As JSON: " --grammar json --max-tokens 24 --explain
     """
     if output.json and output.explain:
-        raise OptionError("json", output.json, "no --explain beside it")
+        raise OptionError("json", output.json, "no --explain with it")
     wanted = _wanted(search)
     how = requests.prompting(prompt, grammar.delimiter)
     given = requests.read_prompt(prompt)

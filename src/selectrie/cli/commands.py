@@ -161,10 +161,10 @@ def generate(
 ) -> int:
     r"""Generate text.
 
-    One sequence or many, after one prompt or many, all side by side. The same seed
-    gives the same text, whatever runs beside it, but for draws closer than logits move
-    between layouts (0.008 nats on the embedded model): with --precision exact, --json
-    names them.
+    One sequence or many, after one prompt or many, all at once. The same seed gives the
+    same text, whatever else runs, except for draws closer than logits move between
+    layouts (0.008 nats on the embedded model): with --precision exact, --json names
+    them.
 
     \b
     selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream
@@ -261,9 +261,9 @@ def lm_eval(context: typer.Context) -> None:
 
 def _check_output(output: SelectOutput) -> None:
     if output.json and (output.tsv or output.explain):
-        raise OptionError("json", output.json, "neither --tsv nor --explain beside it")
+        raise OptionError("json", output.json, "neither --tsv nor --explain with it")
     if output.tsv and output.explain:
-        raise OptionError("tsv", output.tsv, "no --explain beside it")
+        raise OptionError("tsv", output.tsv, "no --explain with it")
 
 
 def _decide(
@@ -285,7 +285,7 @@ def _decide(
     ending, rule, search, output = rest
     constraint = None if grammar is None else read_constraint(grammar)
     if constraint is not None and (choices.choice or choices.choices_file):
-        raise OptionError("choice", choices.choice or choices.choices_file, "nothing beside a grammar")
+        raise OptionError("choice", choices.choice or choices.choices_file, "no choices with a grammar")
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
     texts: list[str] | None = None
@@ -295,7 +295,7 @@ def _decide(
         how = requests.search(search, min(k, len(texts)))
         request["prior"] = requests.prior(rule, texts)
     elif rule.prior is not None:
-        raise OptionError("prior", rule.prior, "nothing with a grammar")
+        raise OptionError("prior", rule.prior, "no priors with a grammar")
     else:
         how = replace(requests.search(search, 1), max_tokens=grammar.max_tokens, canonical_only=not grammar.any_path)
         request["grammar"] = constraint

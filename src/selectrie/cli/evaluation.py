@@ -111,7 +111,7 @@ class RunsGroup:
     """Runs."""
 
     first: Annotated[str, Argument(metavar="FIRST", help="The folder of a finished run.")]
-    second: Annotated[str, Argument(metavar="SECOND", help="Of another one on the same items.")]
+    second: Annotated[str, Argument(metavar="SECOND", help="The folder of another run on the same items.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loade
     from selectrie.evaluation.runner import began_with
 
     if running.actors is not None and running.ray is None:
-        raise OptionError("actors", running.actors, "--ray beside it")
+        raise OptionError("actors", running.actors, "--ray with it")
     if running.resume is None:
         configuration = Configuration(
             data=tuple(data.data or ()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from typer.models import ArgumentInfo, OptionInfo
 
@@ -52,7 +51,8 @@ On the command line, leaving an option out does what None does.
 def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
     """Return what the caller writes for a field.
 
-    That is its long flag, its only flag, or the name of a positional argument.
+    That is its long flag, its only flag, or the name of a positional argument. A switch
+    with a flag for either value is written as both, `--on/--off`.
     """
     if isinstance(option, ArgumentInfo):
         return str(option.metavar or name.upper())
@@ -85,16 +85,17 @@ def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
 
 def _option(error: OptionError, flags: Mapping[str, str]) -> str:
     name, _, place = error.name.partition("[")
-    flag = _flag(name, flags)
+    flag = _flag(name, flags, error.value)
     if flag is None:
         return str(error.args[0])
+    is_switch = error.value is True or flag != _flag(name, flags)
     allowed = _NONE.sub("", _in_flags(error.allowed, flags).replace("None unless", "nothing unless"))
     if error.value is None:
         return f"{flag} is not given; give {allowed}"
     is_pair = place and name == "logit_bias"
     values = error.value if isinstance(error.value, tuple | list) else (error.value,)
     value = f"{place.removesuffix(']')}={error.value!r}" if is_pair else ", ".join(map(of_value, values))
-    return f"{flag}: expected {allowed}" if error.value is True else f"{flag} {value}: expected {allowed}"
+    return f"{flag}: expected {allowed}" if is_switch else f"{flag} {value}: expected {allowed}"
 
 
 def _in_flags(text: str, flags: Mapping[str, str]) -> str:
@@ -108,15 +109,18 @@ def _in_flags(text: str, flags: Mapping[str, str]) -> str:
         if name is None:
             return found[0]
         value = found["value"]
-        flag = _flag(_SWITCHES.get((name, value), name), flags)
+        flag = _flag(_SWITCHES.get((name, value), name), flags, value)
         if flag is None:
             return found[0]
-        if value is None or value == "True" or (name, value) in _SWITCHES:
+        if value is None or value == "True" or (name, value) in _SWITCHES or "/" in flags.get(name, ""):
             return flag
         return f"no {flag}" if value == "False" else f"{flag} {value.strip(chr(39))}"
 
     return _WORD.sub(written, text)
 
 
-def _flag(name: str, flags: Mapping[str, Any]) -> str | None:
-    return flags.get(name) or flags.get(_NAMED_OTHERWISE.get(name, name))
+def _flag(name: str, flags: Mapping[str, str], value: object = None) -> str | None:
+    """Return the flag of a name; of a switch with two flags, that of the value."""
+    flag = flags.get(name) or flags.get(_NAMED_OTHERWISE.get(name, name))
+    on, _, off = (flag or "").partition("/")
+    return off if off and value in (False, "False") else on or None

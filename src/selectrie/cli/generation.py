@@ -38,11 +38,13 @@ def check(
     """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:
-        raise OptionError(formats[1], True, f"no --{formats[0]} beside it")
+        raise OptionError(formats[1], True, f"no --{formats[0]} with it")
     if output.logprobs is not None and not (output.json or output.openai):
-        raise OptionError("logprobs", output.logprobs, "--json or --openai beside it, which show them")
+        raise OptionError("logprobs", output.logprobs, "--json or --openai with it, which show them")
     if output.stream and sequences.best_of is not None:
-        raise OptionError("best_of", sequences.best_of, "no --stream beside it: the best are known at the end")
+        raise OptionError(
+            "best_of", sequences.best_of, "no --stream with it, because the best are known only at the end"
+        )
     # numpy: not needed for --help
     from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
 

@@ -69,7 +69,7 @@ class CheckOutput:
 class ExpandOutput:
     """Output."""
 
-    limit: Annotated[int | None, Option(metavar="N", min=0, help="At most so many. [default: all of them]")] = None
+    limit: Annotated[int | None, Option(metavar="N", min=0, help="Most texts to list. [default: all of them]")] = None
     json: Json = False
 
 
@@ -144,7 +144,7 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
 def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> int:
     r"""Tell whether a text is one of a grammar's.
 
-    yes (exit code 0); no, with the place and what could stand there; or unfinished: a
+    yes (exit code 0); no, with the position and what is allowed there; or unfinished: a
     text of the grammar begins with it (both 1).
 
     \b

@@ -54,7 +54,7 @@ class ModelGroup:
         bool | None,
         Option(
             "--untrusted/--trusted",
-            help="Open the file in a child process first, which damage may end: always, or never. "
+            help="Open the file in a child process first, which a damaged file may end: always, or never. "
             "[default: once a file]",
         ),
     ] = None
@@ -67,7 +67,9 @@ class FastModelGroup(ModelGroup):
 
     precision: Annotated[
         str,
-        Option(metavar="exact|fast", help="fast: llama.cpp's own layout; exact: close draws are measured and told."),
+        Option(
+            metavar="exact|fast", help="fast: llama.cpp's own layout; exact: close draws are measured and reported."
+        ),
     ] = "fast"
 
 
@@ -91,7 +93,7 @@ class BarePromptGroup:
     assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
     template_arg: TemplateArgs = None
     truncate: Annotated[
-        str, Option(metavar="error|left", help="What to do with a prompt too long; left drops its beginning.")
+        str, Option(metavar="error|left", help="What to do with a prompt that is too long; left drops its beginning.")
     ] = "error"
     escapes: Annotated[
         bool,
@@ -185,7 +187,7 @@ class SelectOutput:
 
     top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
     explain: Annotated[bool, Option("--explain", help="Show the trie of tokens.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object with every choice, in the order given.")] = False
+    json: Annotated[bool, Option("--json", help="One JSON object with every choice, in the given order.")] = False
     tsv: Annotated[bool, Option("--tsv", help="Tab-separated rows, best first.")] = False
     strict: Annotated[bool, Option("--strict", help="Exit 2 when the first place is a tie or not proved.")] = False
 
@@ -230,23 +232,23 @@ class SequencesGroup:
     """Sequences."""
 
     n: Annotated[int, Option("-n", metavar="N", help="Sequences of each prompt.")] = 1
-    best_of: Annotated[int | None, Option(metavar="N", help="Draw so many, give the -n most probable.")] = None
+    best_of: Annotated[int | None, Option(metavar="N", help="Draw N sequences, give the -n most probable.")] = None
     seed: Annotated[
         int | None,
         Option(
             metavar="N",
-            help="Sequence i of every prompt has seed N + i, and is the same beside others but for draws closer "
-            "than logits move between layouts (0.008 nats on the embedded model). [default: random]",
+            help="Sequence i of every prompt has seed N + i, and does not depend on what else runs, except for draws "
+            "closer than logits move between layouts (0.008 nats on the embedded model). [default: random]",
         ),
     ] = None
     draft: Annotated[
         str | None,
         Option(
-            metavar="MODEL|lookup", help="Who guesses ahead: a smaller model, or repetitions. The text is the same."
+            metavar="MODEL|lookup", help="What guesses ahead: a smaller model, or repetitions. The text is the same."
         ),
     ] = None
     deadline: Annotated[
-        float | None, Option(metavar="SECONDS", help="End with what there is after so long. [default: none]")
+        float | None, Option(metavar="SECONDS", help="Stop after this time and give what there is. [default: none]")
     ] = None
     heal: Annotated[
         bool,
@@ -280,9 +282,9 @@ class SamplingGroup:
     top_p: Annotated[float, Option(metavar="P", help="The fewest tokens with this mass; 1 = all.")] = (
         DEFAULT_SAMPLING.top_p
     )
-    min_p: Annotated[float, Option(metavar="P", help="Tokens this probable beside the first; 0 = all.")] = (
-        DEFAULT_SAMPLING.min_p
-    )
+    min_p: Annotated[
+        float, Option(metavar="P", help="Tokens at least this share as probable as the first; 0 = all.")
+    ] = DEFAULT_SAMPLING.min_p
     temperature: Annotated[float, Option(metavar="T", help="0 = always the most probable token.")] = (
         DEFAULT_SAMPLING.temperature
     )
@@ -311,9 +313,9 @@ class OnlyChoicesGroup(ChoicesGroup):
 class GenerateOutput:
     """Output."""
 
-    stream: Annotated[bool, Option("--stream", help="Text as it comes; of many sequences each when it has ended.")] = (
-        False
-    )
+    stream: Annotated[
+        bool, Option("--stream", help="Write text as it comes, many sequences each when it has ended.")
+    ] = False
     json: Annotated[bool, Option("--json", help="One JSON object with every sequence and its tokens.")] = False
     openai: Annotated[bool, Option("--openai", help="One JSON object in the format of OpenAI's API.")] = False
     logprobs: Annotated[

@@ -132,9 +132,9 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     known = set(choices)
     for choice, p in prior.items():
         if choice not in known:
-            raise InputFileError(path, f"{choice!r} is none of the choices")
+            raise InputFileError(path, f"{choice!r} is not one of the choices")
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= MOST_NUMBER:
-            raise InputFileError(path, f"{choice!r}: {p!r} is no probability")
+            raise InputFileError(path, f"{choice!r}: {p!r} is not a probability")
     return {choice: float(p) for choice, p in prior.items()}
 
 
@@ -180,7 +180,7 @@ def parse_values(items: Sequence[str]) -> dict[str, Any]:
         if match is None:
             raise OptionError("var", item, "name=text or name:=json, the name of letters, digits and _")
         name, is_json, value = match.groups()
-        expected = f"JSON behind := (a text is {name}=text)"
+        expected = f"JSON after := (for a text, write {name}=text)"
         result[name] = _json_value("var", item, value, expected) if is_json else value
     return result
 
@@ -279,7 +279,7 @@ def _decode(path: str, data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} is no UTF-8 ({error.reason}); save the file as UTF-8"
+        found = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
         raise InputFileError(path, found, line=line) from error
 
 
@@ -295,15 +295,15 @@ def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") ->
         keys = [key for key, _ in pairs]
         twice = next((key for key in keys if keys.count(key) > 1), None) if len(set(keys)) < len(keys) else None
         if twice is not None:
-            raise InputFileError(path, f"the key {twice!r} stands twice", line=line)
+            raise InputFileError(path, f"the key {twice!r} occurs twice", line=line)
         return dict(pairs)
 
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        raise InputFileError(path, f"no JSON: {error.msg}{remedy}", line=line or error.lineno) from error
+        raise InputFileError(path, f"not JSON: {error.msg}{remedy}", line=line or error.lineno) from error
     except ValueError as error:  # a number of thousands of digits
-        raise InputFileError(path, f"no JSON: {error}", line=line) from error
+        raise InputFileError(path, f"not JSON: {error}", line=line) from error
     except RecursionError as error:
         raise InputFileError(path, "nested too deeply", line=line) from error
 

@@ -32,7 +32,10 @@ class TemplateGroup:
 
     file: Annotated[str, Argument(metavar="FILE", help="The template, or - for stdin.")]
     handlebars: Annotated[
-        bool, Option("--handlebars", help="It is written with {{ }}. [default: if its name ends in .hbs, .handlebars]")
+        bool,
+        Option(
+            "--handlebars", help="The template is written with {{ }}. [default: if its name ends in .hbs, .handlebars]"
+        ),
     ] = False
     search_path: Annotated[
         str | None,
@@ -65,10 +68,10 @@ class RenderingGroup:
         Option(
             metavar="N",
             help="What is drawn has seeds made from N; a draw closer than logits move between layouts "
-            "(0.008 nats on the embedded model) may differ beside other work. [default: random]",
+            "(0.008 nats on the embedded model) may differ when other work runs. [default: random]",
         ),
     ] = None
-    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that does not say it.")] = (
+    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that sets no maximum.")] = (
         DEFAULT_RENDERING.max_tokens
     )
     template_arg: TemplateArgs = None
@@ -130,9 +133,9 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
     """Refuse options that do not go together."""
     for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
         if getattr(output, name) and getattr(output, other):
-            raise OptionError(name, True, f"no --{other} beside it")
+            raise OptionError(name, True, f"no --{other} with it")
     if output.stream and values.rows is not None:
-        raise OptionError("stream", True, "no --rows beside it: pages that are made side by side end together")
+        raise OptionError("stream", True, "no --rows with it, because pages that are made together end together")
     places = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
     if places.count(inputs.STDIN) > 1:
         raise OptionError("file", inputs.STDIN, "standard input for one of template, --var-file and --rows")

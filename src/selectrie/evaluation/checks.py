@@ -40,7 +40,7 @@ def check(tasks: Iterable[TaskItems]) -> None:
     names: set[str] = set()
     for task in tasks:
         if task.task in names:
-            raise OptionError("task", task.task, "a name of its own for each task")
+            raise OptionError("task", task.task, "a different name for each task")
         names.add(task.task)
         _check_items(task)
         for metric in task.metrics:
@@ -96,7 +96,8 @@ def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> st
     if metric in OF_SETS and sizes and sizes[0] < 2:
         return f"its item {next(place for place, one in choices.items() if len(one) < 2)} has one choice"
     if metric == "batch_calibrated" and len(sizes) > 1:
-        return f"its items have {', '.join(map(str, sizes[:-1]))} and {sizes[-1]} choices, and as many each are wanted"
+        numbers = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
+        return f"its items have {numbers} choices, and the metric needs the same number in all"
     return None
 
 
@@ -107,13 +108,13 @@ def _check_items(task: TaskItems) -> None:
         return
     place = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
     if place is not None:
-        raise OptionError(f"{task.task}[{place}].gold", (), "the places of the right choices")
+        raise OptionError(f"{task.task}[{place}].gold", (), "the indices of the right choices")
 
 
 def _check_item(name: str, item: Item) -> None:
     n = len(item.choices)
     if any(not 0 <= place < n for place in item.gold):
-        raise OptionError(f"{name}.gold", item.gold, f"places of choices, from 0 to {n - 1}")
+        raise OptionError(f"{name}.gold", item.gold, f"indices of choices, from 0 to {n - 1}")
     if item.contexts is not None and len(item.contexts) != n:
         raise OptionError(f"{name}.contexts", len(item.contexts), f"one for each of {n} choices")
     for what, text in (("id", item.id), ("subset", item.subset)):

@@ -51,7 +51,7 @@ class Configuration:
         at_least("shots", self.n_shots, 0, optional=False)
         at_least("limit", self.limit, 1)
         if self.shots_file is not None and not self.n_shots:
-            raise OptionError("shots_file", self.shots_file, "a number of --shots beside it")
+            raise OptionError("shots_file", self.shots_file, "a number of --shots with it")
 
     def read(self) -> Loaded:
         """Read every file and task, before any model is loaded.
@@ -171,7 +171,7 @@ def reload(described: Mapping[str, Any], where: str) -> Loaded:
 def _same(path: str, digest: str) -> Data:
     data = read_data(Path(path))
     if data.digest != digest:
-        raise InputFileError(path, "another file than when the run began; a new run needs a folder of its own")
+        raise InputFileError(path, "the file has changed since the run began; begin a new run in another folder")
     return data
 
 

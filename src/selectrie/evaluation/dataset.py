@@ -95,7 +95,7 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
     """
     at_least("limit", limit, 1)
     if task.kind == "rolling" and shots.n:
-        raise OptionError("shots", shots.n, f"0: task {task.name!r} is one of whole texts")
+        raise OptionError("shots", shots.n, f"0, because task {task.name!r} has whole texts")
     read = _Reader(task, data.path)
     asked = [read.question(record) for record in data.records[:limit]]
     examples = _Examples(task, shots, data, asked)
@@ -143,7 +143,7 @@ class _Reader:
         if form is None:
             wanted = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
             raise self._error(
-                record, f"task {self._task.name!r} wants the fields {wanted}; there are {', '.join(record.fields)}"
+                record, f"task {self._task.name!r} needs the fields {wanted}; the record has {', '.join(record.fields)}"
             )
         try:
             values = _prepared(form, record.fields)
@@ -160,12 +160,12 @@ class _Reader:
 
     def _check_choices(self, form: Format, choices: tuple[str, ...]) -> None:
         if not choices:
-            raise FieldError("no choices")
+            raise FieldError("there are no choices")
         empty = next((place for place, text in enumerate(choices) if not text), None)
         if empty is not None and self._task.kind != "rolling":
             raise FieldError(f"choice {empty} is empty")
         if form.contexts and len(form.contexts) != len(choices):
-            raise FieldError(f"{len(form.contexts)} contexts for {len(choices)} choices")
+            raise FieldError(f"there are {len(form.contexts)} contexts for {len(choices)} choices")
         if self._task.kind != "multiple_choice" and len(choices) > 1:
             raise FieldError(f"{len(choices)} choices: a task of kind {self._task.kind!r} has one text")
 
@@ -222,7 +222,7 @@ def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, 
         return _texts(form.choices, values)
     found = value_at(values, form.choices)
     if not isinstance(found, str):
-        raise FieldError(f"{form.choices} is {found!r}: a text is wanted")
+        raise FieldError(f"{form.choices} is {found!r}: expected a text")
     return (found,)
 
 
@@ -234,7 +234,7 @@ def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str,
     if isinstance(found, str) and found.startswith("["):
         found = _list(found)
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise FieldError(f"{said} is {found!r}: a list of texts is wanted (as JSON in a field that is a text)")
+        raise FieldError(f"{said} is {found!r}: expected a list of texts (as JSON in a field that is a text)")
     return tuple(found)
 
 
@@ -262,12 +262,12 @@ def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> 
     many = said if isinstance(said, list) else [said]
     if form.gold_as == "flags":
         if len(many) != len(choices) or not all(isinstance(one, int) and one in (0, 1) for one in many):
-            raise FieldError(f"{form.gold} is {said!r}: a list of {len(choices)} zeros and ones is wanted")
+            raise FieldError(f"{form.gold} is {said!r}: expected a list of {len(choices)} zeros and ones")
         places = [place for place, flag in enumerate(many) if flag]
     else:
         places = [_place(form, one, values, choices) for one in many]
     if not places:
-        raise FieldError(f"{form.gold} is {said!r}: nothing is right")
+        raise FieldError(f"{form.gold} is {said!r}: expected at least one right choice")
     return tuple(dict.fromkeys(places))
 
 
@@ -282,17 +282,15 @@ def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[st
         for one in (said, text):
             if one in names[: len(choices)]:
                 return names.index(one)
-        raise FieldError(f"{form.gold} is {said!r}: one of {', '.join(map(repr, names))} is wanted")
+        raise FieldError(f"{form.gold} is {said!r}: expected one of {', '.join(map(repr, names))}")
     from_ = int(form.gold_as == "number")
     last = len(choices) - 1 + from_
     if len(choices) == 2 and not from_ and text.lower() in _TRUTH:
         return _TRUTH[text.lower()]
-    if isinstance(said, bool | list | dict) or not re.fullmatch(r"[0-9]{1,9}(\.0+)?", text):
-        raise FieldError(f"{form.gold} is {said!r}: a place from {from_} to {last} is wanted")
-    place = int(text.split(".")[0])
-    if not from_ <= place <= last:
-        raise FieldError(f"{form.gold} is {said!r}: from {from_} to {last} is wanted, for {len(choices)} choices")
-    return place - from_
+    is_number = not isinstance(said, bool | list | dict) and re.fullmatch(r"[0-9]{1,9}(\.0+)?", text)
+    if not is_number or not from_ <= int(text.split(".")[0]) <= last:
+        raise FieldError(f"{form.gold} is {said!r}: expected an integer from {from_} to {last}")
+    return int(text.split(".")[0]) - from_
 
 
 class _Examples:
@@ -336,10 +334,8 @@ class _Examples:
         chosen = self._chosen(index, group)
         if len(chosen) < self._shots.n:
             about = f" of {self._task.shots_by} {group!r}" if self._task.shots_by else ""
-            where = (
-                f"{self._file.path}: there are no more examples{about} beside the question of line {asked.record.place}"
-            )
-            raise OptionError("shots", self._shots.n, f"at most {len(chosen)} with {where}")
+            where = f"{self._file.path} has no more examples{about} for the question in line {asked.record.place}"
+            raise OptionError("shots", self._shots.n, f"at most {len(chosen)}: {where}")
         key = description, group, chosen
         if key not in self._made:
             self._made[key] = description + "".join(self._pool[group][place] for place in chosen)

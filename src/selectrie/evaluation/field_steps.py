@@ -69,14 +69,14 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
         for name in path.split("."):
             value = [one[name] for one in value] if isinstance(value, list) else value[name]
     except (KeyError, TypeError):
-        raise FieldError(f"no field {path!r}; there are {', '.join(map(str, values))}") from None
+        raise FieldError(f"there is no field {path!r}; the fields are {', '.join(map(str, values))}") from None
     return value
 
 
 def _halves(text: str, mark: str) -> tuple[str, str]:
     before, found, after = text.partition(mark)
     if not found:
-        raise FieldError(f"no {mark!r} in {text!r}")
+        raise FieldError(f"there is no {mark!r} in {text!r}")
     return before, after
 
 
@@ -113,7 +113,7 @@ def bounded(n: int) -> int:
     """
     if n > MOST_CHARACTERS:
         raise FieldError(
-            f"a field would get more than {MOST_CHARACTERS} characters; its steps must not make it grow as much"
+            f"a field would have more than {MOST_CHARACTERS} characters; its steps must not make it grow that much"
         )
     return n
 
@@ -121,7 +121,7 @@ def bounded(n: int) -> int:
 def _map(text: str, *pairs: str) -> str:
     known = dict(zip(pairs[::2], pairs[1::2], strict=True))
     if text not in known:
-        raise FieldError(f"{text!r}: one of {', '.join(map(repr, known))} is wanted")
+        raise FieldError(f"{text!r}: expected one of {', '.join(map(repr, known))}")
     return known[text]
 
 
@@ -181,17 +181,17 @@ class Preparation:
         Raises `InputFileError` that says what is wrong.
         """
         if not isinstance(given, dict) or not isinstance(given.get("field"), str) or not given["field"]:
-            raise file.error(f"{where}: a table with a `field` is wanted", "prepare", place)
+            raise file.error(f"{where}: expected a table with a `field`", "prepare", place)
         unknown = sorted(set(given) - {"field", "steps", *_SOURCES})
         if unknown:
             known = ", ".join(("field", *_SOURCES, "steps"))
             raise file.error(f"{where}: {unknown[0]!r} is unknown; known are {known}", unknown[0], place)
         if sum(name in given for name in _SOURCES) > 1:
-            raise file.error(f"{where}: only one of {', '.join(_SOURCES)} is wanted", "prepare", place)
+            raise file.error(f"{where}: expected only one of {', '.join(_SOURCES)}", "prepare", place)
         for name, kind, wants in _TYPES:
             value = given.get(name, kind())
             if not isinstance(value, kind) or (name == "join" and not all(isinstance(one, str) for one in value)):
-                raise file.error(f"{where}: {name} = {value!r}; {wants} is wanted", name, place)
+                raise file.error(f"{where}: {name} = {value!r}; expected {wants}", name, place)
         try:
             steps = tuple(_step(one) for one in given.get("steps", []))
         except FieldError as error:
@@ -205,7 +205,7 @@ class Preparation:
         for name in self.join:
             part = value_at(values, name)
             if not isinstance(part, list) or not all(isinstance(one, str) for one in part):
-                raise FieldError(f"{name} is {part!r}: a list of texts is wanted")
+                raise FieldError(f"{name} is {part!r}: expected a list of texts")
             found += part
         return list(dict.fromkeys(found))
 
@@ -226,7 +226,7 @@ class Preparation:
                 done.append(found)
             return done, n_before
         if not isinstance(value, str):
-            raise FieldError(f"{self.field} is {value!r}: a text is wanted")
+            raise FieldError(f"{self.field} is {value!r}: expected a text")
         n_given = len(value)
         for step, arguments in self.steps:
             value = STEPS[step][0](value, *arguments)
@@ -236,7 +236,7 @@ class Preparation:
 
 def _step(given: Any) -> Step:
     if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
-        raise FieldError(f"{given!r}: a list of texts is wanted, the name of a step first")
+        raise FieldError(f"{given!r}: expected a list of texts that begins with the name of a step")
     step, *arguments = given
     if step not in STEPS:
         raise FieldError(f"no step is called {step!r}; there are {', '.join(STEPS)}")
@@ -258,7 +258,7 @@ def _check_pattern(pattern: str) -> None:
     import regex
 
     if len(pattern) > MOST_PATTERN or _written_out(pattern) > MOST_PATTERN:
-        raise FieldError(f"a regular expression of more than {MOST_PATTERN} characters, repeats written out")
+        raise FieldError(f"the regular expression has more than {MOST_PATTERN} characters with its repeats written out")
     try:
         regex.compile(pattern)
     except (regex.error, ValueError, OverflowError, RecursionError) as error:

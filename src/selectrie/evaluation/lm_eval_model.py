@@ -284,7 +284,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
 
 def _nothing_counts(context: str, continuation: str) -> OptionError:
-    return OptionError("continuation", continuation, f"a text of which some token counts behind {context[-40:]!r}")
+    return OptionError("continuation", continuation, f"a text that adds at least one token after {context[-40:]!r}")
 
 
 _LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "precision", "untrusted", "verbose"})

@@ -273,4 +273,4 @@ def _check_belongs(line: LogRecord, plan: str, known: dict[int, WorkUnit], place
     if line.unit not in known:
         raise ValueError(f"the plan has no unit {line.unit}")
     if line.unit in places:
-        raise ValueError(f"unit {line.unit} stands in line {places[line.unit]} already")
+        raise ValueError(f"unit {line.unit} is already in line {places[line.unit]}")

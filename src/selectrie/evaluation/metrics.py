@@ -212,7 +212,7 @@ def _batch_hits(records: Records) -> FloatArray:
     sizes = {len(record.choices) for record in records}
     if len(sizes) > 1:
         raise OptionError(
-            "metric", "batch_calibrated", f"items with as many choices each: there are some of {sorted(sizes)}"
+            "metric", "batch_calibrated", f"items with the same number of choices; they have {sorted(sizes)}"
         )
     shares = np.array([posterior(record) for record in records])
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -65,9 +65,9 @@ def read_data(path: Path) -> Data:
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise InputFileError(str(path), f"not a kind of data file: its name ends in none of {', '.join(_READERS)}")
+        raise InputFileError(str(path), f"not a data file: its name must end in one of {', '.join(_READERS)}")
     if "\0" in str(path):
-        raise InputFileError(repr(str(path)), "no file has a name with a null character")
+        raise InputFileError(repr(str(path)), "a file name cannot hold a null character")
     try:
         status = path.stat()
         if not S_ISREG(status.st_mode):
@@ -83,7 +83,7 @@ def read_data(path: Path) -> Data:
     if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
         raise InputFileError(str(path), "it changed while it was read; try again when it is whole")
     if not records:
-        raise InputFileError(str(path), "no records in it")
+        raise InputFileError(str(path), "it has no records")
     return Data(path, records, digest)
 
 
@@ -105,7 +105,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         while data := file.readline(MOST_LINE_BYTES + 1):
             number += 1
             if len(data) > MOST_LINE_BYTES:
-                raise InputFileError(str(path), f"a line of more than {MOST_LINE_BYTES >> 20} MiB", line=number)
+                raise InputFileError(str(path), f"the line has more than {MOST_LINE_BYTES >> 20} MiB", line=number)
             yield number, _decoded(path, data, number)
 
 
@@ -127,7 +127,7 @@ def _json(path: Path) -> Iterator[Record]:
     data = path.read_bytes()
     value = _parsed(path, _decoded(path, data, 1), None)
     if not isinstance(value, list):
-        raise InputFileError(str(path), f"a list of objects is wanted, not {_kind(value)}")
+        raise InputFileError(str(path), f"expected a list of objects, not {_kind(value)}")
     for number, one in enumerate(value, start=1):
         yield Record(number, _object(path, one, number))
 
@@ -169,17 +169,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} twice")
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
     return found
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number that can be read")
+    raise ValueError(f"{text} is not a finite number")
 
 
 def _object(path: Path, value: Any, line: int) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputFileError(str(path), f"an object is wanted, not {_kind(value)}", line=line)
+        raise InputFileError(str(path), f"expected an object, not {_kind(value)}", line=line)
     return value
 
 
@@ -196,7 +196,7 @@ def _table(path: Path, delimiter: str) -> Iterator[Record]:
         if header is None:
             return
         if not header or len(set(header)) < len(header) or not all(header):
-            raise InputFileError(str(path), f"a header of names, each once, is wanted, not {header}", line=1)
+            raise InputFileError(str(path), f"expected a header of different names, not {header}", line=1)
         line = rows.line_num + 1
         for row in rows:
             if row and len(row) != len(header):
@@ -219,7 +219,7 @@ def _parquet(path: Path) -> Iterator[Record]:
             names = file.schema_arrow.names
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise InputFileError(str(path), f"the column {twice!r} twice")
+                raise InputFileError(str(path), f"the column {twice!r} occurs twice")
             rows = file.read().to_pylist()
     except (
         ArrowException,

@@ -265,7 +265,7 @@ def read_described(out: Path) -> dict[str, Any]:
             if not isinstance(described[name], kind):
                 raise InputFileError(str(path), f"not the beginning of a run: {name!r} is of another kind")
     except FileNotFoundError:
-        raise InputFileError(str(out), f"no run: there is no {RUN}") from None
+        raise InputFileError(str(out), f"it holds no run: there is no {RUN}") from None
     except OSError as error:
         raise InputFileError(str(path), f"not the beginning of a run: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -139,7 +139,7 @@ def load_task(name: str) -> Task:
     if name in shipped():
         return _shipped(name)
     if not name.endswith(".toml") or "\0" in name:
-        raise InputFileError(name, f"no task of this name: a TOML file, or one of {', '.join(shipped())}")
+        raise InputFileError(name, f"there is no task of this name; give a TOML file or one of {', '.join(shipped())}")
     try:
         with Path(name).open("rb") as file:
             data = file.read(MOST_FILE_BYTES + 1)
@@ -147,7 +147,7 @@ def load_task(name: str) -> Task:
     except (OSError, UnicodeEncodeError) as error:
         raise InputFileError(name, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
-        raise InputFileError(name, f"more than {MOST_FILE_BYTES >> 20} MiB: not the file of a task")
+        raise InputFileError(name, f"the file has more than {MOST_FILE_BYTES >> 20} MiB, so it is not a task")
     try:
         return parse_task(data.decode("utf-8-sig").replace("\r\n", "\n"), name)
     except UnicodeDecodeError as error:
@@ -175,7 +175,7 @@ def parse_task(text: str, name: str) -> Task:
     file = TaskFile(name, text)
     formats = given.pop("format", [])
     if not isinstance(formats, list) or not formats:
-        raise InputFileError(name, "at least one [[format]] is wanted: how a record is read")
+        raise InputFileError(name, "expected at least one [[format]], which says how a record is read")
     own = _checked(file, Task, given, leave=("formats", "digest", "text"))
     read = tuple(_format(file, one, i) for i, one in enumerate(formats))
     digest = blake2b(text.encode(), digest_size=16).hexdigest()
@@ -192,16 +192,16 @@ def _check_keys(text: str, name: str) -> None:
     bare = _STRINGS.sub(lambda found: "k" + "\n" * found[0].count("\n"), text)
     for number, line in enumerate(bare.split("\n"), start=1):
         if any(part.count(".") > MOST_PARTS for part in _BESIDE_KEYS.split(line)):
-            raise InputFileError(name, f"a key of more than {MOST_PARTS} parts", line=number)
+            raise InputFileError(name, f"a key has more than {MOST_PARTS} parts", line=number)
 
 
 def _check_task(file: TaskFile, task: Task) -> None:
     """Raise `InputFileError` for meaningless values of the right type."""
     if task.kind not in KINDS:
-        raise file.error(f"kind = {task.kind!r}: one of {', '.join(KINDS)}", "kind")
+        raise file.error(f"kind = {task.kind!r}; expected one of {', '.join(KINDS)}", "kind")
     for key in ("version", "unit_rows"):
         if getattr(task, key) < 1:
-            raise file.error(f"{key} = {getattr(task, key)}: at least 1 is wanted", key)
+            raise file.error(f"{key} = {getattr(task, key)}; expected at least 1", key)
     for key in ("name", "metrics"):
         if not getattr(task, key):
             raise file.error(f"{key} is empty", key)
@@ -224,12 +224,12 @@ def _check_templates(file: TaskFile, task: Task) -> None:
         except TemplateError as error:
             raise file.error(f"{key}: {error.reason} in {text!r}", key, place) from None
         if slots:
-            raise file.error(f"{key}: a text without slots is wanted, not {text!r}", key, place)
+            raise file.error(f"{key}: expected a text without slots, not {text!r}", key, place)
     for place, one in enumerate(task.formats):
         asking = _template(one.context).needs
         lost = next((field for field in one.content_free or {} if field not in asking), None)
         if lost is not None:
-            raise file.error(f"content_free: the field {lost!r} does not stand in the context", "content_free", place)
+            raise file.error(f"content_free: the context has no field {lost!r}", "content_free", place)
 
 
 def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
@@ -249,21 +249,21 @@ def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
 def _format(file: TaskFile, given: Any, place: int) -> Format:
     where = f"format[{place}]"
     if not isinstance(given, dict):
-        raise file.error(f"{where}: a table is wanted")
+        raise file.error(f"{where}: expected a table")
     steps = given.pop("prepare", [])
     if not isinstance(steps, list):
-        raise file.error(f"{where}: prepare = {steps!r}; a list of tables is wanted", "prepare", place)
+        raise file.error(f"{where}: prepare = {steps!r}; expected a list of tables", "prepare", place)
     prepare = tuple(Preparation.of_table(file, f"{where}.prepare[{i}]", place, one) for i, one in enumerate(steps))
     content_free = _content_free(file, where, place, given.pop("content_free", None))
     own = _checked(file, Format, given, leave=("prepare", "content_free"), place=place)
     found = Format(**own, prepare=prepare, content_free=content_free)
     if found.gold_as not in GOLDS:
-        raise file.error(f"{where}: gold_as = {found.gold_as!r}; one of {', '.join(GOLDS)} is wanted", "gold_as", place)
+        raise file.error(f"{where}: gold_as = {found.gold_as!r}; expected one of {', '.join(GOLDS)}", "gold_as", place)
     if found.gold_as == "label" and not found.labels:
-        raise file.error(f"{where}: gold_as = 'label' wants `labels` beside it", "gold_as", place)
+        raise file.error(f"{where}: gold_as = 'label' needs `labels`", "gold_as", place)
     if found.contexts and (found.context or content_free):
         other = "context" if found.context else "content_free"
-        raise file.error(f"{where}: either `contexts` or `{other}` is wanted", "contexts", place)
+        raise file.error(f"{where}: expected `contexts` or `{other}`, not both", "contexts", place)
     if not found.choices:
         raise file.error(f"{where}: choices is empty", "choices", place)
     return found
@@ -272,7 +272,7 @@ def _format(file: TaskFile, given: Any, place: int) -> Format:
 def _content_free(file: TaskFile, where: str, place: int, given: Any) -> Mapping[str, tuple[str, ...]] | None:
     if given is None:
         return None
-    reason = f"{where}: content_free = {given!r}; fields and as many texts for each, that stand for nothing, are wanted"
+    reason = f"{where}: content_free = {given!r}; expected fields, each with the same number of texts that say nothing"
     if not isinstance(given, dict) or not given:
         raise file.error(reason, "content_free", place)
     for texts in given.values():
@@ -298,10 +298,9 @@ def _checked(
             raise file.error(f"{where}: {key!r} is unknown; known are {', '.join(known)}", key, place)
         value = tuple(said) if isinstance(said, list) else said
         if not _fits(value, known[key]):
-            wants = (
-                known[key].replace("tuple[str, ...]", "a list of texts").replace("str", "a text").replace(" | None", "")
-            )
-            raise file.error(f"{where}: {key} = {said!r}; {wants.replace('|', 'or')} is wanted", key, place)
+            expected = known[key].replace("int", "an integer").replace("tuple[str, ...]", "a list of texts")
+            expected = expected.replace("str", "a text").replace(" | None", "").replace("|", "or")
+            raise file.error(f"{where}: {key} = {said!r}; expected {expected}", key, place)
         found[key] = value
     needed = ("name", "version", "kind", "source", "metrics") if kind is Task else ()
     missing = next((key for key in needed if key not in found), None)

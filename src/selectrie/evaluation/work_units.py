@@ -172,7 +172,7 @@ class _Encoder:
         self._most = limits.nodes + 1
         start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
         if start is None:
-            raise PromptError("this model has neither BOS nor EOS, so nothing stands before an empty context")
+            raise PromptError("this model has neither BOS nor EOS, so an empty context has no token")
         self._start = np.array([start], dtype=np.int32)
         self._n_shared: dict[str, int] = {}
         self._settled: dict[str, tuple[bytes, PromptText]] = {}
@@ -227,7 +227,7 @@ class _Encoder:
             pairs = [self._after(item.context_of(c), [continuations[c]], item.shared)[0] for c in range(n)]
         for c, (_, rest) in enumerate(pairs):
             if not len(rest):
-                raise OptionError(f"{name}.choices[{c}]", item.choices[c], "a choice of which some token counts")
+                raise OptionError(f"{name}.choices[{c}]", item.choices[c], "a choice that adds at least one token")
         conditional = list(pairs)
         if self._wanted.unconditional:
             pairs += self._after("", continuations)

@@ -54,8 +54,11 @@ def verdict_lines(text: str, verdict: Verdict) -> list[str]:
         return ["yes"]
     expected = " ".join(verdict.expected[:_MOST_EXPECTED]) + (" …" if len(verdict.expected) > _MOST_EXPECTED else "")
     if verdict.verdict == "unfinished":
-        return ["unfinished: all of it may stand, and something must follow", *_marked(text, verdict.at, expected)]
-    refused = "the text should end here" if verdict.at == len(text) else f"{text[verdict.at]!r} may not stand here"
+        return [
+            "unfinished: the text is allowed so far, and something must follow",
+            *_marked(text, verdict.at, expected),
+        ]
+    refused = "the text should end here" if verdict.at == len(text) else f"{text[verdict.at]!r} is not allowed here"
     return [f"no: character {verdict.at + 1}: {refused}", *_marked(text, verdict.at, expected)]
 
 

@@ -26,7 +26,7 @@ CAUSES = (
     "(--system, --chat); a model that thinks before it answers."
 )
 
-PAGE_CAUSE = "Look at the text before the slot and behind it: it may not be what the model has seen there."
+PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what the model has seen there."
 
 
 def selection_facts(selection: Selection) -> list[tuple[str, str]]:
@@ -168,7 +168,7 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
         )
         instead = f"It expects {wanted}. " if wanted else ""
         cause = PAGE_CAUSE if on_page else SPACE_CAUSE if _lacks_space(selection) else CAUSES
-        behind = " with the text behind them" if on_page and selection.terminator == "text" else ""
+        behind = " with the text after them" if on_page and selection.terminator == "text" else ""
         warnings.append(
             ("! coverage", f"the model expects something else than these choices{behind}. {instead}{cause}")
         )

@@ -208,7 +208,7 @@ def _margins(task: TaskResult) -> list[Block]:
     piles, beyond = _piles(margins, right)
     alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
     words = Words(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
-    end = f"; {count(beyond, 'item')} beyond the right end stand in the last column." if beyond else "."
+    end = f"; {count(beyond, 'item')} beyond the right end are counted in the last column." if beyond else "."
     caption = f"Median {float(np.median(margins)):.3g} nats{end}"
     picture = svg.histogram(piles, words, "nats between the two most probable choices")
     return [_heading("Margins"), _figure(picture, caption, key="bars")]
