@@ -60,14 +60,14 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "uneven heads": ({"llama.attention.head_count_kv": 3}, "4 heads of attention do not share 3 of keys"),
     "an odd rotation": ({"llama.rope.dimension_count": 15}, "expected an even number of at most 16"),
     "a wide rotation": ({"llama.rope.dimension_count": 32}, "dimension_count is 32"),
-    "a text as tokens": ({"tokenizer.ggml.tokens": "abc"}, "tokenizer.ggml.tokens is no list of texts"),
+    "a text as tokens": ({"tokenizer.ggml.tokens": "abc"}, "tokenizer.ggml.tokens is not a list of texts"),
     "one spelling twice": ({"tokenizer.ggml.tokens": TWICE}, "tokens 0 and 2 are both spelled 'a'"),
     "one spelling up to NUL": ({"tokenizer.ggml.tokens": ["a\0b", "b", "a"]}, "tokens 0 and 2 are both spelled"),
     "a spelling of none": ({"tokenizer.ggml.tokens": ["", "[EMPTY_0]"]}, "tokens 0 and 1"),
-    "a part without a number": ({"split.no": "one"}, "split.no is no whole number of 16 bits"),
+    "a part without a number": ({"split.no": "one"}, "split.no is not a 16-bit integer"),
     "no line end": (
         {"tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": ["\\n\\n", "a"]},
-        "tokens begin with a line end, and none is one",
+        "tokens begin with a line end, but no token is a line end",
     ),
 }
 
@@ -103,7 +103,7 @@ def test_a_damaged_part_is_named(tiny_model, tmp_path):
     first, second = (tmp_path / f"m-0000{i}-of-00002.gguf" for i in (1, 2))
     first.write_bytes(tiny_model("f32").read_bytes())
     edited(tiny_model("f32"), second, {"split.no": 1})
-    with pytest.raises(ModelFileError, match="16 bits") as caught:
+    with pytest.raises(ModelFileError, match="16-bit") as caught:
         require_sound(first)
     assert caught.value.path == str(second)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
-from selectrie.backends.llama_cpp.sequences_attention import TreeSequences
+from selectrie.backends.llama_cpp.sequences_attention import AttentionSequences
 from selectrie.core.types import ROOT, ModelKind, Precision
 from selectrie.errors import CapacityError, ClosedError, NodeError, OptionError, ProtocolError, TokenRangeError
 from tests.support.llama_twin import SinglePath
@@ -103,7 +103,7 @@ def test_without_the_keeper_a_sliding_window_forgets(model_of):
     """The planted bug: cells of a cached prompt that one id alone owns are given away, and branching there is nats wrong."""
     path = model_of("sliding-window")
     with opened(path) as model:
-        model._sequences = TreeSequences(model._tree, model._context, keeper=False)
+        model._sequences = AttentionSequences(model._tree, model._context, keeper=False)
         assert _branch_behind_what_was_dropped(model, path) > 0.1
 
 

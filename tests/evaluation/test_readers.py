@@ -23,7 +23,7 @@ def read(tmp_path, name, data):
     """The records of a file with these bytes, as (place, fields)."""
     path = tmp_path / name
     path.write_bytes(data)
-    return [(one.place, dict(one.fields)) for one in read_data(path).records]
+    return [(one.number, dict(one.fields)) for one in read_data(path).records]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_what_json_wrote_is_read_again(records, is_ascii, tmp_path_factory):
     for name in ("a.jsonl", "a.json"):
         found = read_data(folder / name).records
         assert [dict(one.fields) for one in found] == records
-        assert [one.place for one in found] == list(range(1, len(records) + 1))
+        assert [one.number for one in found] == list(range(1, len(records) + 1))
 
 
 @settings(max_examples=60)

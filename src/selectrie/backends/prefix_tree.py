@@ -20,7 +20,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -187,16 +187,14 @@ class PrefixTree:
             carriers.add(base)
         n_new = plan.node.count(NO_NODE)
         inner = sum(1 for base in carriers if base < 0)
-        return CallPlan(
-            plan.entry, plan.parent, plan.token, plan.depth, plan.node, plan.wanted, plan.keep, n_new, n_new - inner
-        )
+        return replace(plan, n_new=n_new, n_new_leaves=n_new - inner)
 
     def _base(self, plan: CallPlan, i: int, parent: int) -> int:
         """Return the parent of element i as a live node or `~entry`."""
         if parent < 0:
             if ~parent >= i:
                 raise NodeError(
-                    parent, f"element {i} of the call names element {~parent}, which does not stand before it"
+                    parent, f"element {i} of the call names element {~parent}, which does not come before it"
                 )
             entry = plan.entry[~parent]
             return plan.node[entry] if plan.node[entry] != NO_NODE else ~entry
@@ -258,7 +256,7 @@ class PrefixTree:
                     base = plan.parent[entry]
                     at[entry] = self._add(base if base >= 0 else at[~base], plan.token[entry], made)
             for entry in plan.entry:
-                self._hold(at[entry])
+                self._add_references(at[entry], 1)
                 held.append(at[entry])
             self.clock += rows
             for node in {*at, *(p for p in plan.parent if p >= 0)}:
@@ -279,7 +277,7 @@ class PrefixTree:
         _, made, held = self._journal
         self._journal = None
         for node in held:
-            self._let_go(node)
+            self._add_references(node, -1)
         for node in reversed(made):
             self._remove(node)
 
@@ -289,7 +287,7 @@ class PrefixTree:
         """Add a reference to a live node."""
         self._journal = None
         self._require(node)
-        self._hold(node)
+        self._add_references(node, 1)
         self.used[node] = self.clock
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> list[int]:
@@ -315,7 +313,7 @@ class PrefixTree:
             if self.references[node] < count:
                 raise NodeError(node, f"{count} references released, {self.references[node]} held")
         for node in released:
-            self._let_go(node)
+            self._add_references(node, -1)
             self.used[node] = self.clock
             if not self.references[node] and not self.n_children[node]:
                 self._mark_idle(node)
@@ -469,46 +467,35 @@ class PrefixTree:
             column.extend([value] * more)
         self._unused.extend(range(size, size + more))
 
-    def _hold(self, node: int) -> None:
-        """Add a reference and update the counts.
+    def _add_references(self, node: int, change: int) -> None:
+        """Add a reference, or remove one, and update the counts.
 
         `n_held` counts referenced nodes and their ancestors; `n_held_leaves` counts
         those of them that have no other below.
+
+        Args:
+            change: 1 or -1.
         """
-        self.references[node] += 1
-        if self.references[node] > 1 or node == ROOT:
+        # A count that ends here has just become 1, or 0.
+        end = int(change > 0)
+        self.references[node] += change
+        if self.references[node] != end or node == ROOT:
             return
-        self._forgotten.discard(node)
+        if change > 0:
+            self._forgotten.discard(node)
         if self._held_children[node]:
             return
-        self.n_held += 1
-        self.n_held_leaves += 1
+        self.n_held += change
+        self.n_held_leaves += change
         above = self.parent[node]
         while above != ROOT:
-            self._held_children[above] += 1
-            if self._held_children[above] > 1:
+            self._held_children[above] += change
+            if self._held_children[above] != end:
                 return
             if self.references[above]:
-                self.n_held_leaves -= 1
+                self.n_held_leaves -= change
                 return
-            self.n_held += 1
-            above = self.parent[above]
-
-    def _let_go(self, node: int) -> None:
-        self.references[node] -= 1
-        if self.references[node] or node == ROOT or self._held_children[node]:
-            return
-        self.n_held -= 1
-        self.n_held_leaves -= 1
-        above = self.parent[node]
-        while above != ROOT:
-            self._held_children[above] -= 1
-            if self._held_children[above]:
-                return
-            if self.references[above]:
-                self.n_held_leaves += 1
-                return
-            self.n_held -= 1
+            self.n_held += change
             above = self.parent[above]
 
     def _mark_idle(self, node: int) -> None:

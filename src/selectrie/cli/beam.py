@@ -80,12 +80,12 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     """
     if output.json and output.explain:
         raise OptionError("json", output.json, "no --explain with it")
-    wanted = _wanted(search)
+    params = _search_params(search)
     how = requests.prompting(prompt, grammar.delimiter)
-    given = requests.read_prompt(prompt)
-    found = _grammar(grammar)
+    prompt_input = requests.read_prompt(prompt)
+    constraint = _grammar(grammar)
     with requests.open_engine(model) as engine:
-        result = engine.beam_search(given, found, beam=wanted, prompting=how)
+        result = engine.beam_search(prompt_input, constraint, beam=params, prompting=how)
     if output.json:
         return show_json(result.to_dict())
     from selectrie.cli.report.beam import beam_report
@@ -93,14 +93,14 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     return show_report(beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model)))
 
 
-def _wanted(group: BeamGroup) -> BeamSearchParams:
+def _search_params(group: BeamGroup) -> BeamSearchParams:
     options = asdict(group)
     canonical_only, merge_equal_text = not options.pop("any_path"), not options.pop("best_path")
     return BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
 
 
 def _grammar(group: GrammarsGroup) -> Grammar:
-    found = read_constraint(group)
-    if found is None:
+    constraint = read_constraint(group)
+    if constraint is None:
         raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")
-    return found
+    return constraint

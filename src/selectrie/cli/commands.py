@@ -138,9 +138,9 @@ def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: Score
     \b
     selectrie score -m model.gguf -p "The sky is" -t " blue" --per-token
     """
-    given, how = requests.read_prompt(prompt), requests.prompting(prompt)
+    prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt)
     with requests.open_engine(model) as engine:
-        result = engine.score(given, text.text, prompting=how, following=text.following)
+        result = engine.score(prompt_input, text.text, prompting=how, following=text.following)
     if output.json:
         return show_json(result.to_dict())
     from selectrie.cli.report.terminal import text_score_report
@@ -200,11 +200,13 @@ def tokens(
     \b
     selectrie tokens -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
     """
-    given, how = requests.read_prompt(prompt), requests.prompting(prompt, choices.delimiter)
+    prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt, choices.delimiter)
     texts = requests.read_choices(choices)
     one_of("terminator", ending.terminator, TERMINATORS)
     with requests.open_engine(model) as engine:
-        plan = engine.tokens(given, texts, terminator=ending.terminator, following=ending.following, prompting=how)
+        plan = engine.tokens(
+            prompt_input, texts, terminator=ending.terminator, following=ending.following, prompting=how
+        )
     unnamed = requests.unnamed_model(model)
     if output.json:
         return show_json({**plan.to_dict(), **({} if unnamed is None else {"model": unnamed})})
@@ -288,7 +290,7 @@ def _decide(
         raise OptionError("choice", choices.choice or choices.choices_file, "no choices with a grammar")
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
-    texts: list[str] | None = None
+    texts: Any = None
     request: dict[str, Any] = {}
     if grammar is None or constraint is None:
         texts = requests.read_choices(choices)
@@ -305,12 +307,12 @@ def _decide(
         "following": ending.following,
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
-    given = requests.read_prompt(prompt)
+    prompt_input = requests.read_prompt(prompt)
     with requests.open_engine(model) as engine, progress() as on_progress:
         if constraint is None:
             how = replace(how, on_progress=on_progress)
         ask = engine.rank if grammar is None else engine.select
-        return ask(given, texts, search=how, **request)
+        return ask(prompt_input, texts, search=how, **request)
 
 
 def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | None) -> int:

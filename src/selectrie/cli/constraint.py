@@ -14,7 +14,7 @@ from selectrie.options import DEFAULT_SEARCH
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
 
-_PLACES = ("grammar", "json_schema", "regex", "lark")
+_GRAMMAR_OPTIONS = ("grammar", "json_schema", "regex", "lark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class SearchedGrammarGroup(ConstraintGroup):
 
 def read_constraint(group: ConstraintGroup) -> Grammar | None:
     """Return the grammar from the one option that gives it, or None if none does."""
-    given = [name for name in _PLACES if getattr(group, name) is not None]
-    if not given:
+    names = [name for name in _GRAMMAR_OPTIONS if getattr(group, name) is not None]
+    if not names:
         return None
-    if len(given) > 1:
-        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+    if len(names) > 1:
+        flags = ", ".join("--" + name.replace("_", "-") for name in names)
         raise OptionError("grammar", flags, "only one of --grammar, --json-schema, --regex and --lark")
     from selectrie.grammar import Grammar
 

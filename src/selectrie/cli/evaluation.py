@@ -147,11 +147,11 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     selectrie eval --resume runs/q8
     """
     _check_html(output)
-    loaded, out, source = _asked(model, data, running)
+    loaded, out, source = _read_request(model, data, running)
     from selectrie.evaluation.evaluator import evaluate_tasks
     from selectrie.evaluation.runner import RunOptions
 
-    with requests.open_engine(source) as engine, _told() as on_progress:
+    with requests.open_engine(source) as engine, _progress_bar() as on_progress:
         measure = _measure(engine, running, source)
         if out is None:
             evaluation = evaluate_tasks(engine, loaded.tasks, on_progress=on_progress, measure=measure)
@@ -180,8 +180,8 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
 
     _check_html(output)
     first, second = read_run(Path(runs.first)), read_run(Path(runs.second))
-    found = compared(first, second)
-    fields = comparison_dict(found)
+    result = compared(first, second)
+    fields = comparison_dict(result)
     if output.json:
         show_json(fields)
     else:
@@ -216,13 +216,13 @@ def tasks() -> int:
     from selectrie.cli.report.evaluation import tasks_report
     from selectrie.evaluation.tasks import load_task, shipped
 
-    found = [load_task(name) for name in shipped()]
-    shapes = [[", ".join(one.needs) for one in task.formats] for task in found]
-    rows = [(task.name, task.kind, task.metrics, own) for task, own in zip(found, shapes, strict=True)]
+    result = [load_task(name) for name in shipped()]
+    shapes = [[", ".join(one.needs) for one in task.formats] for task in result]
+    rows = [(task.name, task.kind, task.metrics, own) for task, own in zip(result, shapes, strict=True)]
     return show_report(tasks_report(rows))
 
 
-def _asked(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
+def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
     """Return what to run, where the results go, and the model.
 
     Every mistake of the caller is reported here.
@@ -297,7 +297,7 @@ def _absolute(source: str) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[OnProgress | None]:
+def _progress_bar() -> Iterator[OnProgress | None]:
     """Show a bar on stderr if it is a terminal: items, items a second, rows saved."""
     if not is_terminal(sys.stderr):
         yield None

@@ -26,7 +26,7 @@ def check(
     sequences: SequencesGroup,
     output: GenerateOutput,
     allowed: tuple[list[str] | None, Grammar | None],
-    wanted: dict[str, Any],
+    params: dict[str, Any],
 ) -> dict[str, Any]:
     """Check a request; return the arguments of `Engine.generate` and `Engine.stream`.
 
@@ -56,7 +56,7 @@ def check(
         n_alternatives=output.logprobs or 0,
         deadline_s=sequences.deadline,
     )
-    request = {**wanted, "n": sequences.n, "seed": sequences.seed, "options": options}
+    request = {**params, "n": sequences.n, "seed": sequences.seed, "options": options}
     GenerateRequest(**request)
     return request
 
@@ -69,15 +69,15 @@ def answer(
     request: dict[str, Any],
 ) -> None:
     """Load what is needed, generate, and write the result."""
-    given: Any = prompts if len(prompts) > 1 else prompts[0]
+    prompt_input: Any = prompts if len(prompts) > 1 else prompts[0]
     many = len(prompts) > 1 or request["n"] > 1
     with ExitStack() as stack:
         engine = stack.enter_context(requests.open_engine(model))
         drafter = _drafter(stack, model, draft)
         if output.stream:
-            _stream(engine, given, {**request, "draft": drafter}, many=many)
+            _stream(engine, prompt_input, {**request, "draft": drafter}, many=many)
             return
-        generation = engine.generate(given, **request, draft=drafter)
+        generation = engine.generate(prompt_input, **request, draft=drafter)
     _write(generation, output, many=many, chat=_is_chat(prompts, request))
 
 
@@ -107,8 +107,8 @@ def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: 
             write(_whole(completion, many=many), sys.stdout)
 
 
-def _stream(engine: Engine, given: Any, request: dict[str, Any], *, many: bool) -> None:
-    with engine.stream(given, **request) as chunks:
+def _stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many: bool) -> None:
+    with engine.stream(prompt_input, **request) as chunks:
         if not many:
             if not show_stream(chunks):
                 write("", sys.stdout)

@@ -61,7 +61,7 @@ class CheckOutput:
     """Output."""
 
     seed: Annotated[int, Option(metavar="N", help="Draws other texts.")] = 0
-    json: Json = False
+    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
     strict: Annotated[bool, Option("--strict", help="Exit 2 when there is something to mend.")] = False
 
 

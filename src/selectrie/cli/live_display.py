@@ -31,21 +31,21 @@ class Growing:
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk; a sequence that has ended is no longer shown."""
-        place = chunk.prompt_index, chunk.index
-        self._texts[place] = self._texts.get(place, "") + chunk.text
+        key = chunk.prompt_index, chunk.index
+        self._texts[key] = self._texts.get(key, "") + chunk.text
         if chunk.completion is not None:
-            del self._texts[place]
+            del self._texts[key]
 
     def __rich__(self) -> Group:
-        most = max(1, self._console.size.height - _SPARE_LINES)
-        shown = sorted(self._texts.items())[:most]
+        max_lines = max(1, self._console.size.height - _SPARE_LINES)
+        shown = sorted(self._texts.items())[:max_lines]
         lines = [Text(self._line(*item), no_wrap=True) for item in shown]
         rest = len(self._texts) - len(shown)
         return Group(*lines, *([Text(f"… {rest} more")] if rest else []))
 
-    def _line(self, place: tuple[int, int], text: str) -> str:
+    def _line(self, key: tuple[int, int], text: str) -> str:
         """Return the end of a text on one line; its beginning is cut to fit."""
-        begin = tag(*place) + "  "
+        begin = tag(*key) + "  "
         free = max(8, self._console.size.width - cell_len(begin) - 1)
         line = visible(" ".join(text[-4 * free :].split()))
         if cell_len(line) > free:

@@ -107,22 +107,22 @@ def render(
     """
     _check_output(template, values, output)
     how = _rendering(rendering)
-    given, rows = _read_values(values)
+    shared_values, rows = _read_values(values)
     read = _read_template(template)
-    for name, near in _unused(read, [given, *(rows or ())]):
+    for name, near in _unused(read, [shared_values, *(rows or ())]):
         write(visible(f"warning: the template reads no value called {name!r}{near}"), sys.stderr)
     if output.check:
-        return _tell(read, given, rows, output)
-    _check_values(read, given, rows)
+        return _report_template(read, shared_values, rows, output)
+    _check_values(read, shared_values, rows)
     with requests.open_engine(model) as engine:
         if rows is not None:
             return _render_rows(engine.render_many(read, rows, rendering=how), output, requests.unnamed_model(model))
         if output.stream:
-            with engine.stream_render(read, given, rendering=how) as events:
+            with engine.stream_render(read, shared_values, rendering=how) as events:
                 show_stream(events)
                 page = events.page
         else:
-            page = engine.render(read, given, rendering=how)
+            page = engine.render(read, shared_values, rendering=how)
             _write(page, output)
         if output.explain:
             _explain(page, output, requests.unnamed_model(model))
@@ -143,13 +143,13 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
 
 def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
     """Return the values given for all pages and, with --rows, those of each page."""
-    given: dict[str, Any] = {}
+    shared_values: dict[str, Any] = {}
     for path in group.var_file or ():
-        given |= inputs.read_values(path)
-    given |= inputs.parse_values(group.var or ())
+        shared_values |= inputs.read_values(path)
+    shared_values |= inputs.parse_values(group.var or ())
     if group.rows is None:
-        return given, None
-    return given, [{**given, **row} for row in inputs.read_rows(group.rows)]
+        return shared_values, None
+    return shared_values, [{**shared_values, **row} for row in inputs.read_rows(group.rows)]
 
 
 def _read_template(group: TemplateGroup) -> Template:
@@ -186,20 +186,22 @@ def _meant(name: str, template: Template, free: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _check_values(template: Template, given: Values, rows: Sequence[Values] | None) -> None:
+def _check_values(template: Template, shared_values: Values, rows: Sequence[Values] | None) -> None:
     """Check the values of every page; an error names its row."""
     if rows is None:
-        template.check(given)
+        template.check(shared_values)
         return
     for at, row in enumerate(rows):
         with of_request(at):
             template.check(row)
 
 
-def _tell(template: Template, given: Values, rows: Sequence[Values] | None, output: RenderOutput) -> int:
+def _report_template(
+    template: Template, shared_values: Values, rows: Sequence[Values] | None, output: RenderOutput
+) -> int:
     """Report on the template for --check; values are checked if any are given."""
-    if given or rows is not None:
-        _check_values(template, given, rows)
+    if shared_values or rows is not None:
+        _check_values(template, shared_values, rows)
     from selectrie.cli.report.page import template_fields, template_report
 
     if output.json:

@@ -55,10 +55,10 @@ def read_prompts(group: PromptsGroup) -> list[Prompt]:
     """Return the prompts from the one option that gives them."""
     if group.prompts_file is None:
         return [read_prompt(group)]
-    given = [name for name in _PROMPTS if getattr(group, name) is not None]
-    if given:
-        given.append("prompts_file")
-        raise PromptError(f"prompts are given {len(given)} times: {', '.join(map(_flag, given))}; give them once")
+    sources = [name for name in _PROMPTS if getattr(group, name) is not None]
+    if sources:
+        sources.append("prompts_file")
+        raise PromptError(f"prompts are given {len(sources)} times: {', '.join(map(_flag, sources))}; give them once")
     return list(inputs.read_prompts(group.prompts_file))
 
 
@@ -73,11 +73,11 @@ def unnamed_model(group: ModelGroup) -> str | None:
 
 def read_prompt(group: BarePromptGroup) -> Prompt:
     """Return the prompt from the one option that gives it, else from piped stdin."""
-    given = [name for name in _PROMPTS if getattr(group, name) is not None]
-    if len(given) > 1:
-        raise PromptError(f"the prompt is given {len(given)} times: {', '.join(map(_flag, given))}; give it once")
-    if group.system is not None and given and given[0] in ("chat", "token_ids"):
-        raise PromptError(f"--system goes with a prompt as text, not with {_flag(given[0])}")
+    sources = [name for name in _PROMPTS if getattr(group, name) is not None]
+    if len(sources) > 1:
+        raise PromptError(f"the prompt is given {len(sources)} times: {', '.join(map(_flag, sources))}; give it once")
+    if group.system is not None and sources and sources[0] in ("chat", "token_ids"):
+        raise PromptError(f"--system goes with a prompt as text, not with {_flag(sources[0])}")
     if group.prompt is not None:
         return group.prompt
     if group.token_ids is not None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from selectrie.core.output import flush, write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from selectrie.results import Chunk, SlotEvent
 
 
 def show_json(fields: Mapping[str, object]) -> int:
@@ -22,8 +20,8 @@ def show_json(fields: Mapping[str, object]) -> int:
     return 0
 
 
-def show_stream(parts: Iterable[Chunk | SlotEvent]) -> str:
-    """Write text as it comes, and end its last line even if interrupted.
+def show_stream(parts: Iterable[Any]) -> str:
+    """Write the text of parts as they come, and end the last line in any case.
 
     Returns the last character; "" if there was no text.
     """

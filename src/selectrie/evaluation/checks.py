@@ -44,9 +44,9 @@ def check(tasks: Iterable[TaskItems]) -> None:
         names.add(task.task)
         _check_items(task)
         for metric in task.metrics:
-            wanted = _missing(metric, task)
-            if wanted is not None:
-                raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {wanted}")
+            missing = _missing(metric, task)
+            if missing is not None:
+                raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {missing}")
 
 
 def check_view(task: TaskItems, own: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> st
     """
     sizes = sorted({len(one) for one in choices.values()})
     if metric in OF_SETS and sizes and sizes[0] < 2:
-        return f"its item {next(place for place, one in choices.items() if len(one) < 2)} has one choice"
+        return f"its item {next(index for index, one in choices.items() if len(one) < 2)} has one choice"
     if metric == "batch_calibrated" and len(sizes) > 1:
         numbers = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
         return f"its items have {numbers} choices, and the metric needs the same number in all"
@@ -106,14 +106,14 @@ def _check_items(task: TaskItems) -> None:
         _check_item(f"{task.task}[{index}]", item)
     if task.is_rolling:
         return
-    place = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
-    if place is not None:
-        raise OptionError(f"{task.task}[{place}].gold", (), "the indices of the right choices")
+    without_gold = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
+    if without_gold is not None:
+        raise OptionError(f"{task.task}[{without_gold}].gold", (), "the indices of the right choices")
 
 
 def _check_item(name: str, item: Item) -> None:
     n = len(item.choices)
-    if any(not 0 <= place < n for place in item.gold):
+    if any(not 0 <= index < n for index in item.gold):
         raise OptionError(f"{name}.gold", item.gold, f"indices of choices, from 0 to {n - 1}")
     if item.contexts is not None and len(item.contexts) != n:
         raise OptionError(f"{name}.contexts", len(item.contexts), f"one for each of {n} choices")
@@ -123,15 +123,15 @@ def _check_item(name: str, item: Item) -> None:
 
 def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
     """Return the index of the first item for which this holds, or None."""
-    return next((place for place, item in enumerate(task.items) if is_wrong(item)), None)
+    return next((index for index, item in enumerate(task.items) if is_wrong(item)), None)
 
 
 def _missing(metric: str, task: TaskItems) -> str | None:
     """Return what this task lacks for a metric, or None."""
     if task.is_rolling and (reason := _texts(metric)) is not None:
         return reason
-    if metric == "pmi_dc" and (place := _first(task, lambda item: item.premise is None)) is not None:
-        return f"it has no `premise` (item {place})"
-    if metric == "calibrated" and (place := _first(task, lambda item: not item.content_free)) is not None:
-        return f"it has no `content_free` contexts (item {place})"
+    if metric == "pmi_dc" and (index := _first(task, lambda item: item.premise is None)) is not None:
+        return f"it has no `premise` (item {index})"
+    if metric == "calibrated" and (index := _first(task, lambda item: not item.content_free)) is not None:
+        return f"it has no `content_free` contexts (item {index})"
     return _missing_choices(metric, dict(enumerate(item.choices for item in task.items)))

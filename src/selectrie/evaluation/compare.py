@@ -138,8 +138,8 @@ def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) ->
 
     of_a, of_b = metrics.weights_of(metric, first), metrics.weights_of(metric, second)
 
-    def difference(places: np.ndarray) -> float:
-        return metric.value(b[places], of_b[places]) - metric.value(a[places], of_a[places])
+    def difference(indices: np.ndarray) -> float:
+        return metric.value(b[indices], of_b[indices]) - metric.value(a[indices], of_a[indices])
 
     p = None
     if metric.is_proportion:

@@ -70,7 +70,7 @@ def task_for(data: Data) -> Task:
         found = f"say which task this is: records of {', '.join(first)} are read by {', '.join(fitting)}"
     else:
         found = f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; write a TOML file"
-    raise InputFileError(str(data.path), f"{found} (--task NAME or NAME=FILE)", line=data.records[0].place)
+    raise InputFileError(str(data.path), f"{found} (--task NAME or NAME=FILE)", line=data.records[0].number)
 
 
 def _plain(name: str) -> str:
@@ -97,9 +97,9 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
     if task.kind == "rolling" and shots.n:
         raise OptionError("shots", shots.n, f"0, because task {task.name!r} has whole texts")
     read = _Reader(task, data.path)
-    asked = [read.question(record) for record in data.records[:limit]]
-    examples = _Examples(task, shots, data, asked)
-    items = tuple(read.item(i, one, examples) for i, one in enumerate(asked))
+    questions = [read.question(record) for record in data.records[:limit]]
+    examples = _Examples(task, shots, data, questions)
+    items = tuple(read.item(i, one, examples) for i, one in enumerate(questions))
     return TaskItems(
         task.name,
         items,
@@ -161,7 +161,7 @@ class _Reader:
     def _check_choices(self, form: Format, choices: tuple[str, ...]) -> None:
         if not choices:
             raise FieldError("there are no choices")
-        empty = next((place for place, text in enumerate(choices) if not text), None)
+        empty = next((index for index, text in enumerate(choices) if not text), None)
         if empty is not None and self._task.kind != "rolling":
             raise FieldError(f"choice {empty} is empty")
         if form.contexts and len(form.contexts) != len(choices):
@@ -169,23 +169,23 @@ class _Reader:
         if self._task.kind != "multiple_choice" and len(choices) > 1:
             raise FieldError(f"{len(choices)} choices: a task of kind {self._task.kind!r} has one text")
 
-    def item(self, index: int, asked: _Question, examples: _Examples) -> Item:
-        task, form = self._task, asked.form
+    def item(self, index: int, question: _Question, examples: _Examples) -> Item:
+        task, form = self._task, question.form
         try:
-            shared = examples.before(index, asked)
-            premise = None if task.premise is None else written(task.premise, asked.fields)
-            subset = written(form.subset, asked.fields)
-            free = _content_free(form, asked.fields)
-            given = asked.record.fields.get(form.id)
+            shared = examples.before(index, question)
+            premise = None if task.premise is None else written(task.premise, question.fields)
+            subset = written(form.subset, question.fields)
+            free = _content_free(form, question.fields)
+            given = question.record.fields.get(form.id)
             identity = f"{task.name}-{index}" if given is None or given == "" else written("<<id>>", {"id": given})
         except TemplateError as error:
-            raise self._error(asked.record, error.reason) from error
+            raise self._error(question.record, error.reason) from error
         return Item(
-            context=asked.contexts[0] if not form.contexts else "",
-            choices=asked.choices,
-            gold=asked.gold,
+            context=question.contexts[0] if not form.contexts else "",
+            choices=question.choices,
+            gold=question.gold,
             id=identity,
-            contexts=asked.contexts if form.contexts else None,
+            contexts=question.contexts if form.contexts else None,
             shared=shared,
             delimiter=task.delimiter,
             premise=premise,
@@ -194,7 +194,7 @@ class _Reader:
         )
 
     def _error(self, record: Record, reason: str) -> InputFileError:
-        return InputFileError(str(self._path), reason, line=record.place)
+        return InputFileError(str(self._path), reason, line=record.number)
 
 
 def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -263,19 +263,19 @@ def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> 
     if form.gold_as == "flags":
         if len(many) != len(choices) or not all(isinstance(one, int) and one in (0, 1) for one in many):
             raise FieldError(f"{form.gold} is {said!r}: expected a list of {len(choices)} zeros and ones")
-        places = [place for place, flag in enumerate(many) if flag]
+        indices = [index for index, flag in enumerate(many) if flag]
     else:
-        places = [_place(form, one, values, choices) for one in many]
-    if not places:
+        indices = [_gold_index(form, one, values, choices) for one in many]
+    if not indices:
         raise FieldError(f"{form.gold} is {said!r}: expected at least one right choice")
-    return tuple(dict.fromkeys(places))
+    return tuple(dict.fromkeys(indices))
 
 
 _TRUTH = {"true": 1, "false": 0}
 """Indices into two choices, as JSON and CSV write them."""
 
 
-def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
+def _gold_index(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
     text = str(said).strip()
     if form.gold_as in ("label", "text"):
         names = choices if form.gold_as == "text" else _texts(form.labels, values)
@@ -296,23 +296,23 @@ def _place(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[st
 class _Examples:
     """The text before questions: the description, and examples with their answers."""
 
-    def __init__(self, task: Task, shots: Shots, data: Data, asked: Sequence[_Question]) -> None:
+    def __init__(self, task: Task, shots: Shots, data: Data, own: Sequence[_Question]) -> None:
         self._task, self._shots, self._file = task, shots, data if shots.data is None else shots.data
         self._is_own = self._file.digest == data.digest
         self._pool: dict[str, list[str]] = {}
-        self._places: dict[int, int] = {}
+        self._pool_index: dict[int, int] = {}
         self._copies: Counter[tuple[str, str]] = Counter()
         self._made: dict[tuple[str, str, tuple[int, ...]], str] = {}
         if not shots.n:
             return
         reader = _Reader(task, self._file.path)
-        known = asked if shots.data is None else ()
+        known = own if shots.data is None else ()
         rest = self._file.records[len(known) :]
         questions = [*known, *(reader.question(record) for record in rest)]
         for index, one in enumerate(questions):
             group, text = one.group, self._answered(one)
             pool = self._pool.setdefault(group, [])
-            self._places[index] = len(pool)
+            self._pool_index[index] = len(pool)
             self._copies[group, text] += 1
             pool.append(text)
 
@@ -322,23 +322,23 @@ class _Examples:
         delimiter = task.delimiter if task.answer_delimiter is None else task.answer_delimiter
         return context + delimiter + one.choices[right] + task.shot_delimiter
 
-    def before(self, index: int, asked: _Question) -> str:
+    def before(self, index: int, question: _Question) -> str:
         """Return the text before the question of this index.
 
         Raises `TemplateError` and `OptionError`.
         """
-        description = written(self._task.description, asked.fields)
+        description = written(self._task.description, question.fields)
         if not self._shots.n:
             return description
-        group = asked.group
+        group = question.group
         chosen = self._chosen(index, group)
         if len(chosen) < self._shots.n:
             about = f" of {self._task.shots_by} {group!r}" if self._task.shots_by else ""
-            where = f"{self._file.path} has no more examples{about} for the question in line {asked.record.place}"
+            where = f"{self._file.path} has no more examples{about} for the question in line {question.record.number}"
             raise OptionError("shots", self._shots.n, f"at most {len(chosen)}: {where}")
         key = description, group, chosen
         if key not in self._made:
-            self._made[key] = description + "".join(self._pool[group][place] for place in chosen)
+            self._made[key] = description + "".join(self._pool[group][index] for index in chosen)
         return self._made[key]
 
     def _chosen(self, index: int, group: str) -> tuple[int, ...]:
@@ -347,10 +347,10 @@ class _Examples:
         Neither the question itself nor one with the same words and answer is chosen.
         """
         n, pool = self._shots.n, self._pool.get(group, [])
-        own = pool[self._places[index]] if self._is_own else None
-        places: Iterable[int] = range(len(pool))
+        own = pool[self._pool_index[index]] if self._is_own else None
+        indices: Iterable[int] = range(len(pool))
         if self._shots.seed is not None:
             draw = random.Random(f"{self._shots.seed}/{index}")  # noqa: S311 - which examples, not a secret
-            most = n if own is None else n + self._copies[group, own]
-            places = draw.sample(range(len(pool)), min(most, len(pool)))
-        return tuple(islice((place for place in places if own is None or pool[place] != own), n))
+            n_drawn = n if own is None else n + self._copies[group, own]
+            indices = draw.sample(range(len(pool)), min(n_drawn, len(pool)))
+        return tuple(islice((index for index in indices if own is None or pool[index] != own), n))

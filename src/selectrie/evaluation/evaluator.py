@@ -47,12 +47,12 @@ class Done:
     """A unit that was measured."""
 
     unit: WorkUnit
-    found: LogLikelihoods
+    loglikelihoods: LogLikelihoods
 
     @property
     def records(self) -> tuple[ItemRecord, ...]:
         """Return the records of its items."""
-        return self.unit.records(self.found)
+        return self.unit.records(self.loglikelihoods)
 
 
 Measure = Callable[[Sequence[WorkUnit]], Iterator[Done]]
@@ -167,7 +167,7 @@ class Counter:
 
     def count(self, done: Done, *, is_logged: bool = False) -> None:
         """Count a unit that was measured now, or that the log had."""
-        n, rows, before = len(done.unit.entries), done.found, self.progress
+        n, rows, before = len(done.unit.entries), done.loglikelihoods, self.progress
         self.progress = replace(
             before,
             items=before.items + n,

@@ -40,21 +40,23 @@ class TaskFile:
     name: str
     text: str
 
-    def error(self, reason: str, key: str = "", place: int | None = None) -> InputFileError:
+    def error(self, reason: str, key: str = "", format_index: int | None = None) -> InputFileError:
         """Return an error about a key, with its line if a line begins with the key.
 
         Args:
             place: Index of the format that the key is in; None for a key above all
                 formats.
         """
-        return InputFileError(self.name, reason, line=self._line(key, -1 if place is None else place) if key else None)
+        return InputFileError(
+            self.name, reason, line=self._line(key, -1 if format_index is None else format_index) if key else None
+        )
 
-    def _line(self, key: str, place: int) -> int | None:
+    def _line(self, key: str, format_index: int) -> int | None:
         stands = re.compile(rf"""(?:^|[{{,])\s*["']?{re.escape(key)}["']?\s*=""")
         at = -1
         for number, line in enumerate(self.text.splitlines(), start=1):
             at += bool(re.match(r"\s*\[\[\s*format\s*\]\]", line))
-            if at == place and stands.search(line):
+            if at == format_index and stands.search(line):
                 return number
         return None
 
@@ -175,29 +177,29 @@ class Preparation:
     steps: tuple[Step, ...] = ()
 
     @staticmethod
-    def of_table(file: TaskFile, where: str, place: int, given: Any) -> Preparation:
+    def of_table(file: TaskFile, where: str, format_index: int, table: Any) -> Preparation:
         """Read a table of a task's file, from the format of this index.
 
         Raises `InputFileError` that says what is wrong.
         """
-        if not isinstance(given, dict) or not isinstance(given.get("field"), str) or not given["field"]:
-            raise file.error(f"{where}: expected a table with a `field`", "prepare", place)
-        unknown = sorted(set(given) - {"field", "steps", *_SOURCES})
+        if not isinstance(table, dict) or not isinstance(table.get("field"), str) or not table["field"]:
+            raise file.error(f"{where}: expected a table with a `field`", "prepare", format_index)
+        unknown = sorted(set(table) - {"field", "steps", *_SOURCES})
         if unknown:
             known = ", ".join(("field", *_SOURCES, "steps"))
-            raise file.error(f"{where}: {unknown[0]!r} is unknown; known are {known}", unknown[0], place)
-        if sum(name in given for name in _SOURCES) > 1:
-            raise file.error(f"{where}: expected only one of {', '.join(_SOURCES)}", "prepare", place)
+            raise file.error(f"{where}: {unknown[0]!r} is unknown; known are {known}", unknown[0], format_index)
+        if sum(name in table for name in _SOURCES) > 1:
+            raise file.error(f"{where}: expected only one of {', '.join(_SOURCES)}", "prepare", format_index)
         for name, kind, wants in _TYPES:
-            value = given.get(name, kind())
+            value = table.get(name, kind())
             if not isinstance(value, kind) or (name == "join" and not all(isinstance(one, str) for one in value)):
-                raise file.error(f"{where}: {name} = {value!r}; expected {wants}", name, place)
+                raise file.error(f"{where}: {name} = {value!r}; expected {wants}", name, format_index)
         try:
-            steps = tuple(_step(one) for one in given.get("steps", []))
+            steps = tuple(_step(one) for one in table.get("steps", []))
         except FieldError as error:
-            raise file.error(f"{where}: {error}", "steps", place) from None
-        join = tuple(given.get("join", []))
-        return Preparation(given["field"], given.get("of", ""), given.get("text"), join, steps)
+            raise file.error(f"{where}: {error}", "steps", format_index) from None
+        join = tuple(table.get("join", []))
+        return Preparation(table["field"], table.get("of", ""), table.get("text"), join, steps)
 
     def joined(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the concatenated lists of the fields `join`. Raises `FieldError`."""
@@ -234,10 +236,10 @@ class Preparation:
         return value, bounded(grown)
 
 
-def _step(given: Any) -> Step:
-    if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
-        raise FieldError(f"{given!r}: expected a list of texts that begins with the name of a step")
-    step, *arguments = given
+def _step(table: Any) -> Step:
+    if not isinstance(table, list) or not table or not all(isinstance(one, str) for one in table):
+        raise FieldError(f"{table!r}: expected a list of texts that begins with the name of a step")
+    step, *arguments = table
     if step not in STEPS:
         raise FieldError(f"no step is called {step!r}; there are {', '.join(STEPS)}")
     n = STEPS[step][1]

@@ -195,13 +195,13 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             self._engine.loglikelihood_scorer(longest) as scorer,
             tqdm(total=len(pairs), disable=disable_tqdm, desc="Running loglikelihood requests") as bar,
         ):
-            for places in _units(pairs):
-                found = scorer.loglikelihoods(Sequences.of([pairs[i] for i in places]))
-                for i, logp, is_greedy in zip(places, found.logp.tolist(), found.is_greedy.tolist(), strict=True):
+            for indices in _units(pairs):
+                found = scorer.loglikelihoods(Sequences.of([pairs[i] for i in indices]))
+                for i, logp, is_greedy in zip(indices, found.logp.tolist(), found.is_greedy.tolist(), strict=True):
                     results[i] = logp, is_greedy
                     if requests[i][0] is not None:
                         self.cache_hook.add_partial("loglikelihood", requests[i][0], results[i])
-                bar.update(len(places))
+                bar.update(len(indices))
         return results
 
     def _cut(self, context: Tokens, rest: Tokens) -> tuple[Tokens, Tokens]:
@@ -247,12 +247,12 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             groups.setdefault(json.dumps(request.args[1], sort_keys=True, default=str), []).append(i)
         results = [""] * len(requests)
         with tqdm(total=len(requests), disable=disable_tqdm, desc="Running generate_until requests") as bar:
-            for places in groups.values():
-                contexts = [requests[i].args[0] for i in places]
-                for i, text in zip(places, self._generate(contexts, requests[places[0]].args[1]), strict=True):
+            for indices in groups.values():
+                contexts = [requests[i].args[0] for i in indices]
+                for i, text in zip(indices, self._generate(contexts, requests[indices[0]].args[1]), strict=True):
                     results[i] = text
                     self.cache_hook.add_partial("generate_until", requests[i].args, text)
-                bar.update(len(places))
+                bar.update(len(indices))
         return results
 
     def _generate(self, contexts: list[str], options: dict[str, Any]) -> list[str]:

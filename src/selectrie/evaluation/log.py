@@ -57,9 +57,13 @@ class LogRecord:
     @staticmethod
     def of(plan: str, done: Done) -> LogRecord:
         """Return the line of a unit that was measured."""
-        found = done.found
+        loglikelihoods = done.loglikelihoods
         return LogRecord(
-            plan, done.unit.number, found.rows_evaluated, tuple(found.logp.tolist()), tuple(found.is_greedy.tolist())
+            plan,
+            done.unit.number,
+            loglikelihoods.rows_evaluated,
+            tuple(loglikelihoods.logp.tolist()),
+            tuple(loglikelihoods.is_greedy.tolist()),
         )
 
     def to_json(self) -> str:
@@ -113,14 +117,14 @@ class LogRecord:
             raise ValueError(
                 f"rows_evaluated is {self.rows_evaluated}, and unit {self.unit} has {sequences.rows_naive}"
             )
-        found = LogLikelihoods(
+        loglikelihoods = LogLikelihoods(
             logp=np.array(self.logp, dtype=np.float64),
             is_greedy=np.array(self.is_greedy, dtype=np.bool_),
             n_scored=sequences.n_scored,
             rows_evaluated=self.rows_evaluated,
             rows_naive=sequences.rows_naive,
         )
-        return Done(unit, found)
+        return Done(unit, loglikelihoods)
 
 
 def _line_of(own: dict[str, Any]) -> LogRecord:
@@ -211,19 +215,19 @@ class Log:
         """
         known = {unit.number: unit for unit in units}
         done: dict[int, Done] = {}
-        places: dict[int, int] = {}
+        line_of_unit: dict[int, int] = {}
         end = 0
         with writing(self._path.parent):
             for number, (text, stop) in enumerate(self._lines(), start=1):
                 try:
                     line = LogRecord.from_json(text)
-                    _check_belongs(line, plan, known, places)
+                    _check_belongs(line, plan, known, line_of_unit)
                     done[line.unit] = line.measured(known[line.unit])
                 except TornLineError:
                     break
                 except ValueError as error:
                     raise self._refused(number, str(error)) from error
-                places[line.unit] = number
+                line_of_unit[line.unit] = number
                 end = stop
             if end < os.fstat(self._file).st_size:
                 os.ftruncate(self._file, end)
@@ -262,7 +266,7 @@ class Log:
                 yield text, stop
 
 
-def _check_belongs(line: LogRecord, plan: str, known: dict[int, WorkUnit], places: dict[int, int]) -> None:
+def _check_belongs(line: LogRecord, plan: str, known: dict[int, WorkUnit], line_of_unit: dict[int, int]) -> None:
     """Raise `ValueError` for a line that does not belong.
 
     It is of another plan, of a unit that the plan does not have, or of a unit that an
@@ -272,5 +276,5 @@ def _check_belongs(line: LogRecord, plan: str, known: dict[int, WorkUnit], place
         raise ValueError(f"its plan is {line.plan}, this run's is {plan}")
     if line.unit not in known:
         raise ValueError(f"the plan has no unit {line.unit}")
-    if line.unit in places:
-        raise ValueError(f"unit {line.unit} is already in line {places[line.unit]}")
+    if line.unit in line_of_unit:
+        raise ValueError(f"unit {line.unit} is already in line {line_of_unit[line.unit]}")

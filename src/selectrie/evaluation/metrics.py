@@ -95,7 +95,7 @@ def estimate(metric: Metric, records: Records) -> Estimate:
     if metric.is_proportion:
         interval = wilson(float(values.sum()), len(values))
         return Estimate(value, standard_error(values), interval.low, interval.high, chance)
-    error, interval = bootstrap(len(values), lambda places: metric.value(values[places], weights[places]))
+    error, interval = bootstrap(len(values), lambda indices: metric.value(values[indices], weights[indices]))
     if metric.is_mean:
         error = standard_error(values)
     return Estimate(value, error, interval.low, interval.high, chance)

@@ -168,7 +168,7 @@ class _Crew:
             [ready], _ = self._ray.wait(list(busy), num_returns=1)
             actor, unit = busy.pop(ready)
             try:
-                found = self._ray.get(ready)
+                loglikelihoods = self._ray.get(ready)
             except self._ray.exceptions.RayActorError as error:
                 tries[unit.number] += 1
                 logger.warning("the actor of unit %d died: %s", unit.number, error)
@@ -181,7 +181,7 @@ class _Crew:
             except self._ray.exceptions.RayTaskError as error:
                 raise error.as_instanceof_cause() from error
             else:
-                yield Done(unit, found)
+                yield Done(unit, loglikelihoods)
             if waiting:
                 unit = waiting.popleft()
                 busy[actor.measure.remote(unit.sequences)] = (actor, unit)

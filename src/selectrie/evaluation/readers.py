@@ -30,11 +30,11 @@ class Record:
     """One record of a file.
 
     Attributes:
-        place: Its line, from 1, or its number in a file without lines.
+        number: Its line, from 1, or its number in a file without lines.
         fields: Its fields by name.
     """
 
-    place: int
+    number: int
     fields: Mapping[str, Any]
 
 
@@ -166,11 +166,11 @@ def _finite(text: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return found
+    return result
 
 
 def _no_number(text: str) -> float:

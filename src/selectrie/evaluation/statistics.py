@@ -122,12 +122,12 @@ def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10
     """
     if n_bins < 1:
         raise OptionError("n_bins", n_bins, "at least 1")
-    place = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    bin_of = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
     table = []
     for i in range(n_bins):
-        here = place == i
-        n = int(np.count_nonzero(here))
-        means = (float(confidence[here].mean()), float(right[here].mean())) if n else (math.nan, math.nan)
+        is_inside = bin_of == i
+        n = int(np.count_nonzero(is_inside))
+        means = (float(confidence[is_inside].mean()), float(right[is_inside].mean())) if n else (math.nan, math.nan)
         table.append(CalibrationBin(i / n_bins, (i + 1) / n_bins, n, *means))
     return tuple(table)
 

@@ -168,15 +168,15 @@ def parse_task(text: str, name: str) -> Task:
     """
     _check_keys(text, name)
     try:
-        given = tomllib.loads(text)
+        table = tomllib.loads(text)
     # ValueError: also for a number of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise InputFileError(name, f"not TOML: {error}", line=getattr(error, "lineno", None)) from None
     file = TaskFile(name, text)
-    formats = given.pop("format", [])
+    formats = table.pop("format", [])
     if not isinstance(formats, list) or not formats:
         raise InputFileError(name, "expected at least one [[format]], which says how a record is read")
-    own = _checked(file, Task, given, leave=("formats", "digest", "text"))
+    own = _checked(file, Task, table, leave=("formats", "digest", "text"))
     read = tuple(_format(file, one, i) for i, one in enumerate(formats))
     digest = blake2b(text.encode(), digest_size=16).hexdigest()
     task = Task(**own, formats=read, digest=digest, text=text)
@@ -189,7 +189,7 @@ def _check_keys(text: str, name: str) -> None:
 
     The time and memory that `tomllib` takes grow with the square of that number.
     """
-    bare = _STRINGS.sub(lambda found: "k" + "\n" * found[0].count("\n"), text)
+    bare = _STRINGS.sub(lambda result: "k" + "\n" * result[0].count("\n"), text)
     for number, line in enumerate(bare.split("\n"), start=1):
         if any(part.count(".") > MOST_PARTS for part in _BESIDE_KEYS.split(line)):
             raise InputFileError(name, f"a key has more than {MOST_PARTS} parts", line=number)
@@ -218,103 +218,103 @@ def _check_templates(file: TaskFile, task: Task) -> None:
     A template is bad if it cannot be read, if it has slots, or if its context lacks a
     field of `content_free`.
     """
-    for key, place, text in _templates(task):
+    for key, index, text in _templates(task):
         try:
             slots = _template(text).slots
         except TemplateError as error:
-            raise file.error(f"{key}: {error.reason} in {text!r}", key, place) from None
+            raise file.error(f"{key}: {error.reason} in {text!r}", key, index) from None
         if slots:
-            raise file.error(f"{key}: expected a text without slots, not {text!r}", key, place)
-    for place, one in enumerate(task.formats):
+            raise file.error(f"{key}: expected a text without slots, not {text!r}", key, index)
+    for index, one in enumerate(task.formats):
         asking = _template(one.context).needs
         lost = next((field for field in one.content_free or {} if field not in asking), None)
         if lost is not None:
-            raise file.error(f"content_free: the context has no field {lost!r}", "content_free", place)
+            raise file.error(f"content_free: the context has no field {lost!r}", "content_free", index)
 
 
 def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
     """Yield every template: its key, the index of its format or None, and its text."""
     yield "description", None, task.description
     yield "premise", None, task.premise or ""
-    for place, one in enumerate(task.formats):
-        yield "context", place, one.context
-        yield "subset", place, one.subset
+    for index, one in enumerate(task.formats):
+        yield "context", index, one.context
+        yield "subset", index, one.subset
         for key, texts in (("contexts", one.contexts), ("choices", one.choices), ("labels", one.labels)):
             for text in texts if isinstance(texts, tuple) else ():
-                yield key, place, text
+                yield key, index, text
         for step in one.prepare:
-            yield "prepare", place, step.text or ""
+            yield "prepare", index, step.text or ""
 
 
-def _format(file: TaskFile, given: Any, place: int) -> Format:
-    where = f"format[{place}]"
-    if not isinstance(given, dict):
+def _format(file: TaskFile, table: Any, index: int) -> Format:
+    where = f"format[{index}]"
+    if not isinstance(table, dict):
         raise file.error(f"{where}: expected a table")
-    steps = given.pop("prepare", [])
+    steps = table.pop("prepare", [])
     if not isinstance(steps, list):
-        raise file.error(f"{where}: prepare = {steps!r}; expected a list of tables", "prepare", place)
-    prepare = tuple(Preparation.of_table(file, f"{where}.prepare[{i}]", place, one) for i, one in enumerate(steps))
-    content_free = _content_free(file, where, place, given.pop("content_free", None))
-    own = _checked(file, Format, given, leave=("prepare", "content_free"), place=place)
-    found = Format(**own, prepare=prepare, content_free=content_free)
-    if found.gold_as not in GOLDS:
-        raise file.error(f"{where}: gold_as = {found.gold_as!r}; expected one of {', '.join(GOLDS)}", "gold_as", place)
-    if found.gold_as == "label" and not found.labels:
-        raise file.error(f"{where}: gold_as = 'label' needs `labels`", "gold_as", place)
-    if found.contexts and (found.context or content_free):
-        other = "context" if found.context else "content_free"
-        raise file.error(f"{where}: expected `contexts` or `{other}`, not both", "contexts", place)
-    if not found.choices:
-        raise file.error(f"{where}: choices is empty", "choices", place)
-    return found
+        raise file.error(f"{where}: prepare = {steps!r}; expected a list of tables", "prepare", index)
+    prepare = tuple(Preparation.of_table(file, f"{where}.prepare[{i}]", index, one) for i, one in enumerate(steps))
+    content_free = _content_free(file, where, index, table.pop("content_free", None))
+    own = _checked(file, Format, table, leave=("prepare", "content_free"), index=index)
+    result = Format(**own, prepare=prepare, content_free=content_free)
+    if result.gold_as not in GOLDS:
+        raise file.error(f"{where}: gold_as = {result.gold_as!r}; expected one of {', '.join(GOLDS)}", "gold_as", index)
+    if result.gold_as == "label" and not result.labels:
+        raise file.error(f"{where}: gold_as = 'label' needs `labels`", "gold_as", index)
+    if result.contexts and (result.context or content_free):
+        other = "context" if result.context else "content_free"
+        raise file.error(f"{where}: expected `contexts` or `{other}`, not both", "contexts", index)
+    if not result.choices:
+        raise file.error(f"{where}: choices is empty", "choices", index)
+    return result
 
 
-def _content_free(file: TaskFile, where: str, place: int, given: Any) -> Mapping[str, tuple[str, ...]] | None:
-    if given is None:
+def _content_free(file: TaskFile, where: str, index: int, table: Any) -> Mapping[str, tuple[str, ...]] | None:
+    if table is None:
         return None
-    reason = f"{where}: content_free = {given!r}; expected fields, each with the same number of texts that say nothing"
-    if not isinstance(given, dict) or not given:
-        raise file.error(reason, "content_free", place)
-    for texts in given.values():
+    reason = f"{where}: content_free = {table!r}; expected fields, each with the same number of texts that say nothing"
+    if not isinstance(table, dict) or not table:
+        raise file.error(reason, "content_free", index)
+    for texts in table.values():
         if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
-            raise file.error(reason, "content_free", place)
-    if len({len(texts) for texts in given.values()}) > 1:
-        raise file.error(reason, "content_free", place)
-    return {key: tuple(value) for key, value in given.items()}
+            raise file.error(reason, "content_free", index)
+    if len({len(texts) for texts in table.values()}) > 1:
+        raise file.error(reason, "content_free", index)
+    return {key: tuple(value) for key, value in table.items()}
 
 
 def _checked(
-    file: TaskFile, kind: type, given: Mapping[str, Any], leave: tuple[str, ...], place: int | None = None
+    file: TaskFile, kind: type, table: Mapping[str, Any], leave: tuple[str, ...], index: int | None = None
 ) -> dict[str, Any]:
     """Return the values of a table by field, with lists as tuples.
 
     Raises `InputFileError` for a value that is unknown, missing, or of another type.
     """
-    where = "task" if place is None else f"format[{place}]"
+    where = "task" if index is None else f"format[{index}]"
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in leave}
-    found: dict[str, Any] = {}
-    for key, said in given.items():
+    result: dict[str, Any] = {}
+    for key, said in table.items():
         if key not in known:
-            raise file.error(f"{where}: {key!r} is unknown; known are {', '.join(known)}", key, place)
+            raise file.error(f"{where}: {key!r} is unknown; known are {', '.join(known)}", key, index)
         value = tuple(said) if isinstance(said, list) else said
         if not _fits(value, known[key]):
             expected = known[key].replace("int", "an integer").replace("tuple[str, ...]", "a list of texts")
             expected = expected.replace("str", "a text").replace(" | None", "").replace("|", "or")
-            raise file.error(f"{where}: {key} = {said!r}; expected {expected}", key, place)
-        found[key] = value
+            raise file.error(f"{where}: {key} = {said!r}; expected {expected}", key, index)
+        result[key] = value
     needed = ("name", "version", "kind", "source", "metrics") if kind is Task else ()
-    missing = next((key for key in needed if key not in found), None)
+    missing = next((key for key in needed if key not in result), None)
     if missing is not None:
         raise file.error(f"{where}: {missing!r} is missing")
-    return found
+    return result
 
 
-def _fits(value: Any, wants: str) -> bool:
+def _fits(value: Any, kind_name: str) -> bool:
     if isinstance(value, tuple):
-        return "tuple[str" in wants and all(isinstance(one, str) for one in value)
+        return "tuple[str" in kind_name and all(isinstance(one, str) for one in value)
     if isinstance(value, str):
-        return "str" in wants.replace("tuple[str", "")
-    return isinstance(value, int) and not isinstance(value, bool) and wants == "int"
+        return "str" in kind_name.replace("tuple[str", "")
+    return isinstance(value, int) and not isinstance(value, bool) and kind_name == "int"
 
 
 @lru_cache(maxsize=256)

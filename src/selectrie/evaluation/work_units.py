@@ -100,9 +100,9 @@ class WorkUnit:
         """Return the number of tokens of its longest sequence."""
         return int(np.diff(self.sequences.offsets).max(initial=0))
 
-    def records(self, found: LogLikelihoods) -> tuple[ItemRecord, ...]:
+    def records(self, loglikelihoods: LogLikelihoods) -> tuple[ItemRecord, ...]:
         """Return the records of its items, from what was measured of its sequences."""
-        return tuple(_record(self, entry, found) for entry in self.entries)
+        return tuple(_record(self, entry, loglikelihoods) for entry in self.entries)
 
 
 def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> tuple[WorkUnit, ...]:
@@ -318,11 +318,11 @@ def rolling_windows(tokens: IntArray, start: int, most: int) -> list[_Pair]:
     return pairs or [(whole[:1], tokens)]
 
 
-def _record(unit: WorkUnit, entry: UnitEntry, found: LogLikelihoods) -> ItemRecord:
+def _record(unit: WorkUnit, entry: UnitEntry, loglikelihoods: LogLikelihoods) -> ItemRecord:
     item = entry.item
     choices: tuple[ChoiceLoglikelihood, ...] = ()
     if entry.problem is None:
-        choices = (_whole(entry, found),) if entry.n_windows else _measured(entry, found)
+        choices = (_whole(entry, loglikelihoods),) if entry.n_windows else _measured(entry, loglikelihoods)
     return ItemRecord(unit.task, entry.index, item.id, item.subset, item.gold, choices, unit.number, entry.problem)
 
 
@@ -334,23 +334,23 @@ def _n_words(text: str) -> int:
     return len(re.split(r"\s+", text))
 
 
-def _whole(entry: UnitEntry, found: LogLikelihoods) -> ChoiceLoglikelihood:
+def _whole(entry: UnitEntry, loglikelihoods: LogLikelihoods) -> ChoiceLoglikelihood:
     """Return the measures of a text from its windows."""
-    places, text = slice(entry.first, entry.first + entry.n_windows), entry.item.choices[0]
+    rows, text = slice(entry.first, entry.first + entry.n_windows), entry.item.choices[0]
     return ChoiceLoglikelihood(
-        logp=float(found.logp[places].sum()),
-        n_tokens=int(found.n_scored[places].sum()),
+        logp=float(loglikelihoods.logp[rows].sum()),
+        n_tokens=int(loglikelihoods.n_scored[rows].sum()),
         n_chars=len(text),
         n_bytes=len(text.encode()),
         n_words=_n_words(text),
-        is_greedy=bool(found.is_greedy[places].all()),
+        is_greedy=bool(loglikelihoods.is_greedy[rows].all()),
     )
 
 
-def _measured(entry: UnitEntry, found: LogLikelihoods) -> tuple[ChoiceLoglikelihood, ...]:
+def _measured(entry: UnitEntry, loglikelihoods: LogLikelihoods) -> tuple[ChoiceLoglikelihood, ...]:
     item, wanted, n = entry.item, entry.wanted, len(entry.item.choices)
     n_blocks = 1 + wanted.unconditional + wanted.premise + wanted.content_free * len(item.content_free)
-    blocks = found.logp[entry.first : entry.first + n_blocks * n].reshape(n_blocks, n)
+    blocks = loglikelihoods.logp[entry.first : entry.first + n_blocks * n].reshape(n_blocks, n)
     at = 1
     unconditional = premise = None
     if wanted.unconditional:
@@ -361,8 +361,8 @@ def _measured(entry: UnitEntry, found: LogLikelihoods) -> tuple[ChoiceLoglikelih
     return tuple(
         ChoiceLoglikelihood(
             logp=float(blocks[0][c]),
-            n_tokens=int(found.n_scored[entry.first + c]),
-            is_greedy=bool(found.is_greedy[entry.first + c]),
+            n_tokens=int(loglikelihoods.n_scored[entry.first + c]),
+            is_greedy=bool(loglikelihoods.is_greedy[entry.first + c]),
             logp_unconditional=None if unconditional is None else float(unconditional[c]),
             logp_premise=None if premise is None else float(premise[c]),
             logp_content_free=tuple(float(block[c]) for block in free),

@@ -85,7 +85,7 @@ class Meter:
         """Spend characters."""
         self.n_characters += n
         if self.n_characters > self._most_characters:
-            raise LimitError(f"it makes more than {self._most_characters} characters of text")
+            raise LimitError(f"it reads and makes more than {self._most_characters} characters of text")
 
     def expect(self, n: float) -> None:
         """Refuse to make more characters than are left.
@@ -93,7 +93,7 @@ class Meter:
         The characters are spent later, when they have been made.
         """
         if n > self._most_characters - self.n_characters:
-            raise LimitError(f"it makes more than {self._most_characters} characters of text")
+            raise LimitError(f"it would make more than {self._most_characters} characters of text")
 
     def expect_items(self, n: float) -> None:
         """Refuse to make more items than steps are left."""

@@ -18,7 +18,7 @@ from selectrie.backends.llama_cpp.batch import Batch, BatchRows
 from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
 from selectrie.core.types import LogitArray, Precision
-from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, ModelError
+from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, ModelError
 
 _RC_NO_ROOM, _RC_ABORTED = 1, 2
 """Return codes of `llama_decode` (llama.h)."""
@@ -117,6 +117,16 @@ class Context:
         """Return the highest position that a sequence owns; -1 for none."""
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence))
 
+    def require_end(self, sequence: int, depth: int) -> int:
+        """Return a sequence that ends where a node of this depth does.
+
+        Raises `InternalError` if it ends elsewhere.
+        """
+        last = self.last_position(sequence)
+        if last != depth - 1:
+            raise InternalError(f"sequence {sequence} ends at position {last}, its node at depth {depth}")
+        return sequence
+
     def first_position(self, sequence: int) -> int:
         """Return the lowest position a sequence owns in every layer; -1 for none."""
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
@@ -149,7 +159,7 @@ class Context:
         if code == _RC_NO_ROOM:
             raise CapacityError("cells", needed=n + padding, available=0)
         if code == _RC_ABORTED and self.stop.is_set:
-            raise DecodeInterrupted("the decode was told to stop", return_code=code)
+            raise DecodeInterrupted("the decode was interrupted", return_code=code)
         if code != 0:
             raise DecodeError(log.reason("llama.cpp gives no reason"), return_code=code)
         matrix = np.empty((0, self.n_vocabulary), dtype=np.float32)
@@ -211,7 +221,7 @@ def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
         )
     if not llama_cpp.llama_get_memory(pointer):
         llama_cpp.llama_free(pointer)
-        raise ModelError(f"{weights.name}: keeps no context, so it is no language model")
+        raise ModelError(f"{weights.name}: keeps no context, so it is not a language model")
     return pointer
 
 

@@ -13,8 +13,8 @@ from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context, Decoded, Size
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor
 from selectrie.backends.llama_cpp.sequences import Sequences
-from selectrie.backends.llama_cpp.sequences_attention import TreeSequences
-from selectrie.backends.llama_cpp.sequences_recurrent import ForkSequences
+from selectrie.backends.llama_cpp.sequences_attention import AttentionSequences
+from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
@@ -75,10 +75,10 @@ class LlamaModel:
         self._tree = PrefixTree(self._context.n_vocabulary)
         self._sequences: Sequences
         if self._kind.forks:
-            self._sequences = ForkSequences(self._tree, self._context, cells=self._kind is ModelKind.HYBRID)
+            self._sequences = RecurrentSequences(self._tree, self._context, cells=self._kind is ModelKind.HYBRID)
         else:
             keeper = self._kind is ModelKind.SLIDING_WINDOW
-            self._sequences = TreeSequences(self._tree, self._context, keeper=keeper)
+            self._sequences = AttentionSequences(self._tree, self._context, keeper=keeper)
         pads = options.precision is Precision.EXACT and not self._kind.forks
         self._granule = EXACT_GRANULE if pads else 1
         self._identity: ModelIdentity | None = None
@@ -154,17 +154,17 @@ class LlamaModel:
         plan = self._tree.plan(parents, tokens, wanted, keep)
         if self._kind.forks and len(parents) and rounds(parents, keep).any():
             raise ProtocolError("a forking model takes calls of one round; cut them with selectrie.core.model.rounds")
-        outline = self._sequences.outline(plan)
+        row_plan = self._sequences.plan_rows(plan)
         most = self._rows_per_call
-        if outline.n_rows > most:
-            raise CapacityError("rows in one call", needed=outline.n_rows, available=most)
-        self._sequences.make_room(plan, outline, self._context.size.nodes)
+        if row_plan.n_rows > most:
+            raise CapacityError("rows in one call", needed=row_plan.n_rows, available=most)
+        self._sequences.make_room(plan, row_plan, self._context.size.nodes)
         try:
-            n_recovered, recovery_s = self._sequences.recover(outline, self._evaluate_run)
-            layout = self._sequences.lay_out(plan, outline)
+            n_recovered, recovery_s = self._sequences.recover(row_plan, self._evaluate_run)
+            layout = self._sequences.lay_out(plan, row_plan)
             self._sequences.prepare(layout)
             decoded = self._decode(layout.rows)
-            n_rows = n_recovered + outline.n_rows
+            n_rows = n_recovered + row_plan.n_rows
             nodes = self._tree.commit(plan, n_rows)
             self._sequences.finish(layout, _of_entries(plan, nodes))
         except BaseException:

@@ -45,9 +45,9 @@ class RowLayout(Protocol):
 class Sequences(Protocol):
     """The nodes at which sequence ids end.
 
-    Outlines and layouts are passed back to the object that made them.
+    Row plans and layouts are passed back to the object that made them.
 
-    A call goes through `outline`, `make_room`, `recover`, `lay_out`, `prepare`, the
+    A call goes through `plan_rows`, `make_room`, `recover`, `lay_out`, `prepare`, the
     decode, `PrefixTree.commit` and `finish`. After an exception from `recover` on,
     `restore` is called.
     """
@@ -64,28 +64,28 @@ class Sequences(Protocol):
         """Return whether a live node can be a parent."""
         ...
 
-    def outline(self, plan: CallPlan) -> RowPlan:
+    def plan_rows(self, plan: CallPlan) -> RowPlan:
         """Return what a plan evaluates. Changes nothing.
 
         That is all new entries, and existing ones that are needed again.
         """
         ...
 
-    def make_room(self, plan: CallPlan, outline: Any, nodes: int) -> None:
+    def make_room(self, plan: CallPlan, row_plan: Any, nodes: int) -> None:
         """Drop unheld nodes until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
         ...
 
-    def recover(self, outline: Any, evaluate: Evaluate) -> tuple[int, float]:
+    def recover(self, row_plan: Any, evaluate: Evaluate) -> tuple[int, float]:
         """Re-evaluate what an earlier failure lost and the call needs.
 
         Returns the number of rows and the seconds that it took.
         """
         ...
 
-    def lay_out(self, plan: CallPlan, outline: Any) -> RowLayout:
+    def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:
         """Assign positions and ids to the rows. Changes nothing."""
         ...
 

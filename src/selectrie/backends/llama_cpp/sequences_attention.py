@@ -21,11 +21,10 @@ from selectrie.backends.llama_cpp.context import Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
-from selectrie.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TreeLayout:
+class AttentionRowLayout:
     """The rows of a call, depth-first.
 
     Attributes:
@@ -47,7 +46,7 @@ class TreeLayout:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TreeOutline:
+class AttentionRowPlan:
     """The rows to evaluate, parents before children.
 
     Attributes:
@@ -72,7 +71,7 @@ class TreeOutline:
     n_scratch_leaves: int
 
 
-class TreeSequences:
+class AttentionSequences:
     """The leaves at which sequence ids end.
 
     The last ids are reserved: for padding, for one scratch branch, and for the keeper.
@@ -106,7 +105,7 @@ class TreeSequences:
 
     # A call
 
-    def outline(self, plan: CallPlan) -> TreeOutline:
+    def plan_rows(self, plan: CallPlan) -> AttentionRowPlan:
         """Return what a plan evaluates: new entries and existing ones wanted again."""
         entry: list[int] = []
         parent: list[int] = []
@@ -127,36 +126,36 @@ class TreeSequences:
             base.append(above if p < 0 else base[p])
         return _depth_first(entry, parent, base, scratch=set(scratch_row_of.values()))
 
-    def make_room(self, plan: CallPlan, outline: TreeOutline, nodes: int) -> None:
+    def make_room(self, plan: CallPlan, row_plan: AttentionRowPlan, nodes: int) -> None:
         """Drop unheld nodes until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
         self._before = None
-        extra = max(0, outline.n_scratch_leaves - 1)
+        extra = max(0, row_plan.n_scratch_leaves - 1)
         self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.sequences, extra_branches=extra))
 
-    def lay_out(self, plan: CallPlan, forest: TreeOutline) -> TreeLayout:
+    def lay_out(self, plan: CallPlan, row_plan: AttentionRowPlan) -> AttentionRowLayout:
         """Assign positions and ids to the rows of a plan. Changes nothing."""
-        n = len(forest.entry)
-        entry = np.array(forest.entry, dtype=np.int64)
+        n = len(row_plan.entry)
+        entry = np.array(row_plan.entry, dtype=np.int64)
         fresh = np.array(plan.node, dtype=np.int64)[entry] == NO_NODE
-        ids, copies, leaves, scratch = self._assign(forest, fresh.tolist())
+        ids, copies, leaves, scratch = self._assign(row_plan, fresh.tolist())
         order = np.empty(n, dtype=np.int64)
-        order[forest.start] = np.arange(n)
+        order[row_plan.start] = np.arange(n)
         entry, fresh = entry[order], fresh[order]
         rows = BatchRows(
             token=np.array(plan.token, dtype=np.int32)[entry],
             position=np.array(plan.depth, dtype=np.int32)[entry] - 1,
-            first_id=np.array(forest.first_leaf, dtype=np.int32)[order],
-            n_ids=np.array(forest.n_leaves, dtype=np.int32)[order],
+            first_id=np.array(row_plan.first_leaf, dtype=np.int32)[order],
+            n_ids=np.array(row_plan.n_leaves, dtype=np.int32)[order],
             output=np.array(plan.wanted, dtype=np.bool_)[entry],
             ids=np.array(ids, dtype=np.int32),
         )
-        return TreeLayout(rows, entry, fresh, copies, leaves, scratch)
+        return AttentionRowLayout(rows, entry, fresh, copies, leaves, scratch)
 
     def _assign(
-        self, forest: TreeOutline, fresh: list[bool]
+        self, row_plan: AttentionRowPlan, fresh: list[bool]
     ) -> tuple[list[int], list[tuple[int, int, int]], list[tuple[int, int, int]], list[int]]:
         """Assign ids to the leaves.
 
@@ -165,17 +164,17 @@ class TreeSequences:
         """
         free = [i for i in range(self.sequences - 1, -1, -1) if self._tip[i] == NO_NODE]
         free_scratch = [self._scratch_id]
-        ids = [0] * sum(n for n, p in zip(forest.n_leaves, forest.parent, strict=True) if p < 0)
+        ids = [0] * sum(n for n, p in zip(row_plan.n_leaves, row_plan.parent, strict=True) if p < 0)
         copies: list[tuple[int, int, int]] = []
         leaves: list[tuple[int, int, int]] = []
         scratch: list[int] = []
         source: dict[int, int] = {}
         inherited: set[int] = set()
-        inner = set(forest.parent)
-        for k, e in enumerate(forest.entry):
+        inner = set(row_plan.parent)
+        for k, e in enumerate(row_plan.entry):
             if k in inner:
                 continue
-            base = forest.base[k]
+            base = row_plan.base[k]
             if base != ROOT and base not in source:
                 source[base] = self._through(base)
             if fresh[k] and base in self._id and base not in inherited:
@@ -185,7 +184,7 @@ class TreeSequences:
                 new = free_scratch.pop() if free_scratch and not fresh[k] else free.pop()
                 if base != ROOT:
                     copies.append((source[base], new, self._tree.depth[base]))
-            ids[forest.first_leaf[k]] = new
+            ids[row_plan.first_leaf[k]] = new
             if fresh[k]:
                 leaves.append((new, e, base))
             else:
@@ -200,18 +199,14 @@ class TreeSequences:
         tree = self._tree
         while tree.n_children[node]:
             node = tree.first_child[node]
-        sequence = self._id[node]
-        last = self._context.last_position(sequence)
-        if last != tree.depth[node] - 1:
-            raise InternalError(f"sequence {sequence} ends at position {last}, its node at depth {tree.depth[node]}")
-        return sequence
+        return self._context.require_end(self._id[node], tree.depth[node])
 
-    def prepare(self, layout: TreeLayout) -> None:
+    def prepare(self, layout: AttentionRowLayout) -> None:
         """Make the copies that the decode needs."""
         for source, new, end in layout.copies:
             self._context.copy(source, new, 0, end)
 
-    def finish(self, layout: TreeLayout, nodes: list[int]) -> None:
+    def finish(self, layout: AttentionRowLayout, nodes: list[int]) -> None:
         """Clean up after decode and commit.
 
         Removes what only this call needed and records which sequence ends at which
@@ -244,7 +239,7 @@ class TreeSequences:
         self._drop(nodes)
         return len(nodes)
 
-    def recover(self, _outline: TreeOutline, _evaluate: Evaluate) -> tuple[int, float]:
+    def recover(self, _row_plan: AttentionRowPlan, _evaluate: Evaluate) -> tuple[int, float]:
         """Do nothing: cells survive a failed decode."""
         return 0, 0.0
 
@@ -315,7 +310,7 @@ class TreeSequences:
         self._tip, self._id, self._before = [NO_NODE] * self.sequences, {}, None
 
 
-def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> TreeOutline:
+def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> AttentionRowPlan:
     n = len(entry)
     size, n_leaves = [1] * n, [0] * n
     n_scratch_leaves = 0
@@ -340,4 +335,4 @@ def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratc
             next_row[p] += size[k]
             next_leaf[p] += n_leaves[k]
         next_row[k], next_leaf[k] = start[k] + 1, first_leaf[k]
-    return TreeOutline(n, entry, parent, base, start, first_leaf, n_leaves, n_scratch_leaves)
+    return AttentionRowPlan(n, entry, parent, base, start, first_leaf, n_leaves, n_scratch_leaves)

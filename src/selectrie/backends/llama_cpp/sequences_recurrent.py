@@ -20,7 +20,7 @@ from selectrie.backends.llama_cpp.context import Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT, IntArray
-from selectrie.errors import CapacityError, InternalError, NodeError
+from selectrie.errors import CapacityError, NodeError
 
 _NO_ID = -1
 _SCRATCH_IDS = 1
@@ -28,14 +28,14 @@ _UNLIMITED = 1 << 40
 
 
 @dataclass(slots=True, eq=False)
-class _Stretch:
+class _CellRun:
     """Attention cells that one run wrote.
 
-    They are free again when no state and no later stretch depends on them.
+    They are free again when no state and no later run depends on them.
     """
 
     cells: int
-    below: _Stretch | None
+    below: _CellRun | None
     users: int = 0
 
 
@@ -47,7 +47,7 @@ class _State:
     """
 
     sequence: int
-    stretch: _Stretch | None
+    cell_run: _CellRun | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class ForkOutline:
+class RecurrentRowPlan:
     """What a call evaluates, before rows have positions and ids.
 
     `n_rows` counts the rows of all runs.
@@ -75,7 +75,7 @@ class ForkOutline:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ForkLayout:
+class RecurrentRowLayout:
     """The rows of a call, run by run.
 
     Attributes:
@@ -91,7 +91,7 @@ class ForkLayout:
     ids: list[int]
 
 
-class ForkSequences:
+class RecurrentSequences:
     """The nodes that own a state, and the sequence ids of the states."""
 
     def __init__(self, tree: PrefixTree, context: Context, *, cells: bool) -> None:
@@ -115,7 +115,7 @@ class ForkSequences:
 
     # A call
 
-    def outline(self, plan: CallPlan) -> ForkOutline:
+    def plan_rows(self, plan: CallPlan) -> RecurrentRowPlan:
         """Return the fewest runs that evaluate all that is due.
 
         Due are new entries, entries wanted again, and entries that need a state. A run
@@ -148,20 +148,20 @@ class ForkSequences:
                 entries.append(at)
                 at = above[at]
             runs.append(_Run(base[e], entries[::-1], needs_state))
-        return ForkOutline(runs[::-1], sum(len(run.entries) for run in runs))
+        return RecurrentRowPlan(runs[::-1], sum(len(run.entries) for run in runs))
 
-    def make_room(self, plan: CallPlan, outline: ForkOutline, nodes: int) -> None:
+    def make_room(self, plan: CallPlan, row_plan: RecurrentRowPlan, nodes: int) -> None:
         """Drop unheld nodes and states until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
         drops = self._tree.make_room(plan, nodes=nodes, branches=_UNLIMITED)
         gone = {node for node in drops if node in self._state}
-        runs = outline.runs
-        way, grounds = self._way_back(outline)
-        n_rows = len(way) + outline.n_rows
+        runs = row_plan.runs
+        way, sources = self._nodes_to_recover(row_plan)
+        n_rows = len(way) + row_plan.n_rows
         needed = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
-        candidates = self._candidates(plan.live_nodes().union(drops, grounds, (run.base for run in runs)))
+        candidates = self._candidates(plan.live_nodes().union(drops, sources, (run.base for run in runs)))
         while True:
             short_ids = needed - (self.sequences - len(self._state) + len(gone))
             short_cells = 0
@@ -187,9 +187,9 @@ class ForkSequences:
         free = [n for n in self._state if not tree.references[n] and n not in protected]
         return sorted(free, key=lambda n: (tree.used[n], -tree.depth[n]), reverse=True)
 
-    def lay_out(self, plan: CallPlan, outline: ForkOutline) -> ForkLayout:
+    def lay_out(self, plan: CallPlan, row_plan: RecurrentRowPlan) -> RecurrentRowLayout:
         """Assign rows and ids to the runs of a plan. Changes nothing."""
-        runs = outline.runs
+        runs = row_plan.runs
         ids = self._free_ids(len(runs))
         entry = np.array([e for run in runs for e in run.entries], dtype=np.int64)
         lengths = np.array([len(run.entries) for run in runs], dtype=np.int64)
@@ -203,7 +203,7 @@ class ForkSequences:
             output=np.array(plan.wanted, dtype=np.bool_)[entry] & is_first,
             ids=np.array(ids, dtype=np.int32),
         )
-        return ForkLayout(rows, entry, runs, ids)
+        return RecurrentRowLayout(rows, entry, runs, ids)
 
     def _free_ids(self, n: int) -> list[int]:
         """Return n free ids, consecutive if possible.
@@ -217,7 +217,7 @@ class ForkSequences:
                 return free[start : start + n]
         return free[:n]
 
-    def prepare(self, layout: ForkLayout) -> None:
+    def prepare(self, layout: RecurrentRowLayout) -> None:
         """Make the copies that the decode needs."""
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             if run.base != ROOT:
@@ -225,13 +225,9 @@ class ForkSequences:
 
     def _checked(self, node: int) -> int:
         """Return the id of a node's state, checked against llama.cpp's memory."""
-        sequence, end = self._state[node].sequence, self._tree.depth[node]
-        last = self._context.last_position(sequence)
-        if last != end - 1:
-            raise InternalError(f"sequence {sequence} ends at position {last}, its node at depth {end}")
-        return sequence
+        return self._context.require_end(self._state[node].sequence, self._tree.depth[node])
 
-    def finish(self, layout: ForkLayout, nodes: list[int]) -> None:
+    def finish(self, layout: RecurrentRowLayout, nodes: list[int]) -> None:
         """Record the states to keep and discard the others, after the commit.
 
         `nodes` has the node of each entry.
@@ -239,14 +235,14 @@ class ForkSequences:
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             node = nodes[run.entries[-1]]
             if run.keeps and node not in self._state:
-                below = None if run.base == ROOT else self._state[run.base].stretch
-                self._state[node] = _State(sequence, self._stretch(len(run.entries), below))
+                below = None if run.base == ROOT else self._state[run.base].cell_run
+                self._state[node] = _State(sequence, self._cell_run(len(run.entries), below))
             else:
                 self._context.remove(sequence)
 
     # States
 
-    def recover(self, outline: ForkOutline, evaluate: Evaluate) -> tuple[int, float]:
+    def recover(self, row_plan: RecurrentRowPlan, evaluate: Evaluate) -> tuple[int, float]:
         """Re-evaluate states that a failure lost and from which the runs start.
 
         Returns the number of rows and the seconds that it took. Each row is evaluated
@@ -254,10 +250,10 @@ class ForkSequences:
         without a state, a temporary one is made. Works depth-first, so that it needs at
         most one id more than there are states, which is the scratch id.
         """
-        way, _ = self._way_back(outline)
+        way, _ = self._nodes_to_recover(row_plan)
         stops = [node for node in way if way[node] > 1 or node in self._state]
-        passing = {node for node in stops if node not in self._state}
-        above = {node: self._stop_above(node, way) for node in stops}
+        temporary = {node for node in stops if node not in self._state}
+        above = {node: self._state_above(node, way) for node in stops}
         below: dict[int, list[int]] = {node: [] for node in above.values()}
         for node, base in above.items():
             below[base].append(node)
@@ -271,14 +267,14 @@ class ForkSequences:
                 n_rows += self._tree.depth[node] - self._tree.depth[base]
                 ready += below.get(node, [])
                 below[base].remove(node)
-                if base in passing and not below[base]:
+                if base in temporary and not below[base]:
                     self._drop_state(base)
         finally:
-            for node in passing.intersection(self._state):
+            for node in temporary.intersection(self._state):
                 self._drop_state(node)
         return n_rows, seconds
 
-    def _way_back(self, outline: ForkOutline) -> tuple[dict[int, int], set[int]]:
+    def _nodes_to_recover(self, row_plan: RecurrentRowPlan) -> tuple[dict[int, int], set[int]]:
         """Return the nodes to evaluate before every run has its initial state.
 
         Each comes with how many of them lie directly below it. The second result is the
@@ -286,8 +282,8 @@ class ForkSequences:
         """
         tree = self._tree
         way: dict[int, int] = {}
-        grounds = set()
-        for node in {run.base for run in outline.runs}:
+        sources = set()
+        for node in {run.base for run in row_plan.runs}:
             at, came_from_below = node, 0
             while not self._is_there(at):
                 is_known = at in way
@@ -296,14 +292,14 @@ class ForkSequences:
                     break
                 at, came_from_below = tree.parent[at], 1
             else:
-                grounds.add(at)
-        return way, grounds
+                sources.add(at)
+        return way, sources
 
     def _is_there(self, node: int) -> bool:
         """Return whether the node has a state in memory; the root needs none."""
         return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
 
-    def _stop_above(self, node: int, way: dict[int, int]) -> int:
+    def _state_above(self, node: int, way: dict[int, int]) -> int:
         """Return the nearest node above that has, or will have, a state when needed.
 
         That is a node whose state was lost, one at which ways part, or one off the way.
@@ -315,45 +311,45 @@ class ForkSequences:
 
     def _evaluate_state(self, node: int, base: int, evaluate: Evaluate) -> float:
         tree = self._tree
-        below = None if base == ROOT else self._state[base].stretch
+        below = None if base == ROOT else self._state[base].cell_run
         sequence = self._free_ids(1)[0]
         if base != ROOT:
             self._context.copy(self._checked(base), sequence, -1, -1)
         start = tree.depth[base]
         seconds = evaluate(sequence, tree.path(node)[start:], start)
-        self._state[node] = _State(sequence, self._stretch(tree.depth[node] - start, below))
+        self._state[node] = _State(sequence, self._cell_run(tree.depth[node] - start, below))
         return seconds
 
-    def _stretch(self, cells: int, below: _Stretch | None) -> _Stretch:
+    def _cell_run(self, cells: int, below: _CellRun | None) -> _CellRun:
         if below is not None:
             below.users += 1
         self._cells_used += cells
-        return _Stretch(cells, below, users=1)
+        return _CellRun(cells, below, users=1)
 
     def _drop_state(self, node: int) -> None:
         state = self._state.pop(node)
         if state.sequence != _NO_ID:
             self._context.remove(state.sequence)
-        stretch = state.stretch
-        while stretch is not None:
-            stretch.users -= 1
-            if stretch.users:
+        cell_run = state.cell_run
+        while cell_run is not None:
+            cell_run.users -= 1
+            if cell_run.users:
                 return
-            self._cells_used -= stretch.cells
-            stretch = stretch.below
+            self._cells_used -= cell_run.cells
+            cell_run = cell_run.below
 
     def _cells_of(self, nodes: set[int]) -> int:
         """Return how many cells dropping the states of these nodes would free."""
         lost: dict[int, int] = {}
         cells = 0
         for node in nodes:
-            stretch = self._state[node].stretch
-            while stretch is not None:
-                lost[id(stretch)] = lost.get(id(stretch), 0) + 1
-                if lost[id(stretch)] < stretch.users:
+            cell_run = self._state[node].cell_run
+            while cell_run is not None:
+                lost[id(cell_run)] = lost.get(id(cell_run), 0) + 1
+                if lost[id(cell_run)] < cell_run.users:
                     break
-                cells += stretch.cells
-                stretch = stretch.below
+                cells += cell_run.cells
+                cell_run = cell_run.below
         return cells
 
     # Dropping and repairing

@@ -68,7 +68,7 @@ def _faults(metadata: Metadata, data: mmap.mmap) -> Iterator[str]:
 def _of_parts(metadata: Metadata) -> Iterator[str]:
     kind = metadata.kinds.get("split.no", (UINT16, None))
     if kind != (UINT16, None):
-        yield "split.no is no whole number of 16 bits"
+        yield "split.no is not a 16-bit integer"
 
 
 def _of_layers(metadata: Metadata) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _of_vocabulary(metadata: Metadata, data: mmap.mmap) -> Iterator[str]:
     if kind is None:
         return
     if kind != (ARRAY, STRING):
-        yield f"{_TOKENS} is no list of texts"
+        yield f"{_TOKENS} is not a list of texts"
         return
     seen: dict[bytes, int] = {}
     for token, text in enumerate(metadata.texts(data, _TOKENS)):
@@ -146,7 +146,7 @@ def _of_vocabulary(metadata: Metadata, data: mmap.mmap) -> Iterator[str]:
     # RWKV's longest match would never get past a prefix that is not a token itself.
     is_longest = metadata.values.get(_TOKENIZER) == "rwkv" and seen.keys().isdisjoint(_LINE_END)
     if is_longest and any(spelling.startswith(_LINE_END) for spelling in seen):
-        yield "tokens begin with a line end, and none is one"
+        yield "tokens begin with a line end, but no token is a line end"
 
 
 def _name(metadata: Metadata, key: str) -> str:

@@ -117,7 +117,7 @@ def _differences(task: Mapping[str, Any]) -> Table:
     return table
 
 
-def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
+def _flips(task: Mapping[str, Any], max_shown: int) -> Iterator[RenderableType]:
     """Yield as many flips of either kind as there is room for.
 
     `+` is right only in the second run, `-` only in the first.
@@ -130,8 +130,8 @@ def _flips(task: Mapping[str, Any], most: int) -> Iterator[RenderableType]:
         table.add_column(name)
     for name in ("right", "first", "second", "margins, nats"):
         table.add_column(name, justify="right", no_wrap=True)
-    n_gained = min(len(gained), max(most - len(lost), (most + 1) // 2))
-    shown = [*((one, "+") for one in gained[:n_gained]), *((one, "-") for one in lost[: most - n_gained])]
+    n_gained = min(len(gained), max(max_shown - len(lost), (max_shown + 1) // 2))
+    shown = [*((one, "+") for one in gained[:n_gained]), *((one, "-") for one in lost[: max_shown - n_gained])]
     for one, sign in shown:
         gold = ",".join(map(str, one["gold"]))
         margins = f"{number(one['margin_first'])} {number(one['margin_second'])}"

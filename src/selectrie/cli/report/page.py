@@ -35,10 +35,10 @@ def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> Rend
         unnamed: The model that answered if the caller named none.
     """
     parts: list[RenderableType] = []
-    told: set[int] = set()
+    reported: set[int] = set()
     for slot in page.slots:
-        if id(slot.record) not in told:
-            told.add(id(slot.record))
+        if id(slot.record) not in reported:
+            reported.add(id(slot.record))
             parts += [*_block(slot, top), Text()]
     facts = [("page", _page_words(page)), ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
     return Group(*parts, facts_table(facts))

@@ -28,7 +28,7 @@ MOST_FLIPS = 1000
 """Maximum number shown for a task and direction; the rest is counted."""
 MOST_PROBLEMS = 200
 _N_PILES = 20
-_PLACES = ("first", "second")
+_POSITIONS = ("first", "second")
 
 Cells: TypeAlias = Sequence[object]
 Block: TypeAlias = Mapping[str, Any]
@@ -62,7 +62,8 @@ def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evalu
         names: The names of the runs for people.
     """
     rows = [
-        (place, name, run.signature.get("model", "")) for place, name, run in zip(_PLACES, names, runs, strict=True)
+        (position, name, run.signature.get("model", ""))
+        for position, name, run in zip(_POSITIONS, names, runs, strict=True)
     ]
     head = _table("Folder and model", ("", "folder", "model"), rows, left=3)
     body = [_section("Runs", head), *map(_compared, comparison["tasks"]), _two_signatures(runs)]
@@ -219,10 +220,13 @@ def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
     finite = margins[np.isfinite(margins)]
     end = float(np.quantile(finite, 0.99)) if len(finite) else 0.0
     edges = np.linspace(0.0, svg.round_up(end or 1.0), _N_PILES + 1)
-    place = np.minimum(np.searchsorted(edges, margins, side="right") - 1, _N_PILES - 1)
+    pile_of = np.minimum(np.searchsorted(edges, margins, side="right") - 1, _N_PILES - 1)
     piles = [
         Pile(
-            float(edges[i]), float(edges[i + 1]), int((right & (place == i)).sum()), int((~right & (place == i)).sum())
+            float(edges[i]),
+            float(edges[i + 1]),
+            int((right & (pile_of == i)).sum()),
+            int((~right & (pile_of == i)).sum()),
         )
         for i in range(_N_PILES)
     ]
