@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from selectrie.cli.flags import long_flag
 from selectrie.cli.grammar import open_grammar
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_SEARCH
@@ -48,8 +49,9 @@ def read_constraint(group: ConstraintGroup) -> Grammar | None:
     if not names:
         return None
     if len(names) > 1:
-        flags = ", ".join("--" + name.replace("_", "-") for name in names)
-        raise OptionError("grammar", flags, "only one of --grammar, --json-schema, --regex and --lark")
+        raise OptionError(
+            "grammar", ", ".join(map(long_flag, names)), "only one of --grammar, --json-schema, --regex and --lark"
+        )
     from selectrie.grammar import Grammar
 
     if group.grammar is not None:

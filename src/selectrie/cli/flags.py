@@ -48,6 +48,11 @@ On the command line, leaving an option out does what None does.
 """
 
 
+def long_flag(name: str) -> str:
+    """Return the flag that typer makes of a field's name."""
+    return "--" + name.replace("_", "-")
+
+
 def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
     """Return what the caller writes for a field.
 
@@ -60,7 +65,7 @@ def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
     first = option.default if isinstance(option.default, str) else ""
     declared = [word for word in (first, *(option.param_decls or ())) if word.startswith("-")]
     long = [word for word in declared if word.startswith("--")]
-    return (long or declared or ["--" + name.replace("_", "-")])[0]
+    return (long or declared or [long_flag(name)])[0]
 
 
 def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:

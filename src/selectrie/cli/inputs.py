@@ -11,7 +11,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     line raises unless `allow_empty`; so do an empty file and bad UTF-8. Errors name the
     line.
     """
-    text = _decode(path, _read_bytes(path))
+    text = read_text(path)
     if path.lower().endswith(".json"):
         choices = _json_choices(path, text)
         empty = "element {0} is empty"
@@ -52,12 +52,18 @@ def read_prompt(path: str) -> str:
 
     Editors and `echo` add that line end.
     """
-    return _decode(path, _read_bytes(path)).removesuffix("\n").removesuffix("\r")
+    return read_text(path).removesuffix("\n").removesuffix("\r")
 
 
 def read_text(path: str) -> str:
-    """Return a file of text unchanged."""
-    return _decode(path, _read_bytes(path))
+    """Return a file of UTF-8 text unchanged, except for a byte order mark."""
+    data = _read_bytes(path).removeprefix(_BOM)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(path, found, line=line) from error
 
 
 def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
@@ -67,16 +73,25 @@ def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
     name the line. An empty line is an error, and so is any other key, since an option
     there would be ignored.
     """
-    text = _decode(path, _read_bytes(path))
+    lines = _json_lines(path, "prompts", remedy='; write a text as "…" or {"prompt": "…"}')
+    return [_json_prompt(path, value, line) for line, value in lines]
+
+
+def _json_lines(path: str, what: str, *, remedy: str = "") -> Iterator[tuple[int, Any]]:
+    """Yield the number of each line and its JSON value.
+
+    An empty file is an error, and so is an empty line.
+    """
+    text = read_text(path)
     if not text:
-        raise InputFileError(path, "holds no prompts")
-    return [_json_prompt(path, line, at) for at, line in enumerate(text.removesuffix("\n").split("\n"), start=1)]
+        raise InputFileError(path, f"holds no {what}")
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        if not line.strip():
+            raise InputFileError(path, "the line is empty; remove it", line=number)
+        yield number, _json(path, line, line=number, remedy=remedy)
 
 
-def _json_prompt(path: str, text: str, line: int) -> str | list[int] | list[dict[str, object]]:
-    if not text.strip():
-        raise InputFileError(path, "the line is empty; remove it", line=line)
-    value = _json(path, text, line=line, remedy='; write a text as "…" or {"prompt": "…"}')
+def _json_prompt(path: str, value: Any, line: int) -> str | list[int] | list[dict[str, object]]:
     if isinstance(value, str):
         return value
     if not isinstance(value, dict):
@@ -101,7 +116,7 @@ def read_messages(path: str) -> list[dict[str, object]]:
 
     Each has a text `role` and a text `content`; other keys go to the template.
     """
-    return _messages(path, _json(path, _decode(path, _read_bytes(path))))
+    return _messages(path, _json(path, read_text(path)))
 
 
 def _messages(path: str, messages: object, *, line: int | None = None) -> list[dict[str, object]]:
@@ -126,7 +141,7 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     No number may be negative. A key that is no choice raises, because it is a misspelt
     choice (often without its leading space).
     """
-    prior = _json(path, _decode(path, _read_bytes(path)))
+    prior = _json(path, read_text(path))
     if not isinstance(prior, dict):
         raise InputFileError(path, f"expected a JSON object from choice to probability, not {_kind(prior)}")
     known = set(choices)
@@ -140,7 +155,7 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
 
 def read_values(path: str) -> dict[str, Any]:
     """Return the values of a template from a JSON object from name to value."""
-    return _object(path, _json(path, _decode(path, _read_bytes(path))))
+    return _object(path, _json(path, read_text(path)))
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
@@ -148,15 +163,7 @@ def read_rows(path: str) -> list[dict[str, Any]]:
 
     Errors name the line. An empty line is an error.
     """
-    text = _decode(path, _read_bytes(path))
-    if not text:
-        raise InputFileError(path, "holds no rows")
-    rows = []
-    for at, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        if not line.strip():
-            raise InputFileError(path, "the line is empty; remove it", line=at)
-        rows.append(_object(path, _json(path, line, line=at), line=at))
-    return rows
+    return [_object(path, value, line=line) for line, value in _json_lines(path, "rows")]
 
 
 def _object(path: str, value: object, *, line: int | None = None) -> dict[str, Any]:
@@ -271,16 +278,6 @@ def _read_bytes(path: str) -> bytes:
         return sys.stdin.buffer.read()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path.
         raise InputFileError(path, getattr(error, "strerror", None) or str(error)) from error
-
-
-def _decode(path: str, data: bytes) -> str:
-    data = data.removeprefix(_BOM)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
-        raise InputFileError(path, found, line=line) from error
 
 
 def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") -> Any:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import inputs
+from selectrie.cli.flags import long_flag
 from selectrie.cli.groups import (
     BarePromptGroup,
     ChoicesGroup,
@@ -58,7 +59,9 @@ def read_prompts(group: PromptsGroup) -> list[Prompt]:
     sources = [name for name in _PROMPTS if getattr(group, name) is not None]
     if sources:
         sources.append("prompts_file")
-        raise PromptError(f"prompts are given {len(sources)} times: {', '.join(map(_flag, sources))}; give them once")
+        raise PromptError(
+            f"prompts are given {len(sources)} times: {', '.join(map(long_flag, sources))}; give them once"
+        )
     return list(inputs.read_prompts(group.prompts_file))
 
 
@@ -75,9 +78,11 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
     """Return the prompt from the one option that gives it, else from piped stdin."""
     sources = [name for name in _PROMPTS if getattr(group, name) is not None]
     if len(sources) > 1:
-        raise PromptError(f"the prompt is given {len(sources)} times: {', '.join(map(_flag, sources))}; give it once")
+        raise PromptError(
+            f"the prompt is given {len(sources)} times: {', '.join(map(long_flag, sources))}; give it once"
+        )
     if group.system is not None and sources and sources[0] in ("chat", "token_ids"):
-        raise PromptError(f"--system goes with a prompt as text, not with {_flag(sources[0])}")
+        raise PromptError(f"--system goes with a prompt as text, not with {long_flag(sources[0])}")
     if group.prompt is not None:
         return group.prompt
     if group.token_ids is not None:
@@ -143,7 +148,3 @@ def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
 def search(group: SearchGroup, k: int) -> SearchParams:
     """Return how the set is searched; k places must be certain."""
     return SearchParams(**asdict(group), k=k)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -176,15 +176,11 @@ def _same(path: str, digest: str) -> Data:
 
 
 def _loaded(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Data | None) -> Loaded:
-    how = Shots(configuration.n_shots, shots, configuration.shots_seed)
-    return Loaded(configuration, sources, _items(configuration, sources, how), shots)
-
-
-def _items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Shots) -> tuple[TaskItems, ...]:
-    """Return the items of every source.
+    """Return a configuration with the items of every source.
 
     Items of one task from several files are distinguished by their files.
     """
+    how = Shots(configuration.n_shots, shots, configuration.shots_seed)
     files: dict[str, list[Path]] = {}
     known: dict[str, Task] = {}
     for task, data in sources:
@@ -195,10 +191,10 @@ def _items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...],
         files[task.name].append(data.path)
     tasks = []
     for task, data in sources:
-        one = items_of(task, data, shots=shots, limit=configuration.limit)
+        one = items_of(task, data, shots=how, limit=configuration.limit)
         name = _called(task.name, data.path, files[task.name])
         tasks.append(replace(one, task=name, metrics=configuration.metrics or one.metrics))
-    return tuple(tasks)
+    return Loaded(configuration, sources, tuple(tasks), shots)
 
 
 def _called(task: str, path: Path, files: list[Path]) -> str:

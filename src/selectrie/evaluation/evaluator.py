@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
@@ -73,15 +74,10 @@ def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
             yield Done(unit, scorer.loglikelihoods(unit.sequences))
 
 
-def measured_by(measure: Measure | None, llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
-    """Yield measured units from `measure`, or from this engine if it is None."""
-    return measured(llm, units) if measure is None else measure(units)
-
-
 def signature_of(llm: Engine) -> dict[str, object]:
     """Return what log-probabilities of an engine depend on, JSON-ready.
 
-    `rows_per_call` is included because where a forking model's calls are cut changes
+    `rows_per_call` is included because where a recurrent model's calls are cut changes
     the last bits. Threads and the size of the context do not.
     """
     signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
@@ -147,7 +143,7 @@ def evaluate_tasks(
     units = plan(llm.vocabulary, llm.limits, tasks)
     counter = Counter(tasks, units, on_progress)
     records: list[ItemRecord] = []
-    for done in measured_by(measure, llm, units):
+    for done in (measure or partial(measured, llm))(units):
         counter.count(done)
         records += done.records
     rows = counter.progress

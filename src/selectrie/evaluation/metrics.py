@@ -270,6 +270,10 @@ def _accuracy(name: str, what: str, source: str, score: Score, *needs: str) -> M
     return Metric(name, what, source, _hits(score), _mean, is_proportion=True, needs=frozenset(needs), has_chance=True)
 
 
+def _loss(name: str, what: str, value: Callable[[FloatArray, FloatArray], float], length: str = "") -> Metric:
+    return Metric(name, what, HARNESS, _gold_logp, value, higher_is_better=False, length=length)
+
+
 def _logp(record: ItemRecord) -> FloatArray:
     return _column(record, "logp")
 
@@ -332,41 +336,10 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 _mean,
                 is_proportion=True,
             ),
-            Metric(
-                "perplexity",
-                "exponential of the mean loss an item",
-                HARNESS,
-                _gold_logp,
-                _exp_of_loss,
-                higher_is_better=False,
-            ),
-            Metric(
-                "word_perplexity",
-                "… a word, over all texts",
-                HARNESS,
-                _gold_logp,
-                _exp_of_loss,
-                higher_is_better=False,
-                length="n_words",
-            ),
-            Metric(
-                "byte_perplexity",
-                "… a UTF-8 byte, over all texts",
-                HARNESS,
-                _gold_logp,
-                _exp_of_loss,
-                higher_is_better=False,
-                length="n_bytes",
-            ),
-            Metric(
-                "bits_per_byte",
-                "loss in bits a UTF-8 byte, over all texts",
-                HARNESS,
-                _gold_logp,
-                _bits,
-                higher_is_better=False,
-                length="n_bytes",
-            ),
+            _loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
+            _loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
+            _loss("byte_perplexity", "… a UTF-8 byte, over all texts", _exp_of_loss, "n_bytes"),
+            _loss("bits_per_byte", "loss in bits a UTF-8 byte, over all texts", _bits, "n_bytes"),
         )
     }
 )

@@ -176,7 +176,8 @@ class _Crew:
                     raise ClusterError(
                         f"unit {unit.number} killed {tries[unit.number]} actors; the last one: {error}"
                     ) from error
-                actor = self._replace(actor)
+                self._actors.remove(actor)
+                actor = self._hire()
                 waiting.appendleft(unit)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.as_instanceof_cause() from error
@@ -223,10 +224,6 @@ class _Crew:
         if self._on_actor is not None:
             self._on_actor(actor)
         return actor
-
-    def _replace(self, actor: Any) -> Any:
-        self._actors.remove(actor)
-        return self._hire()
 
     def dismiss(self) -> None:
         """End every actor."""

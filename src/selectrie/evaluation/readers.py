@@ -106,10 +106,14 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             number += 1
             if len(data) > MOST_LINE_BYTES:
                 raise InputFileError(str(path), f"the line has more than {MOST_LINE_BYTES >> 20} MiB", line=number)
-            yield number, _decoded(path, data, number)
+            yield number, decoded(path, data, number)
 
 
-def _decoded(path: Path, data: bytes, line: int) -> str:
+def decoded(path: Path | str, data: bytes, line: int) -> str:
+    """Return UTF-8 text that begins in this line of a file, without a byte order mark.
+
+    Raises `InputFileError`.
+    """
     try:
         return data.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -125,7 +129,7 @@ def _json_lines(path: Path) -> Iterator[Record]:
 
 def _json(path: Path) -> Iterator[Record]:
     data = path.read_bytes()
-    value = _parsed(path, _decoded(path, data, 1), None)
+    value = _parsed(path, decoded(path, data, 1), None)
     if not isinstance(value, list):
         raise InputFileError(str(path), f"expected a list of objects, not {_kind(value)}")
     for number, one in enumerate(value, start=1):

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError
 from selectrie.evaluation.checks import check, check_records, check_view
-from selectrie.evaluation.evaluator import Counter, Measure, OnProgress, measured_by, results_of
+from selectrie.evaluation.evaluator import Counter, Measure, OnProgress, measured, results_of
 from selectrie.evaluation.files import write_whole, writing
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.metrics import named
@@ -102,7 +103,7 @@ def run(
         counter = Counter(tasks, units, options.on_progress)
         for done in finished.values():
             counter.count(done, is_logged=True)
-        for done in measured_by(measure, llm, [unit for unit in units if unit.number not in finished]):
+        for done in (measure or partial(measured, llm))([unit for unit in units if unit.number not in finished]):
             log.add(own_plan, done)
             finished[done.unit.number] = done
             counter.count(done)

@@ -20,6 +20,7 @@ from typing import Any
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.field_steps import MOST_CHARACTERS, FieldError, Preparation, TaskFile, value_at
 from selectrie.evaluation.metrics import named
+from selectrie.evaluation.readers import decoded
 from selectrie.evaluation.work_units import UNIT_ROWS
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
@@ -148,11 +149,7 @@ def load_task(name: str) -> Task:
         raise InputFileError(name, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
         raise InputFileError(name, f"the file has more than {MOST_FILE_BYTES >> 20} MiB, so it is not a task")
-    try:
-        return parse_task(data.decode("utf-8-sig").replace("\r\n", "\n"), name)
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputFileError(name, f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
+    return parse_task(decoded(name, data, 1).replace("\r\n", "\n"), name)
 
 
 @cache

@@ -58,40 +58,33 @@ class Sequences(Protocol):
     @property
     def free_sequences(self) -> int:
         """Return the branches left if all unheld nodes were dropped."""
-        ...
 
     def can_extend(self, node: int) -> bool:
         """Return whether a live node can be a parent."""
-        ...
 
     def plan_rows(self, plan: CallPlan) -> RowPlan:
         """Return what a plan evaluates. Changes nothing.
 
         That is all new entries, and existing ones that are needed again.
         """
-        ...
 
     def make_room(self, plan: CallPlan, row_plan: Any, nodes: int) -> None:
         """Drop unheld nodes until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
-        ...
 
     def recover(self, row_plan: Any, evaluate: Evaluate) -> tuple[int, float]:
         """Re-evaluate what an earlier failure lost and the call needs.
 
         Returns the number of rows and the seconds that it took.
         """
-        ...
 
     def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:
         """Assign positions and ids to the rows. Changes nothing."""
-        ...
 
     def prepare(self, layout: Any) -> None:
         """Change llama.cpp's memory as the decode needs it."""
-        ...
 
     def finish(self, layout: Any, nodes: list[int]) -> None:
         """Clean up after the commit.
@@ -99,23 +92,18 @@ class Sequences(Protocol):
         Removes what only this call needed and records which sequence ends at which
         node. `nodes` has the node of each entry.
         """
-        ...
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
         """Release references as `Model.release` does."""
-        ...
 
     def trim(self, idle_rows: int) -> int:
         """Drop unused nodes as `Model.trim` does."""
-        ...
 
     def restore(self) -> bool:
         """Make memory match the bookkeeping after a failure.
 
         Returns whether it does.
         """
-        ...
 
     def forget(self) -> None:
         """Forget all sequences, because the tree was cleared."""
-        ...
