@@ -57,11 +57,11 @@ class Batch:
             field_type = dict(llama_cpp.llama_batch._fields_)[name]
             setattr(self.struct, name, array.ctypes.data_as(field_type))
 
-    def fill(self, rows: BatchRows, padding: int, granule: int, padding_sequence: int) -> int:
+    def fill(self, rows: BatchRows, padding: int, batch_multiple: int, padding_sequence: int) -> int:
         """Write rows and padding, and return how many rows give logits.
 
-        That number, too, is filled up to a multiple of `granule`: the last layer and
-        the output projection run on these rows alone, so their number affects the
+        That number, too, is filled up to a multiple of `batch_multiple`: the last layer
+        and the output projection run on these rows alone, so their number affects the
         choice of kernels.
         """
         n, n_ids = len(rows.token), len(rows.ids)
@@ -75,7 +75,7 @@ class Batch:
         self._address[:n], self._address[n:end] = base + 4 * rows.first_id.astype(np.uint64), base + 4 * n_ids
         self._output[:n], self._output[n:end] = rows.output, 0
         n_outputs = int(np.count_nonzero(rows.output))
-        if fill := -n_outputs % granule:
+        if fill := -n_outputs % batch_multiple:
             self._output[np.flatnonzero(self._output[:end] == 0)[-fill:]] = 1
         self.struct.n_tokens = end
         return n_outputs + fill

@@ -135,10 +135,10 @@ class Context:
         """Free every cell, and start again at the first."""
         llama_cpp.llama_memory_clear(self._memory, False)  # noqa: FBT003  positional by ctypes
 
-    def decode(self, rows: BatchRows, *, granule: int, padding_sequence: int) -> Decoded:
+    def decode(self, rows: BatchRows, *, batch_multiple: int, padding_sequence: int) -> Decoded:
         """Evaluate rows in one `llama_decode`.
 
-        The number of rows is filled up to a multiple of `granule` with rows of
+        The number of rows is filled up to a multiple of `batch_multiple` with rows of
         `padding_sequence`, a sequence that the caller removes afterwards.
 
         Raises:
@@ -147,8 +147,8 @@ class Context:
             DecodeError: llama.cpp failed for another reason.
         """
         n = len(rows.token)
-        padding = -n % granule
-        n_outputs = self._batch.fill(rows, padding, granule, padding_sequence)
+        padding = -n % batch_multiple
+        n_outputs = self._batch.fill(rows, padding, batch_multiple, padding_sequence)
         with log.of_ours(verbose=self.options.verbose):
             log.forget()
             begin = time.perf_counter()

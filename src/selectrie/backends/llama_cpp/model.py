@@ -132,8 +132,8 @@ class LlamaModel:
         """Return the granule: calls are padded to a multiple of this many rows.
 
         The rows whose logits are computed are filled up in the same way. With 1 nothing
-        is filled up (`fast`, and forking models, whose rows llama.cpp regroups by
-        sequence). May be set while the tree is empty.
+        is filled up (`fast`, and recurrent and hybrid models, whose rows llama.cpp
+        regroups by sequence). May be set while the tree is empty.
         """
         return self._granule
 
@@ -153,11 +153,13 @@ class LlamaModel:
         self._context.stop.clear()
         plan = self._tree.plan(parents, tokens, wanted, keep)
         if self._kind.forks and len(parents) and rounds(parents, keep).any():
-            raise ProtocolError("a forking model takes calls of one round; cut them with selectrie.core.model.rounds")
+            raise ProtocolError(
+                "a recurrent or hybrid model takes calls of one round; cut them with selectrie.core.model.rounds"
+            )
         row_plan = self._sequences.plan_rows(plan)
-        most = self._rows_per_call
-        if row_plan.n_rows > most:
-            raise CapacityError("rows in one call", needed=row_plan.n_rows, available=most)
+        max_rows = self._rows_per_call
+        if row_plan.n_rows > max_rows:
+            raise CapacityError("rows in one call", needed=row_plan.n_rows, available=max_rows)
         self._sequences.make_room(plan, row_plan, self._context.size.nodes)
         try:
             n_recovered, recovery_s = self._sequences.recover(row_plan, self._evaluate_run)
@@ -173,10 +175,10 @@ class LlamaModel:
         row = np.zeros(len(plan.node), dtype=np.int64)
         output = layout.rows.output
         row[layout.entry[output]] = decoded.index[output]
-        asked = np.array(plan.entry, dtype=np.int64)[np.asarray(wanted, dtype=np.bool_)]
+        wanted_entries = np.array(plan.entry, dtype=np.int64)[np.asarray(wanted, dtype=np.bool_)]
         return Extension(
             nodes=nodes,
-            rows=Rows(decoded.matrix, row[asked]),
+            rows=Rows(decoded.matrix, row[wanted_entries]),
             rows_evaluated=n_rows,
             rows_repeated=n_rows - plan.n_new,
             rows_padded=decoded.padding,
@@ -258,16 +260,16 @@ class LlamaModel:
             return Decoded(
                 np.empty((0, self._context.n_vocabulary), dtype=np.float32), np.empty(0, dtype=np.int64), 0, 0.0
             )
-        return self._context.decode(rows, granule=self._granule, padding_sequence=self._sequences.padding_id)
+        return self._context.decode(rows, batch_multiple=self._granule, padding_sequence=self._sequences.padding_id)
 
     def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> float:
         """Evaluate a run of tokens under one sequence without logits.
 
         Returns the seconds that it took.
         """
-        most, seconds = self._rows_per_call, 0.0
-        for start in range(0, len(tokens), most):
-            part = tokens[start : start + most]
+        max_rows, seconds = self._rows_per_call, 0.0
+        for start in range(0, len(tokens), max_rows):
+            part = tokens[start : start + max_rows]
             n = len(part)
             position = first_position + start + np.arange(n, dtype=np.int32)
             zeros = np.zeros(n, dtype=np.int32)

@@ -158,12 +158,12 @@ class RecurrentSequences:
         drops = self._tree.make_room(plan, nodes=nodes, branches=_UNLIMITED)
         gone = {node for node in drops if node in self._state}
         runs = row_plan.runs
-        way, sources = self._nodes_to_recover(row_plan)
-        n_rows = len(way) + row_plan.n_rows
-        needed = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
+        lost, sources = self._nodes_to_recover(row_plan)
+        n_rows = len(lost) + row_plan.n_rows
+        n_required = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
         candidates = self._candidates(plan.live_nodes().union(drops, sources, (run.base for run in runs)))
         while True:
-            short_ids = needed - (self.sequences - len(self._state) + len(gone))
+            short_ids = n_required - (self.sequences - len(self._state) + len(gone))
             short_cells = 0
             if self._cells is not None:
                 short_cells = n_rows - (self._cells - self._cells_used + self._cells_of(gone))
@@ -171,7 +171,7 @@ class RecurrentSequences:
                 break
             if not candidates:
                 if short_ids > 0:
-                    raise CapacityError("sequences", needed=needed, available=needed - short_ids)
+                    raise CapacityError("sequences", needed=n_required, available=n_required - short_ids)
                 raise CapacityError("cells", needed=n_rows, available=n_rows - short_cells)
             gone.add(candidates.pop())
         for node in gone:
@@ -250,14 +250,14 @@ class RecurrentSequences:
         without a state, a temporary one is made. Works depth-first, so that it needs at
         most one id more than there are states, which is the scratch id.
         """
-        way, _ = self._nodes_to_recover(row_plan)
-        stops = [node for node in way if way[node] > 1 or node in self._state]
+        lost, _ = self._nodes_to_recover(row_plan)
+        stops = [node for node in lost if lost[node] > 1 or node in self._state]
         temporary = {node for node in stops if node not in self._state}
-        above = {node: self._state_above(node, way) for node in stops}
+        above = {node: self._state_above(node, lost) for node in stops}
         below: dict[int, list[int]] = {node: [] for node in above.values()}
         for node, base in above.items():
             below[base].append(node)
-        ready = [node for node, base in above.items() if base not in way]
+        ready = [node for node, base in above.items() if base not in lost]
         n_rows, seconds = 0, 0.0
         try:
             while ready:
@@ -281,31 +281,31 @@ class RecurrentSequences:
         set of nodes with states from which the evaluation starts.
         """
         tree = self._tree
-        way: dict[int, int] = {}
+        lost: dict[int, int] = {}
         sources = set()
         for node in {run.base for run in row_plan.runs}:
             at, came_from_below = node, 0
             while not self._is_there(at):
-                is_known = at in way
-                way[at] = way.get(at, 0) + came_from_below
+                is_known = at in lost
+                lost[at] = lost.get(at, 0) + came_from_below
                 if is_known:
                     break
                 at, came_from_below = tree.parent[at], 1
             else:
                 sources.add(at)
-        return way, sources
+        return lost, sources
 
     def _is_there(self, node: int) -> bool:
         """Return whether the node has a state in memory; the root needs none."""
         return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
 
-    def _state_above(self, node: int, way: dict[int, int]) -> int:
+    def _state_above(self, node: int, lost: dict[int, int]) -> int:
         """Return the nearest node above that has, or will have, a state when needed.
 
         That is a node whose state was lost, one at which ways part, or one off the way.
         """
         at = self._tree.parent[node]
-        while way.get(at) == 1 and at not in self._state:
+        while lost.get(at) == 1 and at not in self._state:
             at = self._tree.parent[at]
         return at
 

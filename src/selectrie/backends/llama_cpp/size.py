@@ -64,7 +64,7 @@ def rows_of_call(options: LlamaOptions, n_vocabulary: int) -> int:
 
 
 def sequences_for(state_bytes: int, rows: int) -> int:
-    """Return how many sequences a forking model gets.
+    """Return how many sequences a recurrent or hybrid model gets.
 
     As many as rows, within the budget for their states.
     """
