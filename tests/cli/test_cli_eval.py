@@ -150,7 +150,7 @@ def test_a_run_goes_on_where_it_was(opened, monkeypatch):
         yield interrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(command, "_told", told)
+        patched.setattr(command, "_progress_bar", told)
         stopped = run(*cut, code=130)
     assert "go on with: selectrie eval --resume cut" in stopped.stderr
     assert stopped.stdout == ""
@@ -311,7 +311,7 @@ def test_ids_are_only_texts(opened):
     assert "lone.jsonl" in refused("generic=lone.jsonl")
 
 
-def test_a_damaged_folder_is_told(opened):
+def test_a_damaged_folder_is_progress_bar(opened):
     """A record, the figures or the beginning that cannot be read: which file, and its line."""
     run("questions.jsonl", "--out", "a")
     for name, said in ((SUMMARY, "a/summary.json"), (ITEMS, "a/items.jsonl:2"), (RUN, "a/run.json")):
@@ -367,13 +367,13 @@ class Tty(io.StringIO):
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     """Items, their pace, and rows saved; what a log had does not count for the pace."""
-    with command._told() as silent:
+    with command._progress_bar() as silent:
         assert silent is None
     terminal = Tty()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(command.time, "monotonic", iter([10.0, 12.0]).__next__)
     monkeypatch.setenv("COLUMNS", "100")
-    with command._told() as tell:
+    with command._progress_bar() as tell:
         tell(Progress(items=30, n_items=40, units=3, n_units=4, rows_evaluated=25, rows_naive=100, items_logged=10))
     assert "10 a second, 75% of rows saved" in terminal.getvalue()
     assert "30/40" in terminal.getvalue()

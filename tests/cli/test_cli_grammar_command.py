@@ -97,7 +97,7 @@ def test_a_mistake_in_a_grammar_is_shown_with_its_line(tmp_path: Path):
         ("north 0", ["no: character 7: '0' is not allowed here", "  north 0", "        ^ expected '1'…'9'"]),
         (
             "north",
-            ["unfinished: all of it may stand, and something must follow", "  north", "       ^ expected ' '"],
+            ["unfinished: the text is allowed so far, and something must follow", "  north", "       ^ expected ' '"],
         ),
         ("stop!", ["no: character 5: '!' is not allowed here", "  stop!", "      ^ expected the end"]),
         ("st\n", ["no: character 3: '\\n' is not allowed here", "  st␤", "    ^ expected 'o'"]),

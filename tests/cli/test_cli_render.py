@@ -335,9 +335,7 @@ def test_text_that_the_model_does_not_expect_is_told(opened):
     """Low coverage names what the model wanted, and that the text behind the choices counts too."""
     source = "Q: What is the capital of France? A: <<select 'city' options=['Paris', 'Rome']>> qqqq zzzz"
     told = " ".join(run("-", "--explain", stdin=source).stdout.split())
-    assert (
-        "! coverage the model expects something else than these choices with the text behind them. It expects" in told
-    )
+    assert "! coverage the model expects something else than these choices with the text after them. It expects" in told
     assert "! coverage" not in run("-", "--explain", stdin=source.replace(" qqqq zzzz", "\n")).stdout
 
 
