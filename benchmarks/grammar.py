@@ -50,7 +50,8 @@ from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.engine.engine import Engine
 from selectrie.grammar import Grammar
 from selectrie.grammar.library import installed_grammar
-from selectrie.grammar.machine.compiling import compile_rules
+from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.grammar.tokens.byte_trie import byte_trie
@@ -109,7 +110,7 @@ def ours(bench: Bench, name: str, grammar: str, seed: int) -> list[Text]:
     """
     figures, rng = bench.figures, np.random.default_rng(seed)
     start = time.perf_counter()
-    automaton = GrammarAutomaton(compile_rules(read_gbnf(grammar)), bench.vocabulary)
+    automaton = GrammarAutomaton(Machine(compiled(read_gbnf(grammar))), bench.vocabulary)
     seconds = time.perf_counter() - start
     figures.add(f"{name}_setup", seconds)
     texts: list[Text] = [[]]
@@ -173,7 +174,7 @@ def of_llguidance(bench: Bench, name: str, grammar: str, texts: list[Text]) -> N
 def copies(bench: Bench) -> None:
     """Copies of a state inside a JSON text, of an int and of a matcher there, and the steps that begin with a copy."""
     add, text = bench.figures.add, b'{"a": [1, '
-    automaton = GrammarAutomaton(compile_rules(read_gbnf(installed_grammar("json"))), bench.vocabulary)
+    automaton = GrammarAutomaton(Machine(compiled(read_gbnf(installed_grammar("json")))), bench.vocabulary)
     state, token = automaton.walk(automaton.start(), text), bench.vocabulary.pieces.index(b"2")
     automaton.advance(state, token)
     plain = 10**6  # as a state, no number that CPython holds once for all

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from selectrie.core.types import ROOT
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.machine.limits import GrammarLimits
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.readers.gbnf import read_gbnf
@@ -33,6 +32,7 @@ from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, byte_trie
 from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
+from tests.support.machines import compile_rules
 from tests.support.slow_machine import SlowMachine
 from tests.support.vocabularies import vocabulary_of
 

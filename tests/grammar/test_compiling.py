@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.machine.characters import Characterwise
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.machine import DEAD, Machine
 from selectrie.grammar.machine.minimise import Work, simplified
@@ -35,6 +34,7 @@ from selectrie.grammar.rules.expressions import (
 )
 from tests.grammar.test_machine import alt, grammar, lit, rule_sets, seq
 from tests.support.expression_twin import Twin
+from tests.support.machines import compile_rules
 
 LETTERS = "ab"
 AB = alt(lit("a"), lit("b"))

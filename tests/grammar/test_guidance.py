@@ -18,12 +18,12 @@ from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar import Grammar
 from selectrie.grammar.llguidance import matcher
 from selectrie.grammar.llguidance.matcher import GuidanceAutomaton, read_guidance
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.schema import read_schema
 from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary, spell
+from tests.support.machines import compile_rules
 from tests.support.vocabularies import vocabulary_of
 
 TINY = make_vocabulary()

@@ -12,10 +12,10 @@ from lark import Lark
 from lark.exceptions import LarkError
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.lark_reader import read_lark
 from selectrie.grammar.readers.lark_syntax import MOST_DEPTH
 from selectrie.grammar.rules.expressions import Reference, RuleSet
+from tests.support.machines import compile_rules
 from tests.support.slow_language import accepts
 
 MEGABYTE = 1_000_000

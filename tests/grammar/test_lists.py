@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from selectrie.decoding.automaton.records import allowed_ids
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.machine.limits import GrammarLimits
 from selectrie.grammar.machine.list_machine import ListMachine
 from selectrie.grammar.rules.text_list import TextList
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
+from tests.support.machines import compile_rules
 from tests.support.word_lists import made_words
 
 TEXTS = st.text("aab é\u20ac\U0001f600", max_size=5)

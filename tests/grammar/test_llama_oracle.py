@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from tests.support.llama_grammar import llama_grammar
+from tests.support.machines import compile_rules
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA
 from tests.support.vocabularies import vocabulary_of
 

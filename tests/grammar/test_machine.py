@@ -10,7 +10,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.machine.limits import GrammarLimits
 from selectrie.grammar.machine.machine import DEAD, UNKNOWN, Machine
 from selectrie.grammar.rules.expressions import (
@@ -26,6 +25,7 @@ from selectrie.grammar.rules.expressions import (
     TokenSet,
 )
 from tests.support.expression_twin import Twin
+from tests.support.machines import compile_rules
 
 NAMES = ("root", "a", "b", "c")
 TERMINALS = (TokenSet(("<think>",)), TokenSet((7,), negated=True))

@@ -12,10 +12,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.regex import MOST_DEPTH, read_regex
 from selectrie.grammar.readers.regex_sets import case_variants, category
 from selectrie.grammar.rules.expressions import EMPTY, Characters, RuleSet, Text
+from tests.support.machines import compile_rules
 from tests.support.slow_language import accepts
 
 MEGABYTE = 1_000_000

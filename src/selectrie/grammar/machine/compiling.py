@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from selectrie.errors import GrammarError
 from selectrie.grammar.machine.left_recursion import left_corner, leftmost_calls, without_empty
 from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.minimise import Work, simplified
 from selectrie.grammar.machine.nfa import Nfa, Resolved, RuleAutomaton, call, called, terminal
 from selectrie.grammar.machine.nullability import Facts, facts
@@ -36,19 +35,12 @@ For instance, `\\w` has more than a hundred nodes.
 """
 
 
-def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Machine:
-    """Return the recogniser of a rule set.
-
-    Raises `GrammarError` if the root or a referenced rule does not exist, if nothing
-    matches the root, or if a limit is exceeded.
-    """
-    return Machine(compiled(rules, limits), limits)
-
-
 def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     """Return the program that a `Machine` runs.
 
-    It holds the states, edges and calls of all rules reachable from the root.
+    It holds the states, edges and calls of all rules reachable from the root. Raises
+    `GrammarError` if the root or a referenced rule does not exist, if nothing matches
+    the root, or if a limit is exceeded.
     """
     known = facts(rules.rules, rules.root)
     _check_names(rules, known)

@@ -1,0 +1,13 @@
+"""Machines of rules, as most tests of grammars need them."""
+
+from __future__ import annotations
+
+from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.rules.expressions import RuleSet
+
+
+def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Machine:
+    """Return the recogniser of a rule set."""
+    return Machine(compiled(rules, limits), limits)
