@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -89,9 +88,11 @@ def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
     """
     before: _Pairs = [[] for _ in program.edges]
     halves: _Pairs = [[] for _ in program.edges]
-    for state, to, cost in _steps(program):
-        before[to].append((state, cost))
     for state, calls in enumerate(program.calls):
+        for label, to in program.edges[state]:
+            before[to].append((state, int(label & ~_CONTINUATIONS != 0)))
+        for _, to in program.tokens[state]:
+            before[to].append((state, 1))
         for callee, back in calls:
             if back == NO_RETURN:
                 before[callee].append((state, 0))
@@ -99,13 +100,3 @@ def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
                 halves[callee].append((state, back))
                 halves[back].append((state, callee))
     return before, halves
-
-
-def _steps(program: Program) -> Iterator[tuple[int, int, int]]:
-    """Yield (state, next state, characters begun) for every edge and token terminal."""
-    for state, edges in enumerate(program.edges):
-        for label, to in edges:
-            yield state, to, int(label & ~_CONTINUATIONS != 0)
-    for state, tokens in enumerate(program.tokens):
-        for _, to in tokens:
-            yield state, to, 1

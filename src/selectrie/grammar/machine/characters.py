@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.machine.utf8 import joined_runs
 from selectrie.grammar.rules.expressions import TokenSet
 
 LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
@@ -58,7 +59,7 @@ class Characterwise:
                 for first, last, target in self._bytes(configuration, low, high):
                     base = (first - STRIPPED[n_more]) << 6 * n_more
                     found += self._spread(base, last - first + 1, n_more, target)
-            found = self._choices[configuration] = _merged(found)
+            found = self._choices[configuration] = joined_runs(found)
         return found
 
     def continuations(self, configuration: int) -> list[Choice]:
@@ -76,7 +77,7 @@ class Characterwise:
                 target = targets[class_of[byte]] = self._machine.step(configuration, byte)
             if target != DEAD:
                 runs.append((byte, byte, target))
-        return _merged(runs)
+        return joined_runs(runs)
 
     def _spread(self, base: int, n_leads: int, n_more: int, target: int) -> list[Choice]:
         """Return the characters that begin with one of several neighbouring lead bytes.
@@ -93,21 +94,10 @@ class Characterwise:
             inner = []
             for first, last, after in self._bytes(target, 0x80, 0xC0):
                 inner += self._spread((first - 0x80) << 6 * (n_more - 1), last - first + 1, n_more - 1, after)
-            inner = self._inner[target, n_more] = _merged(inner)
+            inner = self._inner[target, n_more] = joined_runs(inner)
         width = 1 << 6 * n_more
         return [
             (base + lead * width + first, base + lead * width + last, after)
             for lead in range(n_leads)
             for first, last, after in inner
         ]
-
-
-def _merged(choices: list[Choice]) -> list[Choice]:
-    """Join neighbouring ranges that lead to the same configuration."""
-    merged: list[Choice] = []
-    for first, last, target in choices:
-        if merged and merged[-1][1] == first - 1 and merged[-1][2] == target:
-            merged[-1] = merged[-1][0], last, target
-        else:
-            merged.append((first, last, target))
-    return merged

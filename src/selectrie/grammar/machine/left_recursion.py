@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from selectrie.grammar.machine.minimise import Work, simplified
-from selectrie.grammar.machine.nfa import Edge, Nfa, RuleAutomaton, called
+from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton, called
 
 
 def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
@@ -27,10 +27,12 @@ def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
     if not rule.final[0] and not any(target == 0 for edges in rule.edges for _, target in edges):
         return rule
     again = len(rule.edges)
-    move = [again, *range(1, again)]
-    edges = [[(label, move[target]) for label, target in own] for own in rule.edges]
-    kept = RuleAutomaton([*edges, edges[0]], [False, *rule.final[1:], rule.final[0]], rule.deterministic)
-    return kept if any(target == again for own in edges for _, target in own) else _without_last(kept)
+    edges = [[(label, target or again) for label, target in own] for own in rule.edges]
+    final = [False, *rule.final[1:]]
+    if any(target == again for own in edges for _, target in own):
+        edges.append(edges[0])
+        final.append(rule.final[0])
+    return RuleAutomaton(edges, final, rule.deterministic)
 
 
 def leftmost_calls(rule: RuleAutomaton) -> list[int]:
@@ -39,9 +41,9 @@ def leftmost_calls(rule: RuleAutomaton) -> list[int]:
 
 
 def left_corner(
-    ring: Sequence[int], wanted: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
+    ring: Sequence[int], number: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
 ) -> RuleAutomaton:
-    """Return the rule `wanted` of a ring without left recursion.
+    """Return the rule `number` of a ring without left recursion.
 
     Args:
         automata: The automata of the rules, without the empty text (see
@@ -52,23 +54,18 @@ def left_corner(
     own = {rule: [nfa.state() for _ in automata[rule].edges] for rule in ring}
     goes_on: dict[int, list[int]] = {rule: [] for rule in ring}
     for rule in ring:
-        automaton, place = automata[rule], own[rule]
+        automaton, states = automata[rule], own[rule]
         for label, target in automaton.edges[0]:
             if label < 0 and called(label) in members:
-                goes_on[called(label)].append(place[target])
+                goes_on[called(label)].append(states[target])
             else:
-                nfa.edges[0].append((label, place[target]))
+                nfa.edges[0].append((label, states[target]))
         for state in range(1, len(automaton.edges)):
-            nfa.edges[place[state]] = [(label, place[target]) for label, target in automaton.edges[state]]
+            nfa.edges[states[state]] = [(label, states[target]) for label, target in automaton.edges[state]]
     for rule in ring:
         joint = nfa.state()
-        nfa.jumps[joint] = [*goes_on[rule], *([1] if rule == wanted else [])]
+        nfa.jumps[joint] = [*goes_on[rule], *([1] if rule == number else [])]
         for state, final in zip(own[rule], automata[rule].final, strict=True):
             if final:
                 nfa.jumps[state].append(joint)
     return without_empty(simplified(nfa, work))
-
-
-def _without_last(rule: RuleAutomaton) -> RuleAutomaton:
-    edges: list[list[Edge]] = rule.edges[:-1]
-    return RuleAutomaton(edges, rule.final[:-1], rule.deterministic)

@@ -61,35 +61,25 @@ def _useful(nfa: Nfa) -> Nfa:
 
     States are renumbered; 0 and 1 keep their numbers.
     """
-    forward = _reached(0, [[*(target for _, target in edges), *jumps] for edges, jumps in _states(nfa)])
+    forward = _closure([0], [[*(target for _, target in edges), *jumps] for edges, jumps in _states(nfa)])
     backward: list[list[int]] = [[] for _ in nfa.edges]
     for state, (edges, jumps) in enumerate(_states(nfa)):
         for _, target in edges:
             backward[target].append(state)
         for target in jumps:
             backward[target].append(state)
-    kept = sorted((forward & _reached(1, backward)) | {0, 1})
-    place = {old: new for new, old in enumerate(kept)}
+    kept = sorted((forward & _closure([1], backward)) | {0, 1})
+    number = {old: new for new, old in enumerate(kept)}
     return Nfa(
         nfa.most_states,
         nfa.what,
-        [[(label, place[target]) for label, target in nfa.edges[old] if target in place] for old in kept],
-        [[place[target] for target in nfa.jumps[old] if target in place] for old in kept],
+        [[(label, number[target]) for label, target in nfa.edges[old] if target in number] for old in kept],
+        [[number[target] for target in nfa.jumps[old] if target in number] for old in kept],
     )
 
 
 def _states(nfa: Nfa) -> Iterable[tuple[list[Edge], list[int]]]:
     return zip(nfa.edges, nfa.jumps, strict=True)
-
-
-def _reached(start: int, next_states: list[list[int]]) -> set[int]:
-    found, work = {start}, [start]
-    while work:
-        for target in next_states[work.pop()]:
-            if target not in found:
-                found.add(target)
-                work.append(target)
-    return found
 
 
 def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
@@ -127,11 +117,11 @@ def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
             after = frozenset(_closure(targets, nfa.jumps))
             if not work.spend(1 + len(after)):
                 return None
-            place = number.get(after)
-            if place is None:
-                place = number[after] = len(order)
+            index = number.get(after)
+            if index is None:
+                index = number[after] = len(order)
                 order.append(after)
-            own.append((label, place))
+            own.append((label, index))
         edges.append(own)
     return RuleAutomaton(edges, [1 in subset for subset in order], deterministic=True)
 
@@ -166,7 +156,7 @@ def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
 
     States that are then unreachable are left out.
     """
-    place, order = {0: 0}, [0]
+    number, order = {0: 0}, [0]
     edges: list[list[Edge]] = []
     final: list[bool] = []
     for state in order:
@@ -174,10 +164,10 @@ def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
         own: set[Edge] = set()
         for member in closure:
             for label, target in nfa.edges[member]:
-                if target not in place:
-                    place[target] = len(order)
+                if target not in number:
+                    number[target] = len(order)
                     order.append(target)
-                own.add((label, place[target]))
+                own.add((label, number[target]))
         work.edges -= len(own) + len(closure)
         if work.edges < 0:
             raise GrammarError(f"{nfa.what} has too many ways to go on; lower its repeat counts, or split it")
@@ -224,7 +214,7 @@ def _blocks(rule: RuleAutomaton) -> list[int]:
         for _, target in edges:
             sources[target].append(state)
     block = [int(final) for final in rule.final]
-    members = [{state for state, number in enumerate(block) if number == wanted} for wanted in (0, 1)]
+    members = [{state for state, number in enumerate(block) if number == kind} for kind in (0, 1)]
     dirty = set(range(len(block)))
     while dirty:
         by_block: dict[int, list[int]] = {}
@@ -290,14 +280,14 @@ def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Labe
 def _merged(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
     """Return one state for each block, in the order in which the start reaches them."""
     example = {number: state for state, number in enumerate(block)}
-    place, order = {block[0]: 0}, [block[0]]
+    number, order = {block[0]: 0}, [block[0]]
     edges: list[list[Edge]] = []
-    for number in order:
+    for old in order:
         own: list[Edge] = []
-        for target, label in sorted(_signature(rule.edges[example[number]], block)):
-            if target not in place:
-                place[target] = len(order)
+        for target, label in sorted(_signature(rule.edges[example[old]], block)):
+            if target not in number:
+                number[target] = len(order)
                 order.append(target)
-            own.append((label, place[target]))
+            own.append((label, number[target]))
         edges.append(own)
-    return RuleAutomaton(edges, [rule.final[example[number]] for number in order], deterministic=True)
+    return RuleAutomaton(edges, [rule.final[example[old]] for old in order], deterministic=True)

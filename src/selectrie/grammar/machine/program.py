@@ -59,19 +59,11 @@ def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_set
     for number, (automaton, _) in rules.items():
         base = first[number]
         for own in automaton.edges:
-            if all(0 < label < FIRST_TERMINAL for label, _ in own):
-                edges.append(tuple([(label, base + to) for label, to in own]))
-                calls.append(())
-                tokens.append(())
-            else:
-                edges.append(tuple([(label, base + to) for label, to in own if 0 < label < FIRST_TERMINAL]))
-                calls.append(
-                    tuple([(first[called(label)], _back(automaton, base, to)) for label, to in own if label < 0])
-                )
-                tokens.append(
-                    tuple([(label - FIRST_TERMINAL, base + to) for label, to in own if label >= FIRST_TERMINAL])
-                )
-            labels.update([label for label, _ in own])
+            reads = [(label, base + to) for label, to in own if 0 < label < FIRST_TERMINAL]
+            edges.append(tuple(reads))
+            calls.append(tuple([(first[called(label)], _back(automaton, base, to)) for label, to in own if label < 0]))
+            tokens.append(tuple([(label - FIRST_TERMINAL, base + to) for label, to in own if label >= FIRST_TERMINAL]))
+            labels.update([label for label, _ in reads])
         final += automaton.final
     starts: tuple[int, ...] = (first[root],)
     if rules[root][1]:
@@ -80,7 +72,7 @@ def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_set
         calls.append(())
         tokens.append(())
         final.append(True)
-    class_of = _classes({label for label in labels if 0 < label < FIRST_TERMINAL})
+    class_of = _classes(labels)
     return Program(starts, edges, calls, tokens, final, token_sets, class_of, max(class_of) + 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 
 from selectrie.grammar.machine.program import NO_RETURN, Program
 from selectrie.grammar.machine.scc import rings
@@ -137,11 +136,12 @@ class _Search:
         found: dict[int, set[int]] = {first: set() for first in self._firsts}
         found[self._program.starts[0]].add(END)
         heirs: dict[int, set[int]] = {first: set() for first in self._firsts}
-        for caller, callee, back in self._calls():
-            if back == NO_RETURN:
-                heirs[self._rule(caller)].add(callee)
-            else:
-                found[callee].add(back)
+        for caller, calls in enumerate(self._program.calls):
+            for callee, back in calls:
+                if back == NO_RETURN:
+                    heirs[self._rule(caller)].add(callee)
+                else:
+                    found[callee].add(back)
         work = list(found)
         while work:
             rule = work.pop()
@@ -150,8 +150,3 @@ class _Search:
                     found[heir] |= found[rule]
                     work.append(heir)
         return found
-
-    def _calls(self) -> Iterator[tuple[int, int, int]]:
-        for caller, calls in enumerate(self._program.calls):
-            for callee, back in calls:
-                yield caller, callee, back

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -15,57 +15,41 @@ def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
     component of one node may or may not lead to itself. Uses Tarjan's algorithm (1972)
     with an explicit stack.
     """
-    search = _Search(graph)
+    index: dict[Node, int] = {}  # the order in which a node was met
+    low: dict[Node, int] = {}  # index of the first node met that the node's subtree leads back to
+    path: dict[Node, None] = {}
+    found: list[list[Node]] = []
+    work: list[tuple[Node, Iterator[Node]]] = []
+
+    def enter(node: Node) -> None:
+        index[node] = low[node] = len(index)
+        path[node] = None
+        work.append((node, iter(graph[node])))
+
     for root in graph:
-        if root not in search.index:
-            search.run(root)
-    return search.found
-
-
-class _Search(Generic[Node]):
-    """A depth-first search.
-
-    Attributes:
-        index: The order in which a node was met.
-        low: Index of the first node met that the node's subtree leads back to.
-    """
-
-    def __init__(self, graph: Mapping[Node, Sequence[Node]]) -> None:
-        self.graph = graph
-        self.index: dict[Node, int] = {}
-        self.low: dict[Node, int] = {}
-        self.path: list[Node] = []
-        self.on_path: set[Node] = set()
-        self.found: list[list[Node]] = []
-        self.work: list[tuple[Node, Iterator[Node]]] = []
-
-    def run(self, root: Node) -> None:
-        self._enter(root)
-        while self.work:
-            node, successors = self.work[-1]
+        if root not in index:
+            enter(root)
+        while work:
+            node, successors = work[-1]
             for after in successors:
-                if after in self.on_path:
-                    self.low[node] = min(self.low[node], self.index[after])
-                elif after in self.graph and after not in self.index:
-                    self._enter(after)
+                if after in path:
+                    low[node] = min(low[node], index[after])
+                elif after in graph and after not in index:
+                    enter(after)
                     break
             else:
-                self._leave(node)
+                work.pop()
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+                if low[node] == index[node]:
+                    found.append(_cut(path, node))
+    return found
 
-    def _enter(self, node: Node) -> None:
-        self.index[node] = self.low[node] = len(self.index)
-        self.path.append(node)
-        self.on_path.add(node)
-        self.work.append((node, iter(self.graph[node])))
 
-    def _leave(self, node: Node) -> None:
-        self.work.pop()
-        if self.work:
-            above = self.work[-1][0]
-            self.low[above] = min(self.low[above], self.low[node])
-        if self.low[node] == self.index[node]:
-            ring = [self.path.pop()]
-            while ring[-1] != node:
-                ring.append(self.path.pop())
-            self.on_path.difference_update(ring)
-            self.found.append(ring[::-1])
+def _cut(path: dict[Node, None], node: Node) -> list[Node]:
+    """Remove the end of a path from a node on and return it."""
+    ring = [path.popitem()[0]]
+    while ring[-1] != node:
+        ring.append(path.popitem()[0])
+    return ring[::-1]

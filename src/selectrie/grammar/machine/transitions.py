@@ -87,13 +87,13 @@ class Plans:
         if state not in matters:
             return NO_PLAN
         kept = [inner for inner in order if inner in matters]
-        place = {inner: i for i, inner in enumerate(kept)}
+        index = {inner: i for i, inner in enumerate(kept)}
         callers: list[dict[tuple[int, int], None]] = [{} for _ in kept]
         for inner in kept:
             for callee, back in self._program.calls[inner]:
-                if callee in place:
-                    callers[place[callee]][place[inner], back] = None
-        steps = tuple((tuple(callers[place[inner]]), targets_of[inner]) for inner in kept[1:])
+                if callee in index:
+                    callers[index[callee]][index[inner], back] = None
+        steps = tuple((tuple(callers[index[inner]]), targets_of[inner]) for inner in kept[1:])
         return Plan(targets_of[state], steps)
 
     def _targets(self, state: int, symbol: int) -> tuple[int, ...]:

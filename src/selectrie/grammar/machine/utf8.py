@@ -7,6 +7,7 @@ continue a character of the set.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 LENGTHS = ((0x00, 0x7F, 0x00), (0x80, 0x7FF, 0xC0), (0x800, 0xFFFF, 0xE0), (0x10000, 0x10FFFF, 0xF0))
@@ -46,9 +47,9 @@ def byte_tree(ranges: Ranges) -> ByteTree:
         if parts:
             start += [(marker + first, marker + last, after) for first, last, after in _branches(parts, n_more, nodes)]
     made = [*nodes, tuple(start)]
-    place = {old: len(made) - 1 - old for old in range(len(made))} | {END: END}
+    number = {old: len(made) - 1 - old for old in range(len(made))} | {END: END}
     return ByteTree(
-        tuple(tuple((first, last, place[after]) for first, last, after in edges) for edges in reversed(made))
+        tuple(tuple((first, last, number[after]) for first, last, after in edges) for edges in reversed(made))
     )
 
 
@@ -80,12 +81,17 @@ def _branches(
         if top <= stop:
             spans.append((top, stop, _tail((full,), n_more, nodes)))
     spans += [(digit, digit, _tail(tuple(parts), n_more, nodes)) for digit, parts in below.items()]
+    return joined_runs(sorted(spans))
+
+
+def joined_runs(runs: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Join neighbouring runs (first, last, target) that lead to the same target."""
     joined: list[tuple[int, int, int]] = []
-    for low, high, after in sorted(spans):
-        if joined and joined[-1][1] == low - 1 and joined[-1][2] == after:
-            joined[-1] = joined[-1][0], high, after
+    for first, last, target in runs:
+        if joined and joined[-1][1] == first - 1 and joined[-1][2] == target:
+            joined[-1] = joined[-1][0], last, target
         else:
-            joined.append((low, high, after))
+            joined.append((first, last, target))
     return joined
 
 
