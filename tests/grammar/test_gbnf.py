@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.readers.gbnf_symbols import MOST_DEPTH, MOST_SYMBOLS
+from selectrie.grammar.readers.gbnf_symbols import MOST_DEPTH
+from selectrie.grammar.readers.symbols import MOST_SYMBOLS
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,

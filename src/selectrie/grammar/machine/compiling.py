@@ -18,6 +18,7 @@ from selectrie.grammar.machine.nullability import Facts, facts
 from selectrie.grammar.machine.program import Program, linked
 from selectrie.grammar.machine.scc import rings
 from selectrie.grammar.rules.expressions import Characters, Expression, Reference, RuleSet, TokenSet
+from selectrie.grammar.rules.source_positions import Source
 
 INLINED_STATES = 32
 """A rule of at most this many states replaces its calls."""
@@ -55,19 +56,12 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
 
 
 def located(reason: str, rules: RuleSet, start: int | None = None) -> GrammarError:
-    """Return an error that points at a place in the source.
-
-    The default place is the definition of the root.
-    """
+    """Return an error that points into the source, by default at the root."""
     if start is None and rules.root in rules.spans:
         start = rules.spans[rules.root].start
     if start is None or not rules.text:
         return GrammarError(reason)
-    line_start = rules.text.rfind("\n", 0, start) + 1
-    excerpt = rules.text[line_start:].split("\n", 1)[0]
-    return GrammarError(
-        reason, line=rules.text.count("\n", 0, start) + 1, column=start - line_start + 1, excerpt=excerpt
-    )
+    return Source(rules.text).refused(start, reason)
 
 
 def _check_names(rules: RuleSet, known: Facts) -> None:

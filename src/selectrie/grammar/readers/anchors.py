@@ -24,7 +24,17 @@ from selectrie.grammar.readers.shapes import (
     repeat,
     sequence,
 )
-from selectrie.grammar.rules.expressions import EMPTY, Alternatives, Expression, Reference, Repeat, Sequence, Span, Text
+from selectrie.grammar.rules.expressions import (
+    EMPTY,
+    Alternatives,
+    Expression,
+    Reference,
+    Repeat,
+    Sequence,
+    Span,
+    Text,
+    parts_of,
+)
 
 START, LINE_START, STOP, LINE_STOP, LAST = "^", "(?m)^", "$", "(?m)$", "\\Z"
 _LEFT = frozenset({START, LINE_START})
@@ -92,12 +102,8 @@ class _Pass:
                     if span is not None:
                         self.first = span.start if self.first is None else min(self.first, span.start)
                     found = name in self._names
-                case Sequence(parts) | Alternatives(parts):
-                    found = sum(self._has_anchor(part) for part in parts) > 0
-                case Repeat(item, _, _):
-                    found = self._has_anchor(item)
                 case _:
-                    found = False
+                    found = sum(self._has_anchor(part) for part in parts_of(expression)) > 0
             known = self._anchored[id(expression)] = expression, found
         return known[1]
 
@@ -135,7 +141,7 @@ class _Pass:
         waiting = [expression]
         while waiting:
             node = waiting[-1]
-            parts = _parts(node)
+            parts = parts_of(node)
             missing = [part for part in parts if id(part) not in self._sizes]
             if not missing:
                 self._sizes[id(node)] = node, 1 + sum(self._sizes[id(part)][1] for part in parts)
@@ -259,12 +265,3 @@ class _Pass:
             place = empty.span.start if isinstance(empty, Reference) and empty.span else 0
             raise self._refuse(place, "this anchor repeats together with others; write the repetition out")
         return empty
-
-
-def _parts(node: Expression) -> tuple[Expression, ...]:
-    match node:
-        case Sequence(parts) | Alternatives(parts):
-            return parts
-        case Repeat(item, _, _):
-            return (item,)
-    return ()

@@ -9,14 +9,10 @@ from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters, Span, Text, TokenSet
+from selectrie.grammar.readers.symbols import MOST_SYMBOLS, SymbolError, start_of
+from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters, Text, TokenSet
 from selectrie.grammar.rules.gbnf_limits import MOST_REPEATED
 
-MOST_SYMBOLS = 100_000
-"""Maximum number of names, literals, classes, brackets and operators in a grammar.
-
-This many are read in 0.7 s, and compiled within 2 s in total.
-"""
 MOST_DEPTH = 100
 """Maximum nesting of parentheses and operators; deeper nesting is refused."""
 _CHARACTER = re.compile(
@@ -28,11 +24,11 @@ WORDS = {
     "NAME": "a rule's name",
     "LITERAL": 'a text in quotes ("…")',
     "CLASS": "a class of characters ([…])",
-    "NEWLINE": "a new line",
-    "DEFINES": "'::='",
-    "OR": "'|'",
-    "OPEN": "'('",
-    "CLOSE": "')'",
+    "_NEWLINE": "a new line",
+    "_DEFINES": "'::='",
+    "_OR": "'|'",
+    "_OPEN": "'('",
+    "_CLOSE": "')'",
     "ANY": "'.'",
     "TOKEN": "a token (<…>)",
     "TIMES": "a repetition (* + ? {m,n})",
@@ -48,14 +44,6 @@ _BROKEN = {
     "'": "a text stands in double quotes, not in single ones",
     "\\": "'\\' stands inside quotes and classes only",
 }
-
-
-class SymbolError(Exception):
-    """An invalid symbol at an offset of the text."""
-
-    def __init__(self, offset: int, reason: str) -> None:
-        self.offset, self.reason = offset, reason
-        super().__init__(reason)
 
 
 class Scanner(Lexer):
@@ -77,23 +65,23 @@ class Scanner(Lexer):
         goes_on = True
         for match in self._pattern.finditer(text):
             kind = match.lastgroup or ""
-            if kind == "BLANK" or (kind == "NEWLINE" and (goes_on or depth)):
+            if kind == "BLANK" or (kind == "_NEWLINE" and (goes_on or depth)):
                 continue
             start = match.start()
             n_symbols += 1
             if n_symbols > MOST_SYMBOLS:
                 raise SymbolError(start, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
-            if kind == "OPEN":
+            if kind == "_OPEN":
                 depth += 1
                 if depth > MOST_DEPTH:
                     raise SymbolError(start, f"nested more than {MOST_DEPTH} deep; name the inner parts as rules")
-            elif kind == "CLOSE":
+            elif kind == "_CLOSE":
                 depth = max(depth - 1, 0)
             elif kind == "BROKEN":
                 raise SymbolError(start, _BROKEN.get(match[0], f"{match[0]!r} means nothing here"))
             elif kind == "TIMES" and not depth and ("\n" in match[0] or "\r" in match[0]):
                 raise SymbolError(start, "a repetition goes on behind a line end only inside parentheses")
-            goes_on = kind in {"OR", "DEFINES"}
+            goes_on = kind in {"_OR", "_DEFINES"}
             yield Token(kind, match[0], start)
 
 
@@ -192,13 +180,3 @@ def token_of(token: Token) -> TokenSet:
     if not spelling.startswith("<["):
         return TokenSet((spelling,), negated)
     return TokenSet((_number(spelling[2:-2], start_of(token)),), negated)
-
-
-def start_of(token: Token) -> int:
-    """Return the offset of a symbol's first character."""
-    return token.start_pos or 0
-
-
-def span_of(token: Token) -> Span:
-    """Return the offsets of a symbol."""
-    return Span(start_of(token), start_of(token) + len(token))

@@ -6,28 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from selectrie.grammar.readers.lark_syntax import Node, Statement, read_statements
-from selectrie.grammar.readers.source_positions import Source
 from selectrie.grammar.rules.expressions import Span
 from selectrie.grammar.rules.quoting import clipped
+from selectrie.grammar.rules.source_positions import Source
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 MOST_FILES = 64
 IGNORED = "ignored-text"
 """A name that cannot clash, since names in Lark have no '-'."""
 _OURS = "lark_exact.lark"
-
-
-class Folder(Protocol):
-    """A folder or file on disk or in a package.
-
-    The protocol has what `Path` and package resources have in common.
-    """
-
-    def joinpath(self, name: str, /) -> Folder: ...
-
-    def read_text(self, encoding: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,7 @@ class Definitions:
         """Add the definitions of the top-level text, after those of its imports."""
         self._load(source, Scope(), self.folder, ())
 
-    def _load(self, source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]) -> None:
+    def _load(self, source: Source, scope: Scope, folder: Traversable | None, within: tuple[str, ...]) -> None:
         statements = read_statements(source)
         imports: dict[tuple[str, ...], list[Statement]] = {}
         for statement in statements:
@@ -154,7 +146,7 @@ class Definitions:
         return self.by_name[found.name]
 
     def _import(
-        self, group: list[Statement], source: Source, scope: Scope, folder: Folder | None, within: tuple[str, ...]
+        self, group: list[Statement], source: Source, scope: Scope, folder: Traversable | None, within: tuple[str, ...]
     ) -> None:
         first = group[0]
         for other in group:
@@ -184,13 +176,15 @@ class Definitions:
             found = self._definition(statement, source, scope)
             self.by_name[found.name] = found
 
-    def _file(self, wanted: Statement, source: Source, folder: Folder | None) -> tuple[str, Folder | None, str]:
+    def _file(
+        self, wanted: Statement, source: Source, folder: Traversable | None
+    ) -> tuple[str, Traversable | None, str]:
         """Return the text of an imported file, its folder, and its name in messages."""
         *folders, last = wanted.path
-        places: list[Folder] = [] if self.folder is None else [self.folder]
+        places: list[Traversable] = [] if self.folder is None else [self.folder]
         if wanted.relative and folder is not None:
             places.insert(0, folder)
-        own: Folder = files("lark").joinpath("grammars")
+        own = files("lark").joinpath("grammars")
         for place in [*places, own]:
             inside = place
             for folder_name in folders:

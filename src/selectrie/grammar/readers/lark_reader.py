@@ -31,7 +31,6 @@ from selectrie.grammar.readers.lark_syntax import Node
 from selectrie.grammar.readers.regex import MOST_COUNT, read_pattern
 from selectrie.grammar.readers.regex_sets import SetMaker, case_variants
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
-from selectrie.grammar.readers.source_positions import Source
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
@@ -44,6 +43,7 @@ from selectrie.grammar.rules.expressions import (
     Text,
 )
 from selectrie.grammar.rules.quoting import clipped
+from selectrie.grammar.rules.source_positions import Source
 
 WHOLE = "whole-text"
 MOST_INSTANCES = 10_000

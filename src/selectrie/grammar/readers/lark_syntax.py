@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from lark import Lark, Token, Transformer, UnexpectedToken
+from lark import Token, Transformer, UnexpectedToken
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.errors import GrammarError
-from selectrie.grammar.readers.source_positions import Source
+from selectrie.grammar.readers.symbols import MOST_SYMBOLS, SymbolError, parsed, parser_of, span_of, start_of
 from selectrie.grammar.rules.expressions import Span
 from selectrie.grammar.rules.quoting import clipped
+from selectrie.grammar.rules.source_positions import Source
 
-MOST_SYMBOLS = 100_000
-"""Maximum number of symbols of one grammar text, which are read in about a second."""
 MOST_DEPTH = 64
 """Maximum nesting of brackets, so that expressions can be walked by recursion."""
 
@@ -123,20 +119,8 @@ def read_statements(source: Source) -> list[Statement]:
 
     Raises `GrammarError` with the place and what was expected there.
     """
-    try:
-        return cast("list[Statement]", _parser().parse(source.text))
-    except UnexpectedToken as error:
-        raise _unexpected(source, error) from None
-    except SymbolError as error:
-        raise source.refused(error.place, error.reason) from None
-
-
-class SymbolError(Exception):
-    """An invalid symbol at a place of the text."""
-
-    def __init__(self, place: int, reason: str) -> None:
-        self.place, self.reason = place, reason
-        super().__init__(reason)
+    statements: list[Statement] = parsed(parser_of("lark.lark", Scanner, _Builder), source, _expected)
+    return statements
 
 
 class Scanner(Lexer):
@@ -195,7 +179,7 @@ class _Builder(Transformer[Token, Any]):
         return Node("sequence", tuple(children), place=children[0].place if children else 0)
 
     def alias(self, children: list[Any]) -> Node:
-        return Node("alias", (children[0],), str(children[1]), place=_start(children[1]))
+        return Node("alias", (children[0],), str(children[1]), place=start_of(children[1]))
 
     def repeated(self, children: list[Any]) -> Node:
         item, count = children[0], children[1]
@@ -205,7 +189,7 @@ class _Builder(Transformer[Token, Any]):
             least, most = _number(count), _number(children[-1])
             if not 0 <= least <= most:
                 raise SymbolError(
-                    _start(count), f"the counts {count} to {children[-1]} are no range; least first, from 0 on"
+                    start_of(count), f"the counts {count} to {children[-1]} are no range; least first, from 0 on"
                 )
         return Node("repeated", (item,), place=item.place, least=least, most=most)
 
@@ -213,37 +197,37 @@ class _Builder(Transformer[Token, Any]):
         return Node("repeated", (children[0],), place=children[0].place, most=1)
 
     def name(self, children: list[Token]) -> Node:
-        return Node("name", word=str(children[0]), place=_start(children[0]))
+        return Node("name", word=str(children[0]), place=start_of(children[0]))
 
     def literal(self, children: list[Token]) -> Node:
-        return Node("literal", word=str(children[0]), place=_start(children[0]))
+        return Node("literal", word=str(children[0]), place=start_of(children[0]))
 
     def range(self, children: list[Token]) -> Node:
-        return Node("range", word=str(children[0]), last=str(children[1]), place=_start(children[0]))
+        return Node("range", word=str(children[0]), last=str(children[1]), place=start_of(children[0]))
 
     def usage(self, children: list[Any]) -> Node:
-        return Node("usage", tuple(children[1:]), str(children[0]), place=_start(children[0]))
+        return Node("usage", tuple(children[1:]), str(children[0]), place=start_of(children[0]))
 
     def parameters(self, children: list[Token]) -> tuple[tuple[str, str], ...]:
         return tuple((str(name), str(name)) for name in children)
 
     def rule(self, children: list[Any]) -> Statement:
-        return Statement("rule", _span(children[0]), str(children[0]), children[-1], names=children[1])
+        return Statement("rule", span_of(children[0]), str(children[0]), children[-1], names=children[1])
 
     def terminal(self, children: list[Any]) -> Statement:
-        return Statement("terminal", _span(children[0]), str(children[0]), children[-1])
+        return Statement("terminal", span_of(children[0]), str(children[0]), children[-1])
 
     def override(self, children: list[Statement]) -> Statement:
-        return _changed("override", children[0])
+        return replace(children[0], kind="override")
 
     def extend(self, children: list[Statement]) -> Statement:
-        return _changed("extend", children[0])
+        return replace(children[0], kind="extend")
 
     def ignore(self, children: list[Node]) -> Statement:
         return Statement("ignore", Span(children[0].place, children[0].place), body=children[0])
 
     def declare(self, children: list[Token]) -> Statement:
-        return Statement("declare", _span(children[0]), names=tuple((str(name), str(name)) for name in children))
+        return Statement("declare", span_of(children[0]), names=tuple((str(name), str(name)) for name in children))
 
     def path(self, children: list[Token]) -> list[Token]:
         """Return the names of a path; a dot at the beginning is kept."""
@@ -264,28 +248,10 @@ class _Builder(Transformer[Token, Any]):
         return _import(children[0], [(name, name) for name in children[1]])
 
 
-@cache
-def _parser() -> Lark:
-    grammar = files("selectrie.grammar.readers").joinpath("lark.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer=Scanner, transformer=_Builder())
-
-
-def _start(token: Token) -> int:
-    return token.start_pos or 0
-
-
-def _span(token: Token) -> Span:
-    return Span(_start(token), _start(token) + len(token))
-
-
 def _number(token: Token) -> int:
     if len(token) > 6:
-        raise SymbolError(_start(token), f"the count {clipped(token, 12)} is too large; at most 999999")
+        raise SymbolError(start_of(token), f"the count {clipped(token, 12)} is too large; at most 999999")
     return int(token)
-
-
-def _changed(kind: str, found: Statement) -> Statement:
-    return Statement(kind, found.span, found.name, found.body, found.names)
 
 
 def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
@@ -294,20 +260,15 @@ def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
     first = names[0][0]
     if not steps:
         raise SymbolError(
-            _start(first), f"nothing of {str(first)!r} is imported; write the name of a rule or terminal after a dot"
+            start_of(first), f"nothing of {str(first)!r} is imported; write the name of a rule or terminal after a dot"
         )
     return Statement(
-        "import", _span(first), names=tuple((str(a), str(b)) for a, b in names), path=steps, relative=relative
+        "import", span_of(first), names=tuple((str(a), str(b)) for a, b in names), path=steps, relative=relative
     )
 
 
-def _unexpected(source: Source, error: UnexpectedToken) -> GrammarError:
-    """Return an error that says which token was found and what was expected."""
-    token, expected = error.token, set(error.expected)
+def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
+    """Return the symbols expected at an error, and no remedy."""
+    expected = set(error.expected)
     shown = ["a name, string, regular expression or '('"] if expected >= _VALUE else []
-    shown += [word for kind, word in _WORDS.items() if kind in expected and not (shown and kind in _VALUE)]
-    at_end = token.type == "$END" or _start(token) >= len(source.text)
-    found = "the end" if at_end else "a new line" if token.type == "_NL" else clipped(str(token))
-    return source.refused(
-        len(source.text) if at_end else _start(token), f"expected {' or '.join(shown)}, found {found}"
-    )
+    return shown + [word for kind, word in _WORDS.items() if kind in expected and not (shown and kind in _VALUE)], ""

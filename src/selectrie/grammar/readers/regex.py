@@ -17,9 +17,9 @@ from selectrie.grammar.readers.regex_escapes import EscapeReader
 from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
 from selectrie.grammar.readers.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category
 from selectrie.grammar.readers.shapes import NOTHING, alternatives, first_characters, repeat
-from selectrie.grammar.readers.source_positions import Source
 from selectrie.grammar.rules.expressions import Characters, Expression, RuleSet, Span, Text
 from selectrie.grammar.rules.quoting import clipped
+from selectrie.grammar.rules.source_positions import Source
 
 MOST_DEPTH = 64
 """Maximum nesting of groups, so that expressions can be walked by recursion."""

@@ -6,9 +6,9 @@ import re
 import unicodedata
 
 from selectrie.grammar.readers.regex_sets import FoundSet
-from selectrie.grammar.readers.source_positions import Source
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT
 from selectrie.grammar.rules.quoting import clipped
+from selectrie.grammar.rules.source_positions import Source
 
 _LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")

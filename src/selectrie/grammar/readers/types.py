@@ -18,30 +18,27 @@ from selectrie.grammar.readers.schema_of_type import (
     schema_of_type,
     shown,
 )
-from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
+from selectrie.grammar.readers.shapes import alternatives, repeat
 from selectrie.grammar.readers.type_sizes import check_size
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
 from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.text_list import TextList
 
-_DIGIT = Characters.of([(48, 57)])
-_MINUS = repeat(Text(b"-"), 0, 1)
-_INTEGER = sequence(
-    [_MINUS, alternatives([Text(b"0"), sequence([Characters.of([(49, 57)]), repeat(_DIGIT, 0, None)])])],
-)
-_FRACTION = repeat(sequence([Text(b"."), repeat(_DIGIT, 1, None)]), 0, 1)
-_SIGN = repeat(Characters.of([(43, 43), (45, 45)]), 0, 1)
-_EXPONENT = repeat(sequence([Characters.of([(69, 69), (101, 101)]), _SIGN, repeat(_DIGIT, 1, None)]), 0, 1)
+_INTEGER = "-?(?:0|[1-9][0-9]*)"
+_DECIMAL = rf"{_INTEGER}(?:\.[0-9]+)?"
+_PATTERNS: dict[Any, str] = {
+    **PATTERNS,
+    int: _INTEGER,
+    float: rf"{_DECIMAL}(?:[Ee][+-]?[0-9]+)?",
+    Decimal: _DECIMAL,
+}
+"""Numbers are as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
 _PLAIN: dict[Any, Expression] = {
     str: repeat(Characters.of([(0, LAST_CODE_POINT)]), 0, None),
     bool: Alternatives((Text(b"true"), Text(b"false"))),
-    int: _INTEGER,
-    float: sequence([_INTEGER, _FRACTION, _EXPONENT]),
-    Decimal: sequence([_INTEGER, _FRACTION]),
     None: Text(b"null"),
     type(None): Text(b"null"),
 }
-"""Numbers are as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
 
 
 def list_of_choices(texts: Iterable[str]) -> TextList:
@@ -99,8 +96,8 @@ def _plain(part: Any) -> Expression | None:
         return _PLAIN[part]
     if is_text(part):
         return _PLAIN[str]
-    if is_hashable(part) and part in PATTERNS:
-        return read_regex(PATTERNS[part]).rules["root"]
+    if is_hashable(part) and part in _PATTERNS:
+        return read_regex(_PATTERNS[part]).rules["root"]
     members = members_of(part)
     if members is None:
         return None
