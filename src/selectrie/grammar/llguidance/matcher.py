@@ -200,7 +200,7 @@ class GuidanceAutomaton:
         limits = llguidance.LLParserLimits(**LIMITS)
         matcher = llguidance.LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0, limits=limits)
         if matcher.is_error():
-            raise error_of(matcher.get_error(), "")
+            raise error_of(matcher.get_error())
         self._first = matcher
         self._parent, self._token, self._depth = [0], [0], [0]
         self._next: dict[tuple[int, int], int] = {}
@@ -212,9 +212,7 @@ class GuidanceAutomaton:
         )
         first = self.allowed(0)
         if not self.can_end(0) and not (first.any() if first.dtype == np.bool_ else len(first)):
-            raise GrammarError(
-                "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
-            )
+            raise GrammarError(NO_TEXT)
 
     @property
     def n_bytes(self) -> int:
@@ -233,7 +231,7 @@ class GuidanceAutomaton:
             bits = matcher.compute_bitmask()
             if matcher.is_error():
                 if matcher.get_error() != STUCK:
-                    raise error_of(matcher.get_error(), "")
+                    raise error_of(matcher.get_error())
                 bits = bytes(len(bits))
             key = blake2b(bits, digest_size=16).digest()
             self._mask_of[state] = key
@@ -338,7 +336,7 @@ class GuidanceAutomaton:
     @staticmethod
     def _read(matcher: Any, path: list[int]) -> Any:
         if not matcher.consume_tokens(path):
-            raise error_of(matcher.get_error(), "")
+            raise error_of(matcher.get_error())
         return matcher
 
     def _unpacked(self, bits: bytes) -> BoolArray | IntArray:
@@ -375,7 +373,7 @@ class _Kept(Generic[Key, Value]):
             self.n_bytes -= self._size(self._values.popitem(last=False)[1])
 
 
-def error_of(message: str, source: str) -> GrammarError:
+def error_of(message: str, source: str = "") -> GrammarError:
     """Convert an error message of llguidance to a `GrammarError`.
 
     It contains the message without llguidance's excerpt, and the place in `source`.
@@ -412,7 +410,7 @@ def _check_refused(matcher: Any, tokens: list[int]) -> None:
         return  # the text has ended
     copy = matcher.deep_copy()
     if copy.consume_tokens(tokens) or REFUSED not in copy.get_error():
-        raise error_of(copy.get_error(), "")
+        raise error_of(copy.get_error())
 
 
 def _dialect_of(text: str) -> Literal["lark", "regex", "serialised"]:

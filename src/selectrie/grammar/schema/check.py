@@ -8,7 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from selectrie.grammar.schema.keywords import kind_of
+from selectrie.grammar.schema.keywords import key_of, kind_of
 from selectrie.grammar.schema.normalize import Schema, SchemaCopy
 
 MOST_LOOKS = 5_000_000
@@ -98,19 +98,6 @@ _INSIDE = MappingProxyType(
         **dict.fromkeys(("properties", "patternProperties", "additionalProperties"), "object"),
     }
 )
-
-
-def key_of(value: Any) -> Hashable:
-    """Return a key that is equal for equal JSON values.
-
-    1 and 1.0 are equal, 1 and true are not. The order of the keys of an object does not
-    matter.
-    """
-    if isinstance(value, dict):
-        return frozenset((name, key_of(one)) for name, one in value.items())
-    if isinstance(value, list):
-        return tuple(map(key_of, value))
-    return (bool, value) if isinstance(value, bool) else value  # Python's True equals 1
 
 
 def _is_of(value: Any, name: str) -> bool:

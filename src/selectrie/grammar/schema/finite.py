@@ -18,8 +18,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from selectrie.grammar.schema.check import Check, UnknownKeywordError, key_of
-from selectrie.grammar.schema.keywords import types_of
+from selectrie.grammar.schema.check import Check, UnknownKeywordError
+from selectrie.grammar.schema.keywords import key_of, types_of
 from selectrie.grammar.schema.normalize import MOST_DEPTH, Schema, SchemaCopy
 
 MOST_VALUES = 100_000

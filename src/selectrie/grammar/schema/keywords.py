@@ -8,9 +8,9 @@ any other grammar refuses them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.formats import UNHELD, format_pattern
@@ -18,6 +18,23 @@ from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelle
 from selectrie.grammar.schema.ranges import LEAST_POSITIVE, ranged
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
+NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+TEXTUAL = ("minLength", "maxLength", "pattern", "format")
+LISTED = ("items", "additionalItems", "prefixItems", "minItems", "maxItems")
+NAMED = ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties")
+REWRITTEN = ("not", "if", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "uniqueItems")
+_UNSUPPORTED = ("contains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef")
+_FORMER = ("divisibleBy", "disallow", "extends")
+REFUSED = (*_UNSUPPORTED, *_FORMER, "x-guidance")
+"""Keywords that restrict texts but are not supported.
+
+Any keyword that is in none of these groups has no effect in any draft.
+"""
+DECIDING = frozenset(("type", "then", "else", "minContains", "maxContains")).union(
+    APPLICATORS, NUMERIC, TEXTUAL, LISTED, NAMED, REWRITTEN, _UNSUPPORTED, _FORMER
+)
+"""Keywords that refuse values in some draft."""
 MOST_CHARACTERS = 20_000
 """Maximum of `minLength` and `maxLength`, which a grammar spells out."""
 MOST_MULTIPLE = 100_000
@@ -77,6 +94,29 @@ def kind_of(value: object) -> str:
     return kinds.get(type(value), "null")
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a JSON value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_count(value: object) -> TypeGuard[int | float]:
+    """Return whether a JSON value is a whole number from 0 on."""
+    return is_number(value) and value >= 0 and value == value // 1
+
+
+def key_of(value: Any) -> Hashable:
+    """Return a key that is equal for equal JSON values.
+
+    1 and 1.0 are equal, 1 and true are not. The order of the keys of an object does not
+    matter.
+    """
+    if isinstance(value, dict):
+        return frozenset((name, key_of(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(key_of, value))
+    return (bool, value) if isinstance(value, bool) else value  # Python's True equals 1
+
+
 def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -> int | None:
     """Return a count of characters, items or properties, or None without the keyword.
 
@@ -90,7 +130,7 @@ def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -
     value = schema.get(keyword)
     if value is None and keyword not in schema:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1 or value < 0:
+    if not is_count(value):
         raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number from 0 on")
     if value > most and not keyword.startswith("max"):
         raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar spells out ({most})")
@@ -282,11 +322,7 @@ def is_short(number: float) -> bool:
 
 def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
     value = schema[keyword]
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or (isinstance(value, float) and not math.isfinite(value))
-    ):
+    if not is_number(value) or not -math.inf < value < math.inf:
         raise refuse(pointer, keyword, f"{shown(value)}; expected a number")
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -351,7 +387,7 @@ def constant(value: object, keyword: str, pointer: str, listed_only: list[Gramma
             waiting += one
         elif isinstance(one, str):
             _check_text(one, keyword, pointer)
-        elif isinstance(one, (int, float)) and not isinstance(one, bool):
+        elif is_number(one):
             _check_number(one, keyword, pointer, listed_only)
         elif one is not None and not isinstance(one, bool):
             raise refuse(pointer, keyword, f"{shown(one)} is no JSON")

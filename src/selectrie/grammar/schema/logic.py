@@ -7,14 +7,13 @@ negation allows exactly what a schema refuses.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.grammar.rules.expressions import Characters
-from selectrie.grammar.schema.keywords import TYPES, kind_of
+from selectrie.grammar.schema.keywords import DECIDING, TYPES, is_number, key_of, kind_of
 from selectrie.grammar.schema.patterns import UNSPELLED
 
 KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
@@ -24,57 +23,6 @@ MOST_LOOKS = 20_000
 """Maximum number of pairs of schemas compared for one schema."""
 MOST_EXCLUDED = 64
 """Maximum number of texts excluded by a negation, which spells them out."""
-DECIDING = frozenset(
-    [
-        "type",
-        "const",
-        "enum",
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "not",
-        "if",
-        "then",
-        "else",
-        "$ref",
-        "$dynamicRef",
-        "$recursiveRef",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "items",
-        "additionalItems",
-        "prefixItems",
-        "contains",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "unevaluatedItems",
-        "properties",
-        "patternProperties",
-        "additionalProperties",
-        "propertyNames",
-        "required",
-        "minProperties",
-        "maxProperties",
-        "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "unevaluatedProperties",
-        "divisibleBy",
-        "disallow",
-        "extends",
-        "minContains",
-        "maxContains",
-    ]
-)
-"""Keywords that refuse values in some draft."""
 _SPANS = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
@@ -228,11 +176,12 @@ class Logic:
                 excluded = part.get(exclusive)
                 if excluded is True and self.draft == 4:
                     excluded = part.get(key)
-                if (limit := _number(part.get(key))) is not None:
+                limit = part.get(key)
+                if is_number(limit) and limit >= -math.inf:
                     found.append(limit)
-                if (limit := _number(excluded)) is not None:
-                    found.append(limit)
-                    opens.add(limit)
+                if is_number(excluded) and excluded >= -math.inf:
+                    found.append(excluded)
+                    opens.add(excluded)
         return max(lows) > min(highs) or (max(lows) == min(highs) and max(lows) in opens)
 
     def _names_apart(self, ones: Parts, others: Parts, steps: int) -> bool:
@@ -315,12 +264,6 @@ def is_base(identifier: object) -> bool:
     return isinstance(identifier, str) and not identifier.startswith("#")
 
 
-def _number(value: object) -> float | None:
-    """Return a number that bounds can be compared by, or None."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-    return value if is_number else None  # type: ignore[return-value]
-
-
 def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) -> bool:
     """Return whether both schemas list their values, without a common one."""
     values: list[list[object]] = []
@@ -331,21 +274,7 @@ def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) 
             values.append(part["enum"])
         else:
             return False
-    return not {spelled(value) for value in values[0]} & {spelled(value) for value in values[1]}
-
-
-def spelled(value: object) -> str:
-    """Return a string that is equal for equal JSON values.
-
-    1 and 1.0 are equal, 1 and true are not. The order of the keys does not matter.
-    """
-    if isinstance(value, dict):
-        return "{" + ",".join(sorted(f"{json.dumps(key)}:{spelled(one)}" for key, one in value.items())) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(spelled, value)) + "]"
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        value = int(value)
-    return json.dumps(value)
+    return set(map(key_of, values[0])).isdisjoint(map(key_of, values[1]))
 
 
 def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
@@ -354,7 +283,7 @@ def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
     for part in parts:
         for found, key in zip(counts, keys, strict=True):
             value = part.get(key)
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 found.append(value)
     return max(counts[0]) > min(counts[1])
 
@@ -387,7 +316,7 @@ def _other_span(key: str, value: object) -> dict[str, Any] | None:
 
     Returns None for another keyword or an invalid value.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value) or not -math.inf < value < math.inf:
         return None
     if key in _BOUNDS:
         return {"type": "number", _BOUNDS[key]: value}

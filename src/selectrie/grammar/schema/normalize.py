@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -19,12 +19,28 @@ from urllib.parse import unquote
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.rules.expressions import Characters
-from selectrie.grammar.schema.keywords import constant, count_of, numeric, pattern_of, refuse, shown, textual, types_of
+from selectrie.grammar.schema.keywords import (
+    APPLICATORS,
+    LISTED,
+    NAMED,
+    NUMERIC,
+    REFUSED,
+    REWRITTEN,
+    TEXTUAL,
+    constant,
+    count_of,
+    numeric,
+    pattern_of,
+    refuse,
+    shown,
+    textual,
+    types_of,
+)
 from selectrie.grammar.schema.logic import MOST_LOOKS as MOST_LOOKS_AT_A_PLACE
 from selectrie.grammar.schema.logic import InexpressibleError, Logic, is_base
 from selectrie.grammar.schema.patterns import class_of, rewrite_name
 from selectrie.grammar.schema.ranges import MOST_PLACES
-from selectrie.grammar.schema.rewriting import REWRITTEN, counted, rewritten
+from selectrie.grammar.schema.rewriting import counted, rewritten
 
 Schema = dict[str, Any] | bool
 
@@ -59,29 +75,7 @@ MOST_WAYS = 128
 MOST_EXCLUDED = 8
 """Maximum number of schemas of `oneOf` that are written so as to exclude each other."""
 
-APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
-NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-TEXTUAL = ("minLength", "maxLength", "pattern", "format")
-LISTED = ("items", "additionalItems", "prefixItems", "minItems", "maxItems")
-NAMED = ("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties")
 SIMPLE = frozenset(("type", *NUMERIC, *TEXTUAL, *LISTED, *NAMED))
-REFUSED = (
-    "contains",
-    *(
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "$dynamicRef",
-        "$recursiveRef",
-        "divisibleBy",
-        "disallow",
-        "extends",
-    ),
-    "x-guidance",
-)
-"""Keywords that restrict texts but are not supported.
-
-Any keyword not listed in this module or in `rewriting` has no effect in any draft.
-"""
 LEFT = ("allOf", "$ref", "required", "pattern", "format", "patternProperties", "minProperties", "maxProperties")
 """Keywords that llguidance may refuse in combination with others.
 
@@ -390,24 +384,20 @@ class _Copier:
         no effect.
         """
         types = types_of(schema, place.pointer)
-        copy: dict[str, Any] = {}
-        both: list[dict[str, Any]] = []
+        parts: list[dict[str, Any]] = []
         if {"number", "integer"} & set(types):
             bounds, types = numeric(
                 schema, types, place.pointer, draft=self.draft, places=self.places, listed_only=self.listed_only
             )
-            both += bounds.pop("allOf", [])
-            copy |= bounds
+            parts.append(bounds)
         if "string" in types:
-            texts = textual(schema, place.pointer, self.notes)
-            both += texts.pop("allOf", [])
-            copy |= texts
+            parts.append(textual(schema, place.pointer, self.notes))
         if "array" in types:
-            copy |= self._listed(schema, place)
+            parts.append(self._listed(schema, place))
         if "object" in types:
-            names = self._named(schema, place)
-            both += names.pop("allOf", [])
-            copy |= names
+            parts.append(self._named(schema, place))
+        both = [one for part in parts for one in part.pop("allOf", [])]
+        copy: dict[str, Any] = dict(ChainMap(*reversed(parts)))
         if "type" in schema or "multipleOf" in copy:
             copy["type"] = types[0] if len(types) == 1 else list(types)
         return copy | ({"allOf": both} if both else {})

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
-from selectrie.grammar.schema.logic import KINDS, MOST_STEPS, InexpressibleError, Logic, spelled
+from selectrie.grammar.schema.keywords import is_count, key_of
+from selectrie.grammar.schema.logic import KINDS, MOST_STEPS, InexpressibleError, Logic
 
-REWRITTEN = ("not", "if", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "uniqueItems")
 MOST_SEQUENCES = 400
 """Maximum number of sequences of different items, which a grammar spells out."""
 MOST_DEPENDING = 6
@@ -88,7 +88,7 @@ def _named(value: object) -> object:
         if keys == {"pattern"}:
             return {"patternProperties": {value["pattern"]: True}, "additionalProperties": False}
         counts = [value.get("minLength", 0), value.get("maxLength", "")]
-        if keys <= {"minLength", "maxLength"} and all(count == "" or _is_count(count) for count in counts):
+        if keys <= {"minLength", "maxLength"} and all(count == "" or is_count(count) for count in counts):
             pattern = "^[\\s\\S]{" + ",".join("" if count == "" else str(int(count)) for count in counts) + "}$"
             return {"patternProperties": {pattern: True}, "additionalProperties": False}
     raise InexpressibleError("a grammar holds a pattern of names, a list of them, or lengths")
@@ -97,7 +97,7 @@ def _named(value: object) -> object:
 def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
     """Rewrite unique items of a short list of values to every sequence of them."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", MOST_SEQUENCES)
-    if not _is_count(least) or not _is_count(most):
+    if not is_count(least) or not is_count(most):
         raise InexpressibleError("beside counts that are none")
     if most < 2:
         return []
@@ -105,7 +105,7 @@ def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
     listed = next((part["enum"] for part in items if isinstance(part.get("enum"), list)), None)
     if listed is None:
         raise InexpressibleError("a grammar cannot hold it")
-    values = list({spelled(value): value for value in listed}.values())
+    values = list({key_of(value): value for value in listed}.values())
     lengths = range(int(least), min(int(most), len(values)) + 1)
     if sum(math.perm(len(values), n) for n in lengths) > MOST_SEQUENCES:
         raise InexpressibleError(f"more than {MOST_SEQUENCES} sequences of {len(values)} values")
@@ -161,7 +161,3 @@ def counted(
 
 def _none_of(names: Sequence[str], but: Collection[str]) -> dict[str, Any]:
     return {"properties": {name: False for name in names if name not in but}}
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value)
