@@ -62,10 +62,10 @@ def test_check_as_json_is_the_report(file: Path):
     assert found == Grammar.from_file(file).check(seed=4).to_dict()
 
 
-def test_strict_check_fails_where_there_is_something_to_mend(file: Path):
+def test_strict_check_fails_on_problems(file: Path):
     """Exit 2 and a line on stderr; the report is there all the same."""
     result = run("check", str(file), "--strict")
-    assert (result.exit_code, result.stderr) == (2, "error[unsound]: there is something to mend (--strict)\n")
+    assert (result.exit_code, result.stderr) == (2, "error[unsound]: the grammar has problems (--strict)\n")
     assert result.stdout.startswith("grammar    g.gbnf")
     assert run("check", "json", "--strict").exit_code == 0
 
@@ -180,7 +180,10 @@ def test_what_looks_like_a_file_is_one(tmp_path: Path, monkeypatch: pytest.Monke
     assert [open_grammar(name).name for name in ("json", "move")] == ["json", "move"]
     assert "No such file" in run("check", "json.gbnf").stderr
     assert "No such file" in run("check", "x/json").stderr
-    assert "mine: is no grammar by its name; it should end in .gbnf, .lark or .json" in run("check", "mine").stderr
+    assert (
+        "mine: unknown file extension; the name of a grammar file ends in .gbnf, .lark or .json"
+        in run("check", "mine").stderr
+    )
     assert ".: Is a directory" in run("check", ".").stderr
 
 

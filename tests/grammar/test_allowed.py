@@ -289,7 +289,7 @@ def test_control_tokens_come_through_token_terminals_alone():
 @pytest.mark.parametrize(
     ("terminal", "message"),
     [
-        ("<thinks>", "no token <thinks>; its control tokens are such as <think>"),
+        ("<thinks>", "no token <thinks>; its control tokens include <think>"),
         ("<[6]>", "token 6 does not exist: ids run from 0 to 5"),
         ("<eos>", "<eos> .token 1. ends a generation"),
         ("<[1]>", "<eos> .token 1. ends a generation"),

@@ -74,7 +74,7 @@ def test_a_token_terminal_stays_one():
 
 def test_a_grammar_that_llguidance_reads_cannot_be_followed():
     """It is walked, not taken apart."""
-    with pytest.raises(GrammarError, match="followed_by: unknown for llguidance"):
+    with pytest.raises(GrammarError, match="followed_by is not available for llguidance"):
         Grammar.from_llguidance('start: "a"').followed_by(".")
 
 

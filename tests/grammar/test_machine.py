@@ -361,7 +361,7 @@ TIGHT = GrammarLimits(most_alternatives=50, most_configurations=500, most_stacks
                 root=seq(Repeat(alt(lit("a"), lit("b")), 0, None), lit("a"), Repeat(alt(lit("a"), lit("b")), 60, 60))
             ),
             b"a" * 60,
-            "51 ways at once, beyond the limit of 50",
+            "51 ways at once, which exceeds the limit of 50",
         ),
     ],
 )

@@ -40,7 +40,7 @@ def chained(make, last):
 )
 def test_a_shared_object_is_counted_as_often_as_it_stands_there(make):
     """Forty levels of two are refused before they are written out, with what to do."""
-    with pytest.raises(GrammarError, match=r"more than 1000000 values.*name it once under \$defs"):
+    with pytest.raises(GrammarError, match=r"more than 1000000 values.*once under \$defs"):
         Grammar.from_json_schema(shared(make))
 
 
@@ -86,7 +86,7 @@ def test_parts_of_all_of_are_bounded():
 def test_a_schema_that_grows_when_it_is_written_out_is_refused(monkeypatch):
     """`oneOf` that is written as choices of opposites copies what is inside it again at each level."""
     monkeypatch.setattr(normalize, "MOST_SCHEMAS", 1_000)
-    with pytest.raises(GrammarError, match="more than 1000 schemas once its keywords are written out"):
+    with pytest.raises(GrammarError, match="more than 1000 schemas"):
         Grammar.from_json_schema({"anyOf": [{"type": "string"}] * 1_001})
 
 
@@ -95,8 +95,8 @@ def test_a_type_in_many_places_of_another_is_refused():
     kind = int
     for _ in range(DEPTH):
         kind = tuple[kind, kind]
-    with pytest.raises(GrammarError, match="more than 100000 types inside of it"):
+    with pytest.raises(GrammarError, match="more than 100000 types"):
         Grammar.from_type(kind)
-    with pytest.raises(GrammarError, match="more than 100000 types inside of it"):
+    with pytest.raises(GrammarError, match="more than 100000 types"):
         type_sizes.check_size(dict[str, list[kind] | None])
     type_sizes.check_size(tuple[tuple[int, ...], dict[str, list[int]]])

@@ -260,18 +260,18 @@ class Lost:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        (complex, "complex is no type"),
-        (5, "'5' is no type"),
-        ([int], "is no type"),
+        (complex, "the type complex is not supported"),
+        (5, "the type '5' is not supported"),
+        ([int], "is not supported"),
         (Empty, "Empty has no members"),
         (Bad, r"Bad has the value '\(1, 2\)'"),
-        (dict[int, str], "keys that are no str"),
-        (list[complex], "complex is no type"),
-        (Annotated[int, slice(3)], "says more than its type"),
+        (dict[int, str], "keys other than str"),
+        (list[complex], "the type complex is not supported"),
+        (Annotated[int, slice(3)], "has metadata that is not supported"),
         (Literal[b"x"], "has the value"),
         (nested(100), "nested more than"),
         (Lost, "annotations of Lost cannot be resolved"),
-        (slice(3), "is no type"),
+        (slice(3), "is not supported"),
     ],
 )
 def test_other_types_are_refused_by_name(kind, name):
@@ -292,10 +292,10 @@ def test_choices_are_exactly_these_texts():
 @pytest.mark.parametrize(
     ("texts", "name"),
     [
-        ([], "no choices"),
-        ("ab", "one text"),
+        ([], "the list of choices is empty"),
+        ("ab", "a single text"),
         (["a", 5], "choice 1 is '5'"),
-        (["a", "\ud800"], "choice 1 has the surrogate"),
+        (["a", "\ud800"], "choice 1 contains the surrogate"),
     ],
 )
 def test_what_are_no_choices_is_refused(texts, name):

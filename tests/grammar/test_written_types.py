@@ -232,7 +232,7 @@ def test_a_value_of_a_type_is_a_text(kind):
 def test_finite_types_by_hand(kind, values):
     """A set has its members in the order of their type, so that each has one text; an endless list makes a type endless."""
     if values is None:
-        with pytest.raises(GrammarError, match="llguidance holds"):
+        with pytest.raises(GrammarError, match="llguidance reads"):
             Grammar.from_type(kind).count()
         return
     assert sorted(Grammar.from_type(kind).expand()) == sorted(json.dumps(value) for value in values)
@@ -275,19 +275,19 @@ def test_generic_classes_stand_with_their_arguments():
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (Annotated[str, annotated_types.Ge(3)], "says more than its type, 'Ge"),
-        (Annotated[Colour, annotated_types.MinLen(1)], "says more than its type, 'MinLen"),
-        (Annotated[date, annotated_types.Gt(date(2020, 1, 1))], "says more than its type, 'Gt"),
-        (Annotated[int, annotated_types.Predicate(bool)], "says more than its type, 'Predicate"),
-        (Annotated[int, annotated_types.Ge(float("inf"))], "says more than its type, 'Ge"),
-        (Annotated[int, annotated_types.MultipleOf(2), annotated_types.MultipleOf(3)], "says more than its type, 'MultipleOf"),
-        (Annotated[str, pydantic.Field(alias="x")], "says more than its type"),
-        (Annotated[Decimal, pydantic.Field(decimal_places=2)], "says more than its type"),
-        (Annotated[int, object()], "says more than its type, '<object"),
+        (Annotated[str, annotated_types.Ge(3)], "has metadata that is not supported, 'Ge"),
+        (Annotated[Colour, annotated_types.MinLen(1)], "has metadata that is not supported, 'MinLen"),
+        (Annotated[date, annotated_types.Gt(date(2020, 1, 1))], "has metadata that is not supported, 'Gt"),
+        (Annotated[int, annotated_types.Predicate(bool)], "has metadata that is not supported, 'Predicate"),
+        (Annotated[int, annotated_types.Ge(float("inf"))], "has metadata that is not supported, 'Ge"),
+        (Annotated[int, annotated_types.MultipleOf(2), annotated_types.MultipleOf(3)], "has metadata that is not supported, 'MultipleOf"),
+        (Annotated[str, pydantic.Field(alias="x")], "has metadata that is not supported"),
+        (Annotated[Decimal, pydantic.Field(decimal_places=2)], "has metadata that is not supported"),
+        (Annotated[int, object()], "has metadata that is not supported, '<object"),
         (pydantic.create_model("Money", price=(Annotated[Decimal, pydantic.Field(decimal_places=2)], ...)), "Decimal with decimal_places"),
         (Annotated[str, pydantic.StringConstraints(pattern=ANY_CASE)], r"\^abc\$' has re.IGNORECASE, .* as in \[Aa\]"),
         (pydantic.create_model("Word", word=(Annotated[str, pydantic.Field(pattern=ANY_CASE)], ...)), "has re.IGNORECASE"),
-        (Annotated[str, pydantic.StringConstraints(pattern=re.compile(b"a"))], "is of bytes"),
+        (Annotated[str, pydantic.StringConstraints(pattern=re.compile(b"a"))], "is a pattern of bytes"),
     ],
     ids=range(13),
 )  # fmt: skip
@@ -303,7 +303,7 @@ def test_bounds_greater_than_any_double_are_exact_or_refused():
     assert Grammar.from_type(wide).listed(2) == (str(10**400), str(10**400 + 1))
     with pytest.raises(GrammarError, match=r"maximum at #: 1000.* is beyond"):
         Grammar.from_type(Annotated[int, annotated_types.Le(10**400)])
-    with pytest.raises(GrammarError, match=r"minItems at #: 1000.* more than a grammar spells out"):
+    with pytest.raises(GrammarError, match=r"minItems at #: 1000.* more than a grammar can spell out"):
         Grammar.from_type(Annotated[list[int], annotated_types.MinLen(10**400)])
 
 
@@ -321,7 +321,7 @@ def test_a_class_is_a_named_tuple_only_where_it_is_a_tuple():
         _fields = ("left",)
         __slots__ = ()
 
-    with pytest.raises(GrammarError, match="Bare is no type"):
+    with pytest.raises(GrammarError, match="the type .*Bare is not supported"):
         Grammar.from_type(Bare)
 
 

@@ -62,7 +62,7 @@ class CheckOutput:
 
     seed: Annotated[int, Option(metavar="N", help="Draws other texts.")] = 0
     json: Annotated[bool, Option("--json", help="One JSON object.")] = False
-    strict: Annotated[bool, Option("--strict", help="Exit 2 when there is something to mend.")] = False
+    strict: Annotated[bool, Option("--strict", help="Exit 2 if the check finds problems.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     else:
         write("\n".join(grammar_lines(found.name, report)), sys.stdout)
     if output.strict and not report.sound:
-        tell("unsound", "there is something to mend (--strict)")
+        tell("unsound", "the grammar has problems (--strict)")
         return UNSOUND
     return 0
 

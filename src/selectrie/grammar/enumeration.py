@@ -44,7 +44,7 @@ class Texts:
 
     def __init__(self, machine: Machine, *, most_steps: int | None = None) -> None:
         if machine.token_sets:
-            raise GrammarError("the grammar asks for tokens by name or number, so what it accepts is no text alone")
+            raise GrammarError("the grammar names tokens, which are not text, so its texts cannot be listed")
         self._machine = machine
         self._most_steps, self._n_characters = most_steps, 0
         self._shortest = Shortest(machine)
@@ -88,7 +88,7 @@ class Texts:
                 n_characters += len(text) + 1
             if len(waiting) > MOST_OPEN or n_characters > MOST_CHARACTERS:
                 raise GrammarError(
-                    f"{len(waiting)} beginnings of texts of {n_characters} characters are open; ask for fewer texts"
+                    f"listing keeps {len(waiting)} prefixes of {n_characters} characters; request fewer texts"
                 )
 
     def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
@@ -139,5 +139,7 @@ class Texts:
             counts[configuration] = ways + int(machine.can_end(configuration))
             n_bits += ways.bit_length()
             if len(counts) * machine.n_classes > work or n_bits > MOST_BITS:
-                raise GrammarError(f"the texts are too various to count: {len(counts)} different situations, and more")
+                raise GrammarError(
+                    f"the texts cannot be counted: they lead to more than {len(counts)} different states"
+                )
         return counts[machine.start]

@@ -230,7 +230,7 @@ class Grammar:
         except GrammarError as error:
             reason = f"{path}: {error.reason}"
             raise GrammarError(reason, line=error.line, column=error.column, excerpt=error.excerpt) from error
-        raise InputFileError(str(path), "is no grammar by its name; it should end in .gbnf, .lark or .json")
+        raise InputFileError(str(path), "unknown file extension; a grammar file ends in .gbnf, .lark or .json")
 
     @classmethod
     def load(cls, name: str) -> Grammar:
@@ -483,8 +483,8 @@ class Grammar:
             return self._source.rules
         if not isinstance(self._source, RuleSet):
             raise GrammarError(
-                f"{what}: unknown for {self.name}, which llguidance holds; try texts by `accepts`, or write "
-                "it in GBNF or Lark"
+                f"{what} is not available for {self.name}, because llguidance reads it; test texts with "
+                "`accepts`, or write the grammar in GBNF or Lark"
             )
         return self._source
 
@@ -559,7 +559,7 @@ def _read(path: Path) -> str:
         return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} is no UTF-8 ({error.reason}); save the file as UTF-8"
+        found = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
         raise InputFileError(str(path), found, line=line) from error
 
 

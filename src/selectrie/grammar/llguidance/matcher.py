@@ -67,7 +67,7 @@ GAVE_UP = "lexer error"
 TOO_MANY = re.compile(r"(?:Parser Error: )?Current row has (\d+) items")
 """How llguidance's messages begin if `max_items_in_row` did not suffice."""
 
-NO_TEXT = "the grammar has no text that this vocabulary can spell; some rule may never come to an end"
+NO_TEXT = "this vocabulary cannot spell any text of the grammar; check whether one of its rules never ends"
 MOST_CHARACTERS = 500_000
 """Maximum length of a grammar.
 
@@ -132,7 +132,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
     import llguidance
 
     if len(text) > MOST_CHARACTERS:
-        raise GrammarError(f"the grammar has {len(text)} characters; llguidance is given at most {MOST_CHARACTERS}")
+        raise GrammarError(f"the grammar has {len(text)} characters; llguidance reads at most {MOST_CHARACTERS}")
     _check_characters(text)
     dialect = _dialect_of(text) if dialect == "auto" else dialect
     source = text
@@ -383,13 +383,14 @@ def error_of(message: str, source: str = "") -> GrammarError:
         return GrammarError(NO_TEXT)
     if message.startswith(GAVE_UP):
         return GrammarError(
-            "llguidance gave up: a pattern, or a count of characters, has more situations than it looks at; make it "
-            f"simpler, or lower its counts ({message[:MOST_SHOWN]})"
+            "llguidance gave up: a pattern or a count of characters has more states than it "
+            f"examines; simplify it, or reduce its counts ({message[:MOST_SHOWN]})"
         )
     if too_many := TOO_MANY.match(message):
         return GrammarError(
-            f"llguidance gave up: a text may go on in {too_many[1]} ways at one place, and it looks at "
-            f"{LIMITS['max_items_in_row']}; have fewer optional properties, or alternatives, side by side"
+            f"llguidance gave up: a text can continue in {too_many[1]} ways at one position, but it "
+            f"follows at most {LIMITS['max_items_in_row']}; use fewer optional properties, or fewer "
+            "alternatives at one position"
         )
     place = _PLACE.match(message)
     reason = _CONTEXT.split(place[3] if place else message)[0].strip()
@@ -424,14 +425,12 @@ def _serialised_grammars(text: str) -> list[dict[str, Any]]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise GrammarError(f"a serialised grammar is JSON: {error}") from error
+        raise GrammarError(f"the serialised grammar is not JSON: {error}") from error
     grammars = value.get("grammars") if isinstance(value, dict) else None
     if not isinstance(grammars, list) or not grammars or not all(isinstance(one, dict) for one in grammars):
-        raise GrammarError('a serialised grammar is {"grammars": [...]}, with at least one object in the list')
+        raise GrammarError('a serialised grammar has the form {"grammars": [...]}, with at least one object inside')
     if value.get("max_tokens") is not None:
-        raise GrammarError(
-            "max_tokens: a grammar decides on text, not on how tokens cut it; give max_tokens to the search"
-        )
+        raise GrammarError("max_tokens is not supported: a grammar decides on text, not tokens; pass it to the search")
     return grammars
 
 
@@ -454,7 +453,7 @@ def _check_characters(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        raise GrammarError(f"the grammar has the surrogate U+{code:04X}, which is no character; leave it out") from None
+        raise GrammarError(f"the grammar has the surrogate U+{code:04X}, which is not a character; remove it") from None
 
 
 def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
@@ -470,9 +469,7 @@ def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
             references, depth = _references(schema)
             n_rules += len(references) * depth
     if n_rules > MOST_RULES:
-        raise GrammarError(
-            f"the grammar has {n_rules} rules; llguidance is given at most {MOST_RULES}; split the grammar"
-        )
+        raise GrammarError(f"the grammar has {n_rules} rules; llguidance reads at most {MOST_RULES}; split the grammar")
 
 
 def _references(schema: object) -> tuple[set[str], int]:

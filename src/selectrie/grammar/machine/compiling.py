@@ -46,9 +46,9 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     known = facts(rules.rules, rules.root)
     _check_names(rules, known)
     if len(known.names) > limits.most_rules:
-        raise GrammarError(f"{rules.root!r} leads to {len(known.names)} rules; a grammar may have {limits.most_rules}")
+        raise GrammarError(f"{rules.root!r} uses {len(known.names)} rules; the maximum is {limits.most_rules}")
     if rules.root not in known.productive:
-        raise located(f"no text matches {rules.root!r}: each of its alternatives leads to itself or to nothing", rules)
+        raise located(f"no text matches {rules.root!r}: each of its alternatives leads to itself or nowhere", rules)
     work = _Compiler(rules, limits, known, Work.of(limits))
     for ring in rings(_calls_of(known)):
         work.add(ring)
@@ -220,5 +220,5 @@ def _rewritten(work: _Compiler, ring: list[int], number: int, plain: dict[int, R
     what = f"the left recursion of {' -> '.join([*names[:7], *(['...'] if len(names) > 7 else []), names[0]])}"
     work.work.edges -= RING_EDGE * sum(len(edges) for one in ring for edges in plain[one].edges)
     if work.work.edges < 0:
-        raise GrammarError(f"{what} is too large to be rewritten; let fewer rules begin with each other")
+        raise GrammarError(f"{what} is too large to rewrite; reduce the number of rules that begin with each other")
     return left_corner(ring, number, plain, Nfa(work.limits.most_states, what), work.work)

@@ -136,8 +136,9 @@ class ListMachine:
     def _grow(self) -> None:
         if self.n_bytes + self._table.nbytes > self._limits.most_bytes:
             raise GrammarError(
-                f"what was read of the list of {len(self._texts)} texts led to {len(self._spans)} beginnings in "
-                f"{self.n_bytes >> 20} MiB, beyond the limit; let `select` decide among them, or give fewer texts"
+                f"reading the list of {len(self._texts)} texts led to {len(self._spans)} prefixes in "
+                f"{self.n_bytes >> 20} MiB, which exceeds the limit; use `select` to choose among the "
+                "texts, or give fewer texts"
             )
         table: IntArray = np.full((2 * len(self._table), self.n_classes), UNKNOWN, np.int32)
         table[: len(self._table)] = self._table

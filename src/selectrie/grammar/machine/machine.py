@@ -125,8 +125,8 @@ class Machine:
     def _check_spent(self) -> None:
         if self.n_spent - self._begun > self._limits.most_at_once:
             raise GrammarError(
-                f"what may follow takes more than {self._limits.most_at_once} steps to find out; the grammar is too "
-                "ambiguous, or has too many rules that begin with each other"
+                f"finding what may follow takes more than {self._limits.most_at_once} steps; the grammar "
+                "is too ambiguous, or too many of its rules begin with each other"
             )
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
@@ -255,9 +255,8 @@ class Machine:
             return self._intern(*found.items())
         if len(found) > self._limits.most_alternatives:
             raise GrammarError(
-                f"a text can be read in {len(found)} ways at once, beyond the limit of "
-                f"{self._limits.most_alternatives}; "
-                "the grammar is too ambiguous"
+                f"a text can be read in {len(found)} ways at once, which exceeds the limit of "
+                f"{self._limits.most_alternatives}; the grammar is too ambiguous"
             )
         return self._intern(tuple([part for item in sorted(found.items()) for part in item]))
 
@@ -285,8 +284,9 @@ class Machine:
 
     def _too_much(self) -> GrammarError:
         return GrammarError(
-            f"the texts read so far led to {len(self._items)} different situations in {self.n_bytes >> 20} MiB, "
-            "beyond the limits; the grammar is too ambiguous, or the texts nest too deeply"
+            f"reading texts has led to {len(self._items)} different states in {self.n_bytes >> 20} "
+            "MiB, which exceeds the limits; the grammar is too ambiguous, or the texts are nested "
+            "too deeply"
         )
 
 

@@ -170,7 +170,7 @@ def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
                 own.add((label, number[target]))
         work.edges -= len(own) + len(closure)
         if work.edges < 0:
-            raise GrammarError(f"{nfa.what} has too many ways to go on; lower its repeat counts, or split it")
+            raise GrammarError(f"{nfa.what} has too many continuations; reduce its repeat counts, or split it")
         edges.append(sorted(own))
         final.append(1 in closure)
     return RuleAutomaton(edges, final, deterministic=False)

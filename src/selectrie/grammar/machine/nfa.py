@@ -105,8 +105,8 @@ class Nfa:
     def state(self) -> int:
         if len(self.edges) >= self.most_states:
             raise GrammarError(
-                f"{self.what} unrolls to more than the {self.most_states} states left of the limit; "
-                "lower its repeat counts, or split it"
+                f"{self.what} expands to more than the {self.most_states} states left of the limit; "
+                "reduce its repeat counts, or split it"
             )
         self.edges.append([])
         self.jumps.append([])
@@ -197,11 +197,11 @@ class Nfa:
     def _repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
         least, most = part.least, part.most
         if least < 0 or (most is not None and most < least):
-            raise GrammarError(f"{self.what} repeats from {least} to {most} times; give bounds in order, from 0 on")
+            raise GrammarError(f"{self.what} repeats from {least} to {most} times; the bounds must ascend, from 0 on")
         if (least if most is None else most) + len(self.edges) > self.most_states:
             raise GrammarError(
-                f"{self.what} repeats something {most or least} times, beyond the limit of {self.most_states} states; "
-                "lower the count"
+                f"{self.what} repeats a part {most or least} times, beyond the limit of "
+                f"{self.most_states} states; reduce the count"
             )
         for _ in range(least):
             after = self.state()

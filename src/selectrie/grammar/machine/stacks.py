@@ -137,8 +137,8 @@ class Stacks:
     def _add(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
         if len(self.links) + len(self._joined) // 2 >= self._limits.most_stacks:
             raise GrammarError(
-                f"the texts read so far opened rules in more than {self._limits.most_stacks} different ways; "
-                "the grammar is too ambiguous, or the texts nest too deeply"
+                f"reading texts has opened rules in more than {self._limits.most_stacks} different ways; "
+                "the grammar is too ambiguous, or the texts are nested too deeply"
             )
         self.n_steps += 8
         self.ends.append(ends)

@@ -116,9 +116,7 @@ class _Pass:
         self._left -= size
         if size > self._most or self._left < 0:
             place = self.first or 0
-            reason = (
-                "too many cases would have to be written out for the anchors inside the pattern; move them to its ends"
-            )
+            reason = "resolving the anchors inside the pattern takes too many cases; move them to its ends"
             raise self._refuse(place, reason)
         return found
 
@@ -161,9 +159,8 @@ class _Pass:
         place = found.span.start if found.span else 0
         raise self._refuse(
             place,
-            f"{found.name[-1]!r} of the multi-line flag inside the pattern is not supported; write the line "
-            "feeds out, or "
-            "drop the flag",
+            f"{found.name[-1]!r} with the multi-line flag is not supported inside the pattern; write "
+            "the line feeds out, or remove the flag",
         )
 
     def _left_to_right(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
@@ -263,5 +260,5 @@ class _Pass:
     def _plain(self, empty: Expression) -> Expression:
         if empty not in {EMPTY, NOTHING} or (empty != EMPTY and isinstance(empty, Reference)):
             place = empty.span.start if isinstance(empty, Reference) and empty.span else 0
-            raise self._refuse(place, "this anchor repeats together with others; write the repetition out")
+            raise self._refuse(place, "this anchor is repeated together with others; write the repetition out")
         return empty

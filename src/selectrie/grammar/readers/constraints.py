@@ -138,9 +138,9 @@ def pattern_text(pattern: object) -> str:
         return str(pattern)
     flags = re.RegexFlag(pattern.flags) & ~re.UNICODE
     if not isinstance(pattern.pattern, str) or flags:
-        what = f"has {flags!r}" if flags else "is of bytes"
-        remedy = "a JSON Schema has no flags; write out what they mean, as in [Aa]" if flags else "give a str"
-        raise GrammarError(f"the pattern {clipped(str(pattern.pattern))} {what}, not supported here: {remedy}")
+        what = f"has the flags {flags!r}" if flags else "is a pattern of bytes"
+        remedy = "write out what they mean, as in [Aa]" if flags else "use a pattern of str"
+        raise GrammarError(f"the pattern {clipped(str(pattern.pattern))} {what}, which is not supported; {remedy}")
     return pattern.pattern
 
 
@@ -170,5 +170,5 @@ def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
 
 def unknown_constraint(shown: str, said: object) -> GrammarError:
     """Return the error for an `Annotated` type with unsupported metadata."""
-    reason = f"{shown} says more than its type, {clipped(repr(said))}: not supported here; give a JSON Schema"
+    reason = f"{shown} has metadata that is not supported, {clipped(repr(said))}; give a JSON Schema instead"
     return GrammarError(reason)

@@ -60,9 +60,7 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
     """
     source = Source(text)
     if "\0" in text:
-        raise source.refused(
-            text.index("\0"), r"the grammar contains a NUL character; write \x00 inside quotes or a class"
-        )
+        raise source.refused(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
     definitions: list[tuple[Token, Expression]] = parsed(parser_of("gbnf.lark", Scanner, _Builder), source, _expected)
     rules: dict[str, Expression] = {}
     spans: dict[str, Span] = {}
@@ -123,7 +121,7 @@ def _check(source: Source, rules: dict[str, Expression], span: Span, expression:
         node, depth, copies = pending.pop()
         if depth > MOST_DEPTH:
             raise source.refused(
-                span.start, f"the rule is nested more than {MOST_DEPTH} levels deep; make rules of its inner parts"
+                span.start, f"the rule is nested more than {MOST_DEPTH} levels deep; split it into rules"
             )
         if isinstance(node, Reference) and node.name not in rules:
             start = span.start if node.span is None else node.span.start
@@ -145,9 +143,7 @@ def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
     shown = ["a symbol"] if expected.issuperset(_SYMBOLS) else []
     shown += [word for name, word in WORDS.items() if name in expected and not (shown and name in _SYMBOLS)]
     if error.token.type == "_OR" and "NAME" in expected:
-        return shown, (
-            "; a rule continues on the next line only inside parentheses or after '|': put the '|' before the line end"
-        )
+        return shown, ("; put the '|' before the line end, or use parentheses: a rule ends with its line")
     return shown, ""
 
 

@@ -37,12 +37,12 @@ WORDS = {
 _BROKEN = {
     '"': "this text in quotes is not closed: a '\"' is missing",
     "[": "this class of characters is not closed: a ']' is missing",
-    "{": "not a repetition; write {m}, {m,} or {m,n} with numbers m and n",
-    "<": "not a token; write <[id]> with a number, or <spelling>",
-    "!": "'!' stands before a token only; write !<[id]> or !<spelling>",
-    "_": "a rule's name has letters, digits and '-' only; replace '_'",
-    "'": "a text stands in double quotes, not in single ones",
-    "\\": "'\\' stands inside quotes and classes only",
+    "{": "this is not a repetition; write {m}, {m,} or {m,n} with numbers m and n",
+    "<": "this is not a token; write <[id]> with a number, or <spelling>",
+    "!": "'!' is only allowed before a token; write !<[id]> or !<spelling>",
+    "_": "a rule's name consists of letters, digits and '-'; replace '_'",
+    "'": "a text is written in double quotes; replace the single ones",
+    "\\": "'\\' is only allowed inside quotes and classes",
 }
 
 
@@ -74,13 +74,16 @@ class Scanner(Lexer):
             if kind == "_OPEN":
                 depth += 1
                 if depth > MOST_DEPTH:
-                    raise SymbolError(start, f"nested more than {MOST_DEPTH} deep; name the inner parts as rules")
+                    raise SymbolError(
+                        start,
+                        f"nested more than {MOST_DEPTH} levels deep; make rules of the inner parts",
+                    )
             elif kind == "_CLOSE":
                 depth = max(depth - 1, 0)
             elif kind == "BROKEN":
-                raise SymbolError(start, _BROKEN.get(match[0], f"{match[0]!r} means nothing here"))
+                raise SymbolError(start, _BROKEN.get(match[0], f"{match[0]!r} is not allowed here"))
             elif kind == "TIMES" and not depth and ("\n" in match[0] or "\r" in match[0]):
-                raise SymbolError(start, "a repetition goes on behind a line end only inside parentheses")
+                raise SymbolError(start, "a repetition may follow a line end only inside parentheses")
             goes_on = kind in {"_OR", "_DEFINES"}
             yield Token(kind, match[0], start)
 
@@ -95,7 +98,7 @@ def literal_of(token: Token) -> Text:
 
 
 def _surrogate(offset: int, code: int) -> SymbolError:
-    return SymbolError(offset, f"the surrogate U+{code:04X} is no character; write the character itself")
+    return SymbolError(offset, f"the surrogate U+{code:04X} is not a character; write the character itself")
 
 
 def class_of(token: Token) -> Characters:
@@ -108,9 +111,7 @@ def class_of(token: Token) -> Characters:
     negated = token[1:2] == "^"
     body = _characters(token, 1 + negated)
     if not body:
-        raise SymbolError(
-            start_of(token), 'a class without characters; for the empty text write "", for any character "."'
-        )
+        raise SymbolError(start_of(token), 'this class is empty; write "" for the empty text, or . for any character')
     if not negated and (wrong := next((code for code, _ in body if 0xD800 <= code <= 0xDFFF), None)) is not None:
         raise _surrogate(start_of(token), wrong)
     ranges, i = [], 0
@@ -121,9 +122,7 @@ def class_of(token: Token) -> Characters:
             last = body[i + 1][0]
             i += 2
         if first > last:
-            raise SymbolError(
-                start_of(token), f"the range from U+{first:04X} to U+{last:04X} runs backwards; swap its ends"
-            )
+            raise SymbolError(start_of(token), f"the range U+{first:04X} to U+{last:04X} is reversed; swap its ends")
         ranges.append((first, last))
     return Characters.of(ranges, negated=negated)
 
@@ -139,12 +138,12 @@ def _characters(token: Token, start: int) -> list[tuple[int, str]]:
         match = _CHARACTER.match(token, start, stop)
         if match is None:
             known = r"\xNN \uNNNN \UNNNNNNNN \n \r \t \\ \" \[ \] and \-"
-            raise SymbolError(start_of(token) + start, f"an escape that does not exist; there are {known}")
+            raise SymbolError(start_of(token) + start, f"this escape does not exist; the escapes are {known}")
         digits = match[1] or match[2] or match[3]
         code = int(digits, 16) if digits else ord(_ESCAPED.get(match[4], match[4]) if match[4] else match[5])
         if code > LAST_CODE_POINT:
             raise SymbolError(
-                start_of(token) + start, f"U+{code:X} is no character; the last one is U+{LAST_CODE_POINT:X}"
+                start_of(token) + start, f"U+{code:X} is not a character; the last one is U+{LAST_CODE_POINT:X}"
             )
         found.append((code, match[0]))
         start = match.end()
@@ -159,11 +158,9 @@ def counts_of(token: Token) -> tuple[int, int | None]:
     least = _number(first.strip(), start_of(token))
     most = least if not comma else _number(second.strip(), start_of(token)) if second.strip() else None
     if most is not None and most < least:
-        raise SymbolError(
-            start_of(token), f"at least {least} times and at most {most} contradict each other; swap them"
-        )
+        raise SymbolError(start_of(token), f"the lower count {least} exceeds the upper count {most}; swap them")
     if least > MOST_REPEATED:
-        raise SymbolError(start_of(token), f"{least} times or more; at most {MOST_REPEATED} may be asked for")
+        raise SymbolError(start_of(token), f"the lower count {least} exceeds the limit of {MOST_REPEATED}; reduce it")
     return least, most
 
 

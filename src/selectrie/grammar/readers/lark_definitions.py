@@ -127,22 +127,22 @@ class Definitions:
     def _definition(self, found: Statement, source: Source, scope: Scope) -> Definition:
         parameters = tuple(name for name, _ in found.names)
         if len(set(parameters)) < len(parameters):
-            raise source.refused(found.span.start, f"{clipped(found.name)} has two parameters of one name; rename one")
+            raise source.refused(
+                found.span.start, f"{clipped(found.name)} has two parameters of the same name; rename one"
+            )
         name = scope.whole(found.name)
         body = Body(found.body, source, scope)
         return Definition(name, _is_terminal(found.name), (body,), parameters, source, found.span)
 
     def _define(self, found: Definition) -> None:
         if found.name in self.by_name:
-            reason = f"{clipped(found.name)} is defined twice; keep one, or write %override or %extend"
+            reason = f"{clipped(found.name)} is defined twice; remove one definition, or use %override or %extend"
             raise found.source.refused(found.span.start, reason)
         self.by_name[found.name] = found
 
     def _known(self, found: Definition) -> Definition:
         if found.name not in self.by_name:
-            raise found.source.refused(
-                found.span.start, f"{clipped(found.name)} is not defined before; define it first"
-            )
+            raise found.source.refused(found.span.start, f"{clipped(found.name)} is not defined yet; define it before")
         return self.by_name[found.name]
 
     def _import(
@@ -151,24 +151,27 @@ class Definitions:
         first = group[0]
         for other in group:
             if other.relative != first.relative:
-                reason = f"{'.'.join(first.path)} is imported with a dot and without; write it one way"
+                reason = f"{'.'.join(first.path)} is imported both with and without a leading dot; use one form"
                 raise source.refused(other.span.start, reason)
         given = {name: alias for statement in group for name, alias in statement.names}
         for name, alias in given.items():
             if _is_terminal(name) != _is_terminal(alias):
-                raise source.refused(first.span.start, f"{name} becomes {alias}: a rule is no terminal; keep its case")
+                raise source.refused(
+                    first.span.start,
+                    f"{name} is imported as {alias}, but one is a rule and the other a terminal; keep the case",
+                )
         text, found_in, name = self._file(first, source, folder)
         self.n_files += 1
         if name in within or self.n_files > MOST_FILES:
             why = "imports itself" if name in within else f"is one of more than {MOST_FILES} files"
-            raise source.refused(first.span.start, f"{name} {why}; leave this import out")
+            raise source.refused(first.span.start, f"{name} {why}; remove this import")
         inner = Scope("__".join(first.path), given, scope)
         self._load(Source(text, name), inner, found_in, (*within, name))
         if name == "lark:common.lark":
             self._load_ours(inner)
         missing = [name for name in given if inner.whole(name) not in self.by_name]
         if missing:
-            raise source.refused(first.span.start, f"{name} defines no {clipped(missing[0])}; correct the name")
+            raise source.refused(first.span.start, f"{name} does not define {clipped(missing[0])}; correct the name")
 
     def _load_ours(self, scope: Scope) -> None:
         source = Source(files("selectrie.grammar.readers").joinpath(_OURS).read_text(encoding="utf-8"), _OURS)
@@ -197,8 +200,8 @@ class Definitions:
             except (OSError, UnicodeDecodeError) as error:
                 raise source.refused(wanted.span.start, f"{path} cannot be read: {error}") from error
             return text, inside, f"lark:{'/'.join(wanted.path)}.lark" if place is own else str(path)
-        where = "; give the folder it is in" if self.folder is None else f" in {self.folder}"
-        raise source.refused(wanted.span.start, f"there is no file {'/'.join(wanted.path)}.lark to import{where}")
+        where = "; give the folder that contains it" if self.folder is None else f" in {self.folder}"
+        raise source.refused(wanted.span.start, f"the file {'/'.join(wanted.path)}.lark does not exist{where}")
 
 
 def _is_terminal(name: str) -> bool:

@@ -110,7 +110,7 @@ class _Carrier:
                 name for name, found in self._definitions.items() if not found.is_terminal and not found.parameters
             ]
             shown = ", ".join(map(clipped, names[:5])) or "none"
-            raise GrammarError(f"there is no rule {start!r} to begin with; there are: {shown}")
+            raise GrammarError(f"there is no rule {start!r} to start with; the rules are: {shown}")
         self._check_names()
         rules: dict[str, Expression] = {}
         self._name(first)
@@ -165,11 +165,11 @@ class _Carrier:
         if node.kind == "repeated":
             if max(node.least, node.most or 0) > MOST_COUNT:
                 raise place.source.refused(
-                    node.place, f"the count {max(node.least, node.most or 0)} is above {MOST_COUNT}"
+                    node.place, f"the count {node.most or node.least} exceeds the limit of {MOST_COUNT}"
                 )
             return repeat(item, node.least, node.most)
         if place.definition.is_terminal:
-            raise place.source.refused(node.place, "a terminal has no alias; leave '->' and the name out")
+            raise place.source.refused(node.place, "a terminal cannot have an alias; remove '->' and the name")
         return item
 
     def _woven(self, terminal: Expression, place: _Place) -> Expression:
@@ -182,7 +182,7 @@ class _Carrier:
             return value
         found = self._found(node, place)
         if found.parameters:
-            reason = f"the template {clipped(node.word)} is not supported without its arguments; write them in braces"
+            reason = f"the template {clipped(node.word)} is used without arguments; write them in braces"
             raise place.source.refused(node.place, reason)
         if place.definition.is_terminal:
             self._terminals_in.setdefault(place.definition.name, set()).add(found.name)
@@ -193,19 +193,18 @@ class _Carrier:
     def _known(self, node: Node, place: _Place) -> Definition:
         found = self._definitions.get(place.body.scope.whole(node.word))
         if found is None:
-            raise place.source.refused(
-                node.place, f"{clipped(node.word)} is not defined; define it, or correct its name"
-            )
+            reason = f"{clipped(node.word)} is not defined; define it, or correct the name"
+            raise place.source.refused(node.place, reason)
         return found
 
     def _found(self, node: Node, place: _Place) -> Definition:
         found = self._known(node, place)
         if not found.bodies:
-            reason = f"{clipped(node.word)} is only declared, for a lexer of one's own: not supported; define it"
+            reason = f"{clipped(node.word)} is only declared, which is not supported; define it"
             raise place.source.refused(node.place, reason)
         if place.definition.is_terminal and not found.is_terminal:
             raise place.source.refused(
-                node.place, f"the rule {clipped(node.word)} stands in a terminal; make it a terminal"
+                node.place, f"a terminal contains the rule {clipped(node.word)}; make it a terminal"
             )
         return found
 
@@ -216,9 +215,7 @@ class _Carrier:
         does not make anything grow.
         """
         if node.word in place.values:
-            raise place.source.refused(
-                node.place, "a template as another one's argument is not supported; write it out"
-            )
+            raise place.source.refused(node.place, "a template cannot be the argument of another one; write it out")
         found = self._found(node, place)
         if len(found.parameters) != len(node.parts):
             reason = f"{clipped(node.word)} takes {len(found.parameters)} arguments, not {len(node.parts)}"
@@ -229,7 +226,7 @@ class _Carrier:
             name = f"{found.name}-{len(self._instances) + 1}"
             if len(self._instances) >= MOST_INSTANCES:
                 raise place.source.refused(
-                    node.place, f"templates are used in more than {MOST_INSTANCES} ways; use fewer"
+                    node.place, f"there are more than {MOST_INSTANCES} uses of templates; use fewer"
                 )
             self._instances[found.name, values] = name
             self._waiting.append((name, found, values))
@@ -257,7 +254,7 @@ class _Carrier:
         except CycleError as error:
             cycle = " -> ".join(error.args[1][::-1])
             found = self._definitions[error.args[1][0]]
-            reason = f"a terminal is made of itself: {cycle}; only rules may be"
+            reason = f"a terminal contains itself: {cycle}; only rules may be recursive"
             raise found.source.refused(found.span.start, reason) from None
 
 
@@ -270,17 +267,14 @@ def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
             or any(len(end) != 1 for end in ends)
             or ends[1] < ends[0]
         ):
-            reason = (
-                f"{clipped(f'{node.word}..{node.last}')} is no range; write one character on each side, the "
-                "lower one first"
-            )
+            reason = f"{clipped(f'{node.word}..{node.last}')} is not an ascending range of characters"
             raise source.refused(node.place, reason)
         return Characters.of([(ord(ends[0]), ord(ends[1]))])
     if node.word.startswith("/"):
         stop = node.word.rindex("/")
         flags = node.word[stop + 1 :].replace("u", "")
         if "l" in flags:
-            raise source.refused(node.place + stop + 1, "the flag l is for bytes; leave it out")
+            raise source.refused(node.place + stop + 1, "the flag l applies to bytes only; remove it")
         return read_pattern(source, Span(node.place + 1, node.place + stop), flags, lazy_as_greedy=False, sets=sets)
     text = _string(node.word, node.place, source)
     if not node.word.endswith("i"):
@@ -306,13 +300,11 @@ def _string(word: str, place: int, source: Source) -> str:
             return _ESCAPED.get(found[4], found[4])
         code = int(digits, 16)
         if code > LAST_CODE_POINT:
-            raise source.refused(place, f"{found[0]} is no character; the last one is U+{LAST_CODE_POINT:X}")
+            raise source.refused(place, f"{found[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
         return chr(code)
 
     text = _ESCAPE.sub(read, word[1 : word.rindex('"')])
     for character in text:
         if SURROGATES[0] <= ord(character) <= SURROGATES[1]:
-            raise source.refused(
-                place, f"the surrogate U+{ord(character):04X} is no character; write the character itself"
-            )
+            raise source.refused(place, f"the surrogate U+{ord(character):04X} is not a character; write the character")
     return text

@@ -43,8 +43,8 @@ _OPENING, _CLOSING = frozenset({"_LPAR", "_LBRA", "_LBRACE"}), frozenset({"_RPAR
 _BROKEN = {
     '"': "this string is not closed: a '\"' is missing",
     "/": "this regular expression is not closed: a '/' is missing",
-    "'": "a string stands in double quotes, not in single ones",
-    "%": "not a statement; there are %ignore, %import, %declare, %override and %extend",
+    "'": "a string is written in double quotes; replace the single ones",
+    "%": "this is not a statement; the statements are %ignore, %import, %declare, %override and %extend",
 }
 _WORDS = {
     "RULE": "a rule's name",
@@ -150,15 +150,13 @@ class Scanner(Lexer):
             if n_symbols > MOST_SYMBOLS:
                 raise SymbolError(place, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
             if kind == "BROKEN":
-                raise SymbolError(place, _BROKEN.get(found[0], f"{found[0]!r} means nothing here"))
+                raise SymbolError(place, _BROKEN.get(found[0], f"{found[0]!r} is not allowed here"))
             if line_end is not None and kind != "_OR":
                 yield Token("_NL", "\n", line_end)
             line_end, began = None, True
             depth += (kind in _OPENING) - (kind in _CLOSING)
             if depth > MOST_DEPTH:
-                raise SymbolError(
-                    place, f"brackets are nested more than {MOST_DEPTH} deep; name the inner parts as rules"
-                )
+                raise SymbolError(place, f"nested more than {MOST_DEPTH} levels deep; make rules of the inner parts")
             yield Token(kind, found[0], place)
         if began:
             yield Token("_NL", "\n", len(text))
@@ -189,7 +187,8 @@ class _Builder(Transformer[Token, Any]):
             least, most = _number(count), _number(children[-1])
             if not 0 <= least <= most:
                 raise SymbolError(
-                    start_of(count), f"the counts {count} to {children[-1]} are no range; least first, from 0 on"
+                    start_of(count),
+                    f"the counts {count} to {children[-1]} are not a range; write the lower one first",
                 )
         return Node("repeated", (item,), place=item.place, least=least, most=most)
 
@@ -250,7 +249,7 @@ class _Builder(Transformer[Token, Any]):
 
 def _number(token: Token) -> int:
     if len(token) > 6:
-        raise SymbolError(start_of(token), f"the count {clipped(token, 12)} is too large; at most 999999")
+        raise SymbolError(start_of(token), f"the count {clipped(token, 12)} is too large; the maximum is 999999")
     return int(token)
 
 
@@ -259,9 +258,7 @@ def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
     steps = tuple(str(step) for step in path[relative:])
     first = names[0][0]
     if not steps:
-        raise SymbolError(
-            start_of(first), f"nothing of {str(first)!r} is imported; write the name of a rule or terminal after a dot"
-        )
+        raise SymbolError(start_of(first), f"nothing is imported from {str(first)!r}; add a dot and a name")
     return Statement(
         "import", span_of(first), names=tuple((str(a), str(b)) for a, b in names), path=steps, relative=relative
     )

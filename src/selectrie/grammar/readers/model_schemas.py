@@ -121,6 +121,6 @@ def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     digits = [name for name in ("max_digits", "decimal_places") if schema.get(name) is not None]
     if digits:
-        raise GrammarError(f"a Decimal with {digits[0]}: not supported here; give bounds, or a float")
+        raise GrammarError(f"a Decimal with {digits[0]} is not supported; use bounds, or a float")
     number: dict[str, Any] = next((part for part in said.get("anyOf", []) if part.get("type") == "number"), {})
     return {**(schema_of_written(Decimal) or {}), **number}

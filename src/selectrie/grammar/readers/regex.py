@@ -73,7 +73,7 @@ def read_pattern(
     if reader.has_anchors:
         whole = anchors.without_anchors(whole, source.refused)
     if whole == NOTHING:
-        raise source.refused(span.start, "no text can match: every way needs a character that is in no set")
+        raise source.refused(span.start, "no text can match: every alternative requires a character of an empty set")
     return whole
 
 
@@ -113,9 +113,7 @@ class _Reader:
             raise self._refused(self._frames[-1].place, "this group is not closed; add ')'")
         whole = self._closed()
         if last := [held for held in self._held if held.lazy]:
-            raise self._refused(
-                last[0].place, f"nothing has to follow this lazy count: it would match as little as it may{REMEDY}"
-            )
+            raise self._refused(last[0].place, f"nothing follows this lazy count, so it would match too little{REMEDY}")
         return whole
 
     def _next(self) -> None:
@@ -151,9 +149,7 @@ class _Reader:
         frame = self._frames[-1]
         self._n_items += 1
         if self._n_items > MOST_ITEMS:
-            raise self._refused(
-                place, f"the pattern has more than {MOST_ITEMS} items; split it into rules of a grammar"
-            )
+            raise self._refused(place, f"the pattern has more than {MOST_ITEMS} items; split it into rules")
         self._watch.check(frame, item)
         frame.items.append(item)
         frame.last, frame.last_place = last, place
@@ -162,7 +158,7 @@ class _Reader:
         try:
             value = text.encode()
         except UnicodeEncodeError as error:
-            reason = f"U+{ord(text[error.start]):04X} is a surrogate, no character of its own; no text holds it"
+            reason = f"U+{ord(text[error.start]):04X} is a surrogate, which is not a character; remove it"
             raise self._refused(place, reason) from None
         flags = self._frames[-1].flags
         if "i" not in flags:
@@ -182,9 +178,7 @@ class _Reader:
             self._place += 1
             self._add(category(letter, ascii_only="a" in self._frames[-1].flags), place)
         elif letter and letter in "bB":
-            raise self._refused(
-                place, f"the word boundary '\\{letter}' is not supported; write what stands on either side"
-            )
+            raise self._refused(place, f"'\\{letter}' is not supported; write the characters on either side")
         else:
             code, self._place = self._escapes.outside_set(place)
             self._literal(chr(code), place)
@@ -194,7 +188,7 @@ class _Reader:
         found, self._place = self._escapes.set_at(place)
         whole = self._sets.made(found, ascii_only="a" in flags, ignore_case="i" in flags)
         if whole is None:
-            raise self._refused(place, f"the sets have more than {MOST_RANGES} ranges in all; use fewer different ones")
+            raise self._refused(place, f"the sets have more than {MOST_RANGES} ranges in total; use fewer sets")
         self._add(whole if whole.ranges else NOTHING, place)
 
     def _anchor(self, name: str, place: int) -> None:
@@ -208,22 +202,20 @@ class _Reader:
             return
         low, comma, high = found.groups()
         if max(len(low), len(high or "")) > len(str(MOST_COUNT)) or max(int(low or 0), int(high or 0)) > MOST_COUNT:
-            raise self._refused(place, f"the count {clipped(found[0])} is above {MOST_COUNT}")
+            raise self._refused(place, f"the count {clipped(found[0])} exceeds the limit of {MOST_COUNT}")
         least = int(low or 0)
         most = (int(high) if high else None) if comma else least
         if most is not None and most < least:
-            raise self._refused(place, f"the count {found[0]} ends below its beginning")
+            raise self._refused(place, f"the count {found[0]} ends below its beginning; swap the bounds")
         self._place = found.end()
         self._repeat(least, most, place)
 
     def _repeat(self, least: int, most: int | None, place: int) -> None:
         frame = self._frames[-1]
         if frame.last in {Last.NONE, Last.ANCHOR}:
-            raise self._refused(
-                place, "there is nothing to repeat before this; write '\\' before it where it is meant itself"
-            )
+            raise self._refused(place, "there is nothing to repeat here; write '\\' before the sign to match it")
         if frame.last is Last.REPEATED:
-            raise self._refused(place, "this repeats what is repeated already; put the first in a group")
+            raise self._refused(place, "this repeats an item that is repeated already; put the item in a group")
         suffix = self._source[self._place : min(self._place + 1, self._stop)]
         self._place += suffix in ("?", "+")
         item = frame.items.pop()
@@ -233,7 +225,7 @@ class _Reader:
             frame.last_place = place - 1
         inside = [held for held in frame.held if held.place >= frame.last_place]
         if most != 1 and inside:
-            raise self._refused(inside[0].place, f"a {inside[0].what} count that ends what repeats is not supported")
+            raise self._refused(inside[0].place, f"a {inside[0].what} count must not end a repeated part")
         if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
             self._watch.hold(frame, item, Held(place, first_characters(item), suffix == "?"), is_fixed=least == most)
         frame.items.append(repeat(item, least, most))
@@ -281,7 +273,7 @@ class _Reader:
         else:
             raise self._refused(place, self._why_not(place))
         if len(self._frames) > MOST_DEPTH:
-            raise self._refused(place, f"groups are nested more than {MOST_DEPTH} deep")
+            raise self._refused(place, f"groups are nested more than {MOST_DEPTH} levels deep")
         self._frames.append(Frame(flags, place))
 
     def _name(self, name: str, place: int) -> None:
@@ -293,32 +285,24 @@ class _Reader:
     def _why_not(self, place: int) -> str:
         for opening, what in _OTHER_GROUPS:
             if self._source.startswith(opening, place, self._stop):
-                return (
-                    f"{what} '{opening}…' is not supported: a grammar cannot carry it over; write the texts "
-                    "it allows out"
-                )
-        return (
-            f"{clipped(self._source[place : min(place + 4, self._stop)])} begins no group of Python's regular "
-            "expressions"
-        )
+                return f"{what} '{opening}…' is not supported; write out the texts that it allows"
+        return f"{clipped(self._source[place : min(place + 4, self._stop)])} is not a group of Python's syntax"
 
     def _flags(self, found: re.Match[str], place: int) -> frozenset[str]:
         """Return the flags inside a group, or after it if they apply to the whole."""
         on, off, last = found.groups()
         before = self._frames[-1].flags
         if "L" in on:
-            raise self._refused(place, "the flag L is for bytes; leave it out")
+            raise self._refused(place, "the flag L applies to bytes only; remove it")
         if "a" in on and "u" in on:
-            raise self._refused(place, "the flags a and u exclude each other; keep one")
+            raise self._refused(place, "the flags a and u exclude each other; remove one")
         if off is not None and (last == ")" or not off or set(off) - set("imsx") or set(off) & set(on)):
-            raise self._refused(place, f"the flags {found[0]} cannot be switched off so; of i, m, s, x, before ':'")
+            raise self._refused(place, f"the flags {found[0]} cannot be switched off; only i, m, s, x can, before ':'")
         after = before | set(on) - {"u"}
         return frozenset(after - set(off or "") - ({"a"} if "u" in on else set()))
 
     def _set_global(self, flags: frozenset[str], place: int) -> None:
         frame = self._frames[0]
         if len(self._frames) > 1 or frame.items or frame.options:
-            raise self._refused(
-                place, "flags of the whole pattern stand at its beginning; write (?…:…) for a part of it"
-            )
+            raise self._refused(place, "flags of the whole pattern must be at its start; write (?…:…) for a part")
         self._frames[0] = replace(frame, flags=flags)

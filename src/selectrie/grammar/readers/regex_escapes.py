@@ -33,7 +33,7 @@ class EscapeReader:
         if letter.isdecimal() and letter.isascii():
             raise self._refused(
                 place,
-                f"the back-reference '\\{letter}' is not supported: a grammar cannot carry it over; write the text out",
+                f"the back-reference '\\{letter}' is not supported; write out the text",
             )
         return self._common(place, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
@@ -53,7 +53,7 @@ class EscapeReader:
             if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
                 high, end = self._member(after + 1, categories)
                 if low is None or high is None or high < low:
-                    raise self._refused(place, f"{clipped(source[place:end])} is no range of characters")
+                    raise self._refused(place, f"{clipped(source[place:end])} is not a range of characters")
                 ranges.append((low, high))
                 place = end
             else:
@@ -104,10 +104,10 @@ class EscapeReader:
                 name = ""
             if len(name) == 1:
                 return ord(name), found.end()
-            raise self._refused(place, f"{clipped(found[1])} is the name of no character")
+            raise self._refused(place, f"{clipped(found[1])} is not the name of a character")
         if letter in letters:
             return letters[letter], place + 2
         if letter.isascii() and letter.isalnum():
             shown = clipped(self._source[place : min(place + 2, self._stop)])
-            raise self._refused(place, f"{shown} is no escape of Python's regular expressions, or not a complete one")
+            raise self._refused(place, f"{shown} is not a valid escape of Python's regular expressions")
         return ord(letter), place + 2

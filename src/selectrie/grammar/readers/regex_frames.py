@@ -13,7 +13,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.readers.shapes import NOTHING, empty_part, first_characters, sequence
 from selectrie.grammar.rules.expressions import Characters, Expression, Text
 
-REMEDY = "; write a plain count of a smaller set"
+REMEDY = "; use a greedy count of a smaller set"
 MOST_WORK = 200_000
 """Maximum number of ranges compared for one pattern, taking about half a second."""
 
@@ -106,7 +106,7 @@ class Watch:
         """
         is_one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
         if not is_one and not (held.lazy and is_fixed):
-            reason = f"a {held.what} count is supported for single characters that cannot follow it{REMEDY}"
+            reason = f"a {held.what} count is supported only for single characters that cannot follow it{REMEDY}"
             raise self._refuse(held.place, reason)
         if not is_fixed:
             frame.held.append(held)
@@ -120,9 +120,9 @@ class Watch:
         for held in frame.held:
             self._left -= len(held.characters.ranges) + len(first.ranges) + 4
             if self._left < 0:
-                raise self._refuse(held.place, f"too much may follow this {held.what} count{REMEDY}")
+                raise self._refuse(held.place, f"checking what may follow this {held.what} count is too slow{REMEDY}")
             if _overlap(held.characters, first):
-                reason = f"this {held.what} count is of characters that may follow it{REMEDY}"
+                reason = f"this {held.what} count repeats characters that may also follow it{REMEDY}"
                 raise self._refuse(held.place, reason)
 
 

@@ -84,7 +84,7 @@ def parts_of_union(kind: Any) -> list[Any]:
     while waiting:
         part, depth = waiting.popleft()
         if depth > MOST_DEPTH:
-            raise GrammarError(f"types are nested more than {MOST_DEPTH} deep; make the inner ones classes")
+            raise GrammarError(f"types are nested more than {MOST_DEPTH} levels deep; make classes of the inner ones")
         bare = _bare(part)
         if get_origin(bare) in {Union, types.UnionType}:
             waiting.extendleft([(one, depth + 1) for one in reversed(get_args(bare))])
@@ -100,7 +100,7 @@ def members_of(kind: Any) -> list[Any] | None:
     if isinstance(kind, type) and issubclass(kind, Enum):
         values = [member.value for member in kind]
         if not values:
-            raise GrammarError(f"{shown(kind)} has no members; give it at least one")
+            raise GrammarError(f"{shown(kind)} has no members; add at least one")
         return values
     if get_origin(kind) is Literal:
         return [value.value if isinstance(value, Enum) else value for value in get_args(kind)]
@@ -117,10 +117,7 @@ def json_text(value: object, kind: Any) -> str:
             return json.dumps(value, allow_nan=False)
         except ValueError:
             pass
-    reason = (
-        f"{shown(kind)} has the value {clipped(repr(value))}, which JSON cannot say; use strings, numbers, "
-        "bools or None"
-    )
+    reason = f"{shown(kind)} has the value {clipped(repr(value))}; JSON has strings, numbers, bools and None"
     raise GrammarError(reason)
 
 
@@ -149,7 +146,7 @@ class _Builder:
     def schema(self, kind: Any, depth: int) -> dict[str, Any]:
         """Return the schema for a use of a type inside `depth` other types."""
         if depth > MOST_DEPTH:
-            raise GrammarError(f"types are nested more than {MOST_DEPTH} deep; make the inner ones classes")
+            raise GrammarError(f"types are nested more than {MOST_DEPTH} levels deep; make classes of the inner ones")
         parts = parts_of_union(kind)
         if len(parts) > 1:
             return {"anyOf": [self.schema(part, depth + 1) for part in parts]}
@@ -205,7 +202,7 @@ class _Builder:
             if names is not None and all(isinstance(name, str) for name in names):
                 return {"type": "object", "properties": dict.fromkeys(names, schema), "additionalProperties": False}
             if key is not str:
-                raise GrammarError(f"{shown(kind)} has keys that are no str, which JSON objects have; make them str")
+                raise GrammarError(f"{shown(kind)} has keys other than str, which JSON objects need; use str")
             return {"type": "object", "additionalProperties": schema}
         raise _unknown(kind)
 
@@ -224,9 +221,7 @@ class _Builder:
         try:
             hints = typing.get_type_hints(origin, include_extras=True)
         except (NameError, TypeError, AttributeError) as error:
-            reason = (
-                f"the annotations of {shown(kind)} cannot be resolved: {error}; define what they name at module level"
-            )
+            reason = f"the annotations of {shown(kind)} cannot be resolved: {error}; define the names at module level"
             raise GrammarError(reason) from error
         for hint in hints.values():
             check_size(hint)
@@ -301,9 +296,7 @@ def _variables(kind: Any) -> dict[Any, Any]:
             for variable, value in _variables(base).items():
                 own = _substituted(value, found)
                 if found.setdefault(variable, own) != own:
-                    raise GrammarError(
-                        f"{shown(kind)} uses {variable} for several types; name a type variable of its base otherwise"
-                    )
+                    raise GrammarError(f"{shown(kind)} uses {variable} for several types; rename that of its base")
     return found
 
 
@@ -394,9 +387,7 @@ def is_hashable(value: object) -> bool:
 
 def _unknown(kind: Any) -> GrammarError:
     return GrammarError(
-        f"{shown(kind)} is no type whose texts are known; there are Enum, Literal, str, bool, int, float, "
-        "None, list, tuple, "
-        "dict, set, dates and times, UUID, Decimal, paths, bytes, unions, data classes, NamedTuple, attrs "
-        "classes, TypedDict and pydantic "
-        "models"
+        f"the type {shown(kind)} is not supported; use Enum, Literal, str, bool, int, float, "
+        "None, list, tuple, dict, set, dates and times, UUID, Decimal, paths, bytes, unions, "
+        "data classes, NamedTuple, attrs classes, TypedDict or pydantic models"
     )

@@ -196,9 +196,8 @@ def _checked(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
     leading = next((index for index, item in enumerate(items) if empty_part(item) == NOTHING), len(items))
     if leading > MOST_OPTIONAL:
         raise GrammarError(
-            f"{leading} items in a row that may be empty stand beside an anchor inside the pattern, at most "
-            f"{MOST_OPTIONAL} "
-            "may; move the anchor to an end of the pattern"
+            f"{leading} consecutive items beside an anchor may be empty, but at most {MOST_OPTIONAL} "
+            "are supported; move the anchor to an end of the pattern"
         )
     return items
 

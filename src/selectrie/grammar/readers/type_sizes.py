@@ -20,9 +20,8 @@ def check_size(kind: Any) -> None:
     """
     if _n_types(kind, {}, 0) > MOST_TYPES:
         raise GrammarError(
-            f"the type has more than {MOST_TYPES} types inside of it, each counted as often as it stands "
-            "there; make those that "
-            "stand in several places classes"
+            f"the type contains more than {MOST_TYPES} types, counting each occurrence; make classes "
+            "of those that occur several times"
         )
 
 

@@ -48,15 +48,15 @@ def list_of_choices(texts: Iterable[str]) -> TextList:
     not a text.
     """
     if isinstance(texts, str | bytes):
-        raise GrammarError(f"the choices are one text, {clipped(str(texts))}; give a list of texts")
+        raise GrammarError(f"the choices are a single text, {clipped(str(texts))}; give a list of texts")
     options: dict[str, None] = {}
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise GrammarError(f"choice {index} is {clipped(repr(text))}, no text; give it as str")
+            raise GrammarError(f"choice {index} is {clipped(repr(text))}, which is not a str")
         _encoded(text, f"choice {index}")
         options[text] = None
     if not options:
-        raise GrammarError("there are no choices; give at least one text")
+        raise GrammarError("the list of choices is empty; give at least one text")
     return TextList(tuple(options))
 
 
@@ -110,4 +110,4 @@ def _encoded(text: str, what: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        raise GrammarError(f"{what} has the surrogate U+{code:04X}, which is no character; leave it out") from None
+        raise GrammarError(f"{what} contains the surrogate U+{code:04X}, which is not a character; remove it") from None

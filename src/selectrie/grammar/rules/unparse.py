@@ -164,7 +164,7 @@ def _characters(value: bytes) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        raise GrammarError(f"the literal {clipped(repr(value))} is not UTF-8, so GBNF cannot hold it") from None
+        raise GrammarError(f"the literal {clipped(repr(value))} is not UTF-8, so GBNF cannot express it") from None
 
 
 def _printed_class(part: Characters) -> str:
@@ -212,6 +212,4 @@ def _tokens(part: TokenSet, *, total: bool) -> str:
     elif total or (len(spelled) == 1 and (isinstance(part.tokens[0], int) or _SPELLING.fullmatch(part.tokens[0]))):
         return "!" + " !".join(spelled)
     shown = ("any token but " if part.negated else "one of ") + (", ".join(spelled) or "none")
-    raise GrammarError(
-        f"GBNF has no words for {clipped(shown, 120)}: it names tokens as <spelling> or <[id]>, negates one alone"
-    )
+    raise GrammarError(f"GBNF cannot express {clipped(shown, 120)}, only <spelling>, <[id]> and ! before one of them")

@@ -131,9 +131,9 @@ def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -
     if value is None and keyword not in schema:
         return None
     if not is_count(value):
-        raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number from 0 on")
+        raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number of at least 0")
     if value > most and not keyword.startswith("max"):
-        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar spells out ({most})")
+        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar can spell out ({most})")
     return int(min(value, most))
 
 
@@ -200,10 +200,10 @@ def _multiples(
     n_places = max(0, -int(number.as_tuple().exponent))
     coefficient = int(number.scaleb(n_places))
     if number <= 0 or n_places > MOST_STEP_PLACES or (n_places and "number" not in types and "integer" not in types):
-        reason = f"expected a number above 0, of at most {MOST_STEP_PLACES} decimal places"
+        reason = f"expected a number above 0 with at most {MOST_STEP_PLACES} decimal places"
         raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])}; {reason}")
     if coefficient > MOST_MULTIPLE:
-        reason = f"{shown(schema['multipleOf'])} is more than a grammar spells out ({MOST_MULTIPLE})"
+        reason = f"{shown(schema['multipleOf'])} is more than a grammar can spell out ({MOST_MULTIPLE})"
         raise refuse(pointer, "multipleOf", reason)
     if not n_places or "number" not in types:
         whole = math.lcm(coefficient, 10**n_places) // 10**n_places
@@ -256,7 +256,7 @@ def _bound(
         bounds.append(_number(schema, keyword, pointer))
     if draft == 4 and excluded is not None:
         if not isinstance(excluded, bool) or (excluded and keyword not in schema):
-            raise refuse(pointer, exclusive, f"{shown(excluded)}; draft 4 has a bool here, beside {keyword}")
+            raise refuse(pointer, exclusive, f"{shown(excluded)}; in draft 4 this must be a bool next to {keyword}")
         limits = [_number(schema, keyword, pointer)] if excluded else []
     else:
         limits = [_number(schema, exclusive, pointer)] if exclusive in schema else []
@@ -293,9 +293,7 @@ def _n_digits(number: float) -> int:
 
 
 def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
-    reason = (
-        f"{shown(bound)} is beyond 2**53, and no grammar holds it exactly; bound it by 2**53 or less, or not at all"
-    )
+    reason = f"{shown(bound)} is beyond 2**53, where bounds are not exact; use at most 2**53, or no bound"
     return refuse(pointer, keyword, reason)
 
 
@@ -347,11 +345,13 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
         name = schema["format"]
         if not isinstance(name, str) or name in UNHELD:
             raise refuse(
-                pointer, "format", f"{shown(name)} is not one that a grammar can hold; leave it out, or give a pattern"
+                pointer,
+                "format",
+                f"{shown(name)} is not supported; remove it, or give a pattern",
             )
         pattern = format_pattern(name)
         if pattern is None:
-            notes.append(f"format at {pointer}: {shown(name)} is not known, and decides nothing")
+            notes.append(f"format at {pointer}: {shown(name)} is unknown and has no effect")
         else:
             patterns.append(pattern_of(pattern, "format", pointer).pattern)
     if patterns:
@@ -390,22 +390,22 @@ def constant(value: object, keyword: str, pointer: str, listed_only: list[Gramma
         elif is_number(one):
             _check_number(one, keyword, pointer, listed_only)
         elif one is not None and not isinstance(one, bool):
-            raise refuse(pointer, keyword, f"{shown(one)} is no JSON")
+            raise refuse(pointer, keyword, f"{shown(one)} is not a JSON value")
     return value
 
 
 def _check_text(text: str, keyword: str, pointer: str) -> None:
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise refuse(pointer, keyword, f"{shown(text)} holds a lone surrogate, which is not text")
+        raise refuse(pointer, keyword, f"{shown(text)} contains a lone surrogate, which is not text")
     if not is_spelled(text):
-        raise refuse(pointer, keyword, f"{shown(text)} holds a control character that JSON spells by number alone")
+        raise refuse(pointer, keyword, f"{shown(text)} contains a control character that JSON writes only as a number")
 
 
 def _check_number(number: float, keyword: str, pointer: str, listed_only: list[GrammarError]) -> None:
     if abs(number) > EXACT or math.isnan(number):
-        error = refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, which readers round; write it as a string")
+        error = refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, so readers round it; write it as a string")
         if not isinstance(number, int):
             raise error
         listed_only.append(error)
     elif not float(number).is_integer() and not is_short(number):
-        raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, which readers round")
+        raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, so readers round it")

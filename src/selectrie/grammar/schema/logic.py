@@ -152,7 +152,7 @@ class Logic:
     def _target(self, schema: Mapping[str, Any]) -> object:
         reference = schema["$ref"]
         if not isinstance(reference, str) or is_base(schema.get("$id")) or is_base(schema.get("id")):
-            raise InexpressibleError(f"what {reference!r} refers to is not known")
+            raise InexpressibleError(f"the target of {reference!r} is unknown")
         return self.resolve(reference)
 
     def _apart_as(self, kind: str, ones: Parts, others: Parts, steps: int) -> bool:
@@ -212,9 +212,9 @@ class Logic:
             return not schema
         self.looks += 1
         if not isinstance(schema, dict) or not steps or self.looks > MOST_LOOKS:
-            raise InexpressibleError("schemas inside schemas, or references, go too deep")
+            raise InexpressibleError("schemas or references are nested too deeply")
         if is_base(schema.get("$id")) or is_base(schema.get("id")):
-            raise InexpressibleError("a schema with an $id of its own, which may refer to others")
+            raise InexpressibleError("the schema has an $id, which may change its references")
         if "$ref" in schema and self.draft <= 7:
             return self.opposite(self._target(schema), steps - 1)
         ways: list[object] = []
@@ -238,7 +238,7 @@ class Logic:
         found = _other_span(key, value) if self.draft != 4 or key not in _BOUNDS else None
         if found is not None or (key in _NEVER and value == 0):
             return [found] if found else []
-        raise InexpressibleError(f"a grammar cannot hold the opposite of {key}")
+        raise InexpressibleError(f"a grammar cannot express the negation of {key}")
 
     def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
         """Return the same for a keyword that holds schemas."""
@@ -304,9 +304,9 @@ def _of_name(schema: Mapping[str, Any], name: str) -> object:
 def _other_types(value: object) -> list[object]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name in TYPES for name in names):
-        raise InexpressibleError("a type that is none")
+        raise InexpressibleError("the type is unknown")
     if "integer" in names and "number" not in names:
-        raise InexpressibleError("a grammar cannot hold the numbers that are not whole")
+        raise InexpressibleError("a grammar cannot express the numbers that are not whole")
     others = [name for name in TYPES if name != "integer" and name not in names]
     return [{"type": others}] if others else []
 
@@ -331,7 +331,7 @@ def _other_span(key: str, value: object) -> dict[str, Any] | None:
 def _other_values(values: object, draft: int) -> list[object]:
     """Return the negation of a list of values."""
     if not isinstance(values, list):
-        raise InexpressibleError("an enum that is no list")
+        raise InexpressibleError("the enum is not a list")
     others: list[object] = []
     of_kind: dict[str, list[Any]] = {}
     for value in values:
@@ -348,7 +348,7 @@ def _other_values(values: object, draft: int) -> list[object]:
             others += _between(sorted(set(some)), draft)
         elif kind in ("array", "object"):
             if any(some_value for some_value in some):
-                raise InexpressibleError(f"a grammar cannot hold every {kind} but one that is not empty")
+                raise InexpressibleError(f"a grammar cannot exclude only some of the {kind}s that are not empty")
             others.append({"type": kind, _SPANS[kind][0]: 1})
     return others
 
@@ -363,7 +363,7 @@ def _between(numbers: list[float], draft: int) -> list[object]:
 def other_strings(texts: list[str]) -> str:
     """Return a pattern of every text except these."""
     if len(texts) > MOST_EXCLUDED:
-        raise InexpressibleError(f"{len(texts)} texts; an opposite excludes at most {MOST_EXCLUDED}")
+        raise InexpressibleError(f"a negation excludes {len(texts)} texts; the maximum is {MOST_EXCLUDED}")
     return f"^{_others(sorted(set(texts)))}$"
 
 

@@ -226,10 +226,7 @@ class _Copier:
         """Count a copied schema, and raise an error if there are too many."""
         self.n_copied += 1
         if self.n_copied > MOST_SCHEMAS:
-            reason = (
-                f"the schema comes to more than {MOST_SCHEMAS} schemas once its keywords are written out; "
-                "write it with fewer"
-            )
+            reason = f"the schema expands to more than {MOST_SCHEMAS} schemas; use fewer keywords"
             raise GrammarError(f"{place.pointer}: {reason}")
 
     def _note(self, keyword: str, place: _Place) -> None:
@@ -244,9 +241,9 @@ class _Copier:
         The place says what its references are relative to.
         """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
-            raise GrammarError(f"{place.pointer}: a schema is an object or a bool, not {shown(schema)}")
+            raise GrammarError(f"{place.pointer}: a schema must be an object or a bool, not {shown(schema)}")
         if place.depth > MOST_DEPTH:
-            raise GrammarError(f"{place.pointer}: schemas inside schemas, more than {MOST_DEPTH} deep")
+            raise GrammarError(f"{place.pointer}: schemas are nested more than {MOST_DEPTH} levels deep")
         if place.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
             place = _Place(place.pointer, place.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
@@ -267,7 +264,7 @@ class _Copier:
         for key in [key for key in REFUSED if key in kept]:
             value = kept.pop(key)
             if key == "contains" or value not in (True, {}, None):
-                raise refuse(place.pointer, key, "a grammar cannot hold it")
+                raise refuse(place.pointer, key, "a grammar cannot express this keyword")
         return kept
 
     def _one_of(self, schemas: object, place: _Place) -> dict[str, Any]:
@@ -305,7 +302,7 @@ class _Copier:
         if key == "$ref":
             return f"#/$defs/{self._definition(value, place)}"
         if not isinstance(value, list) or not value:
-            raise refuse(place.pointer, key, f"{shown(value)}; expected a list that is not empty")
+            raise refuse(place.pointer, key, f"{shown(value)}; expected a list with at least one item")
         if key == "enum":
             return [constant(one, key, place.pointer, self.listed_only) for one in value]
         return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
@@ -313,10 +310,10 @@ class _Copier:
     def _target(self, reference: str) -> object:
         """Return what a reference relative to the root points to."""
         if reference != "#" and not reference.startswith("#/"):
-            raise InexpressibleError(f"{shown(reference)} is no place of the same schema")
+            raise InexpressibleError(f"{shown(reference)} does not point into this schema")
         target, rebased = self._resolved(reference, _Place("#"))
         if rebased:
-            raise InexpressibleError(f"{shown(reference)} is below an $id of its own")
+            raise InexpressibleError(f"{shown(reference)} is below another $id")
         return target
 
     def _logic_at(self, place: _Place) -> Logic:
@@ -344,7 +341,7 @@ class _Copier:
         Raises `InexpressibleError`.
         """
         if len(schemas) > MOST_EXCLUDED:
-            raise InexpressibleError(f"{len(schemas)} schemas that may overlap")
+            raise InexpressibleError(f"{len(schemas)} schemas may overlap")
         opposites = [logic.opposite(one) for one in schemas]
         ways = []
         for i, one in enumerate(schemas):
@@ -355,7 +352,11 @@ class _Copier:
     def _definition(self, reference: object, place: _Place) -> str:
         """Return the name under which a referenced schema is defined."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or place.rebased:
-            reason = "below an $id of its own" if place.rebased else "only places of the same schema, '#/…'"
+            reason = (
+                "the reference is below another $id"
+                if place.rebased
+                else "only references into the same schema, '#/…', are supported"
+            )
             raise refuse(place.pointer, "$ref", f"{shown(reference)}: {reason}")
         if reference not in self.names:
             target, rebased = self._resolved(reference, place)
@@ -373,7 +374,7 @@ class _Copier:
             elif isinstance(value, list) and key.isdecimal() and key.isascii() and int(key[:9]) < len(value):
                 value = value[int(key)]
             else:
-                raise refuse(place.pointer, "$ref", f"{shown(reference)} is not there: no {shown(key)}")
+                raise refuse(place.pointer, "$ref", f"{shown(reference)} does not exist: there is no {shown(key)}")
             rebased |= isinstance(value, dict) and any(is_base(value.get(name)) for name in ("$id", "id"))
         return value, rebased
 
@@ -410,14 +411,15 @@ class _Copier:
             first, rest = ("items", "additionalItems") if is_tuple else ("", "items")
         if first in schema:
             if not isinstance(schema[first], list) or not schema[first]:
-                raise refuse(
-                    place.pointer, first, f"{shown(schema[first])}; expected a list of schemas that is not empty"
-                )
+                raise refuse(place.pointer, first, f"{shown(schema[first])}; expected a list with at least one schema")
             copy["prefixItems"] = [self.sub(one, place.at(first, i)) for i, one in enumerate(schema[first])]
         if rest in schema:
             if isinstance(schema[rest], list):
                 raise refuse(
-                    place.pointer, rest, "a list of schemas is prefixItems in draft 2020-12; say so, or name the draft"
+                    place.pointer,
+                    rest,
+                    "a list of schemas is named prefixItems in draft 2020-12; use that name, or name the "
+                    "draft in $schema",
                 )
             copy["items"] = self.sub(schema[rest], place.at(rest))
         for keyword in ("minItems", "maxItems"):
@@ -464,7 +466,7 @@ class _Copier:
             name for name, one in copy.get("properties", {}).items() if one is not False and name not in required
         ]
         if len(optional) > MOST_OPTIONAL:
-            reason = f"{len(optional)} properties may be missing; at most {MOST_OPTIONAL}: require some of them"
+            reason = f"{len(optional)} properties are optional; the maximum is {MOST_OPTIONAL}; require some"
             raise refuse(place.pointer, "properties", reason)
         is_open = copy.get("additionalProperties") is not False or bool(copy.get("patternProperties"))
         try:
@@ -507,7 +509,7 @@ def _places_beside(schema: object) -> int:
     product = math.prod(found) * max(found, default=1)
     if joins and product > MOST_PRODUCT:
         values = ", ".join(map(str, sorted(found)[-MOST_NAMED:]))
-        raise refuse("#", "multipleOf", f"{values}: too large to say what several of them have in common")
+        raise refuse("#", "multipleOf", f"{values}: these are too large to be combined by llguidance; use smaller ones")
     places = MOST_PLACES
     while places and product * 5 * 10**places > MOST_PRODUCT:
         places -= 1
@@ -524,7 +526,7 @@ def _scale(number: float) -> int:
 
 
 def _unknown(reference: str) -> object:
-    raise InexpressibleError(f"{shown(reference)} stands below an $id of its own")
+    raise InexpressibleError(f"{shown(reference)} is below another $id")
 
 
 def _draft_of(uri: object) -> int:
@@ -532,5 +534,5 @@ def _draft_of(uri: object) -> int:
     draft = _DRAFT.fullmatch(uri) if isinstance(uri, str) else None
     if draft is None:
         drafts = "drafts 4, 6, 7, 2019-09 and 2020-12 of json-schema.org"
-        raise refuse("#", "$schema", f"{shown(uri)} is not one of {drafts}, and others may mean anything")
+        raise refuse("#", "$schema", f"{shown(uri)} is not one of {drafts}, and other dialects are not supported")
     return int(draft[1] or draft[2])

@@ -85,7 +85,7 @@ def rewrite_pattern(pattern: str) -> Rewritten:
     `PatternError`.
     """
     if len(pattern) > MOST_CHARACTERS:
-        raise PatternError(f"it has {len(pattern)} characters; at most {MOST_CHARACTERS} are read")
+        raise PatternError(f"the pattern has {len(pattern)} characters; the maximum is {MOST_CHARACTERS}")
     return _Rewriter(pattern).rewritten()
 
 
@@ -179,7 +179,7 @@ class _Rewriter:
             self._doubtful += doubtful
             self._put(class_of(self._spelled(ranges)))
         elif sign == "{" and re.compile(r"\{,[0-9]+\}").match(self._text, self._at):
-            raise PatternError("{,n} is a repetition to some and literal to others; write {0,n}")
+            raise PatternError("{,n} is a repetition in some dialects and literal text in others; write {0,n}")
         else:
             self._at += 1
             code = ord(sign)
@@ -194,14 +194,12 @@ class _Rewriter:
         outside = Characters.of([*ranges], negated=True).ranges
         kept = Characters.of([*outside, *self._without], negated=True).ranges
         if not kept:
-            raise PatternError(
-                f"before character {self._at}: no character that all agree on and that a string may hold"
-            )
+            raise PatternError(f"no character before character {self._at} is allowed in all dialects and in strings")
         return kept
 
     def _repeat(self, quantifier: str) -> None:
         if not self._repeatable:
-            raise PatternError(f"{quantifier} at character {self._at} repeats nothing")
+            raise PatternError(f"{quantifier} at character {self._at} has nothing to repeat")
         self._at += len(quantifier)
         if self._text[self._at : self._at + 1] == "?":
             self._at += 1  # lazy: matches the same texts
@@ -211,9 +209,7 @@ class _Rewriter:
     def _open(self) -> None:
         group = _GROUP.match(self._text, self._at)
         if group is None:
-            raise PatternError(
-                f"{self._text[self._at : self._at + 4]} at character {self._at}: no look-around, no flags"
-            )
+            raise PatternError(f"{self._text[self._at : self._at + 4]} at character {self._at} is not supported")
         self._at = group.end()
         self._out.append("(?:")
         self._depth += 1
@@ -222,7 +218,7 @@ class _Rewriter:
     def _structure(self, sign: str) -> None:
         if sign == ")":
             if not self._depth:
-                raise PatternError(f"the bracket at character {self._at} closes no group")
+                raise PatternError(f"the parenthesis at character {self._at} does not close a group")
             self._depth -= 1
         self._line_end |= sign == "$"
         self._anchored |= sign in "^$"
@@ -248,17 +244,17 @@ class _Rewriter:
             self._at += hexadecimal.end() - hexadecimal.start() - 1
             code = int(hexadecimal[1] or hexadecimal[2], 16)
         elif letter == "0" and self._text[self._at : self._at + 1].isdigit():
-            raise PatternError(f"the octal escape at character {self._at - 2}")
+            raise PatternError(f"the octal escape at character {self._at - 2} is not supported")
         elif letter in SINGLE:
             code = SINGLE[letter]
         elif letter == "b" and inside:
             code = 0x08
         elif not letter or letter.isalnum() or not letter.isascii():
-            raise PatternError(f"\\{letter} at character {self._at - 2}")
+            raise PatternError(f"\\{letter} at character {self._at - 2} is not supported")
         else:
             code = ord(letter)
         if 0xD800 <= code <= 0xDFFF:
-            raise PatternError(f"the surrogate U+{code:04X}; write the character itself")
+            raise PatternError(f"the surrogate U+{code:04X} is not supported; write the character itself")
         return ((code, code),), ()
 
     def _bracket(self) -> Ranges:
@@ -267,7 +263,7 @@ class _Rewriter:
         negated = self._text.startswith("[^", start)
         self._at += 1 + negated
         if self._text[self._at : self._at + 1] == "]":
-            raise PatternError(f"the class at character {start} begins with ], which not all read alike; write \\]")
+            raise PatternError(f"the class at character {start} begins with ], which is ambiguous; write \\]")
         surely: list[tuple[int, int]] = []
         maybe: list[tuple[int, int]] = []
         while self._text[self._at : self._at + 1] != "]":
@@ -278,7 +274,7 @@ class _Rewriter:
                 self._at += 1
                 high, doubtful = self._member(start)
                 if not _is_single(high, doubtful) or high[0][0] < low[0][0]:
-                    raise PatternError(f"a range in the class at character {start} that does not ascend")
+                    raise PatternError(f"a range in the class at character {start} does not ascend")
                 low = ((low[0][0], high[0][0]),)
             surely += low
         self._at += 1
@@ -295,7 +291,7 @@ class _Rewriter:
             return self._escape(inside=True)
         self._at += 1
         if 0xD800 <= ord(sign) <= 0xDFFF:
-            raise PatternError(f"the surrogate U+{ord(sign):04X}; write the character itself")
+            raise PatternError(f"the surrogate U+{ord(sign):04X} is not supported; write the character itself")
         return ((ord(sign), ord(sign)),), ()
 
 

@@ -41,7 +41,7 @@ def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
     if then in (True, {}) and other in (True, {}):
         return []
     if logic.draft < 7:
-        raise InexpressibleError(f"no keyword of draft {logic.draft}, and of later ones")
+        raise InexpressibleError(f"draft {logic.draft} does not have this keyword, but later drafts do")
     opposite = logic.opposite(condition)
     return [{"anyOf": [{"allOf": [condition, then]}, {"allOf": [opposite, other]}]}]
 
@@ -54,7 +54,7 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
     if not isinstance(value, dict):
         raise InexpressibleError("expected an object")
     if key != "dependencies" and logic.draft < 2019:
-        raise InexpressibleError(f"no keyword of draft {logic.draft}, and of later ones")
+        raise InexpressibleError(f"draft {logic.draft} does not have this keyword, but later drafts do")
     parts: list[object] = []
     for name, needed in value.items():
         if needed in ([], True, {}):
@@ -67,7 +67,7 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
             raise InexpressibleError("expected lists of names or schemas")
         parts.append({"anyOf": [{"properties": {name: False}}, there]})
     if len(parts) > MOST_DEPENDING:
-        raise InexpressibleError(f"{len(parts)} names that others depend on; at most {MOST_DEPENDING}")
+        raise InexpressibleError(f"{len(parts)} names have dependencies; the maximum is {MOST_DEPENDING}")
     return parts
 
 
@@ -91,24 +91,24 @@ def _named(value: object) -> object:
         if keys <= {"minLength", "maxLength"} and all(count == "" or is_count(count) for count in counts):
             pattern = "^[\\s\\S]{" + ",".join("" if count == "" else str(int(count)) for count in counts) + "}$"
             return {"patternProperties": {pattern: True}, "additionalProperties": False}
-    raise InexpressibleError("a grammar holds a pattern of names, a list of them, or lengths")
+    raise InexpressibleError("a grammar can express only a pattern of names, a list of them, or their lengths")
 
 
 def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
     """Rewrite unique items of a short list of values to every sequence of them."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", MOST_SEQUENCES)
     if not is_count(least) or not is_count(most):
-        raise InexpressibleError("beside counts that are none")
+        raise InexpressibleError("minItems or maxItems is not a count")
     if most < 2:
         return []
     items = [] if "prefixItems" in schema else logic.parts(schema.get("items"), MOST_STEPS)
     listed = next((part["enum"] for part in items if isinstance(part.get("enum"), list)), None)
     if listed is None:
-        raise InexpressibleError("a grammar cannot hold it")
+        raise InexpressibleError("a grammar can express only unique items of an enum")
     values = list({key_of(value): value for value in listed}.values())
     lengths = range(int(least), min(int(most), len(values)) + 1)
     if sum(math.perm(len(values), n) for n in lengths) > MOST_SEQUENCES:
-        raise InexpressibleError(f"more than {MOST_SEQUENCES} sequences of {len(values)} values")
+        raise InexpressibleError(f"there are more than {MOST_SEQUENCES} sequences of {len(values)} values")
     sequences = [list(one) for n in lengths for one in permutations(values, n)]
     others = {"type": [kind for kind in sorted(KINDS) if kind != "array"]}
     return [{"anyOf": [{"enum": sequences}, others]} if sequences else others]
@@ -135,7 +135,7 @@ def counted(
     n, beyond, room = len(optional), max(0, least - n_required), most - n_required
     if beyond > (1 if is_open else n):
         if is_open:
-            raise InexpressibleError(f"{least}: of properties that the schema does not name, only one can be counted")
+            raise InexpressibleError(f"{least}: only one property that the schema does not name can be counted")
         raise InexpressibleError(f"{least}: only {n + n_required} properties are allowed")
     if beyond and beyond > room:
         raise InexpressibleError(f"at least {least} and at most {most} contradict each other")
@@ -146,7 +146,7 @@ def counted(
     else:
         sizes = [*range(0 if is_open else beyond, int(max(0, min(n, room))) + 1)]
     if sum(math.comb(n, size) for size in sizes) > MOST_CHOSEN:
-        raise InexpressibleError(f"{n} properties may be missing, which makes more than {MOST_CHOSEN} choices of them")
+        raise InexpressibleError(f"{n} properties are optional, which makes more than {MOST_CHOSEN} choices of them")
     ways: list[dict[str, Any]] = []
     for chosen in (set(one) for size in sizes for one in combinations(optional, size)):
         way: dict[str, Any] = {"required": [name for name in optional if name in chosen]}

@@ -49,32 +49,32 @@ _REMEDIES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         "oneOf",
         ("oneOf",),
-        "it is not proved that no text is valid against two of its schemas; write anyOf where that may be",
+        "two of its schemas may accept the same text; make them exclude each other, or write anyOf",
     ),
     (
         "patternProperty",
         ("patternProperties",),
-        "two of the patterns may match one name, or read it differently; let each name match one of them",
+        "two of the patterns may match one name, or dialects read them differently; make each name match only one",
     ),
     (
         "can't determine if patternProperty",
         ("patternProperties",),
-        "it is too much work to tell whether two of the patterns match one name; let them begin with other characters",
+        "deciding whether two of the patterns match one name takes too long; make them begin with different characters",
     ),
     (
         "min/maxProperties",
         ("minProperties", "maxProperties"),
-        "another schema (of allOf, anyOf, $ref) names properties that are counted; write the count beside these",
+        "another schema (through allOf, anyOf or $ref) names properties that are counted; write the count beside these",
     ),
     (
         "Schema intersection",
         ("allOf", "$ref"),
-        "too many schemas that must hold together lie inside each other; write what they say together as one schema",
+        "too many schemas that must hold together are nested; merge them into one schema",
     ),
     (
         "Unable to determine if regex is empty",
         ("pattern", "format", "patternProperties"),
-        "it is too much work to tell whether a text matches all that must hold together; write one pattern for them",
+        "deciding whether a text matches all patterns that must hold together takes too long; merge them into one",
     ),
 )
 """Beginnings of llguidance's messages, the keywords they are about, and remedies."""
@@ -149,16 +149,16 @@ def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 -
             text = json.dumps(dict(schema) if isinstance(schema, Mapping) else schema)
         return json.loads(text, object_pairs_hook=_object)
     except RecursionError as error:
-        raise GrammarError("the schema is nested too deep") from error
+        raise GrammarError("the schema is nested too deeply") from error
     except json.JSONDecodeError as error:
         line = (text or "").split("\n")[error.lineno - 1]
         raise GrammarError(
-            f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno, excerpt=line
+            f"the schema is not JSON: {error.msg}", line=error.lineno, column=error.colno, excerpt=line
         ) from error
     except GrammarError:
         raise
     except (TypeError, ValueError) as error:
-        raise GrammarError(f"the schema is no JSON: {error}") from error
+        raise GrammarError(f"the schema is not JSON: {error}") from error
 
 
 def _check_size(schema: object) -> None:
@@ -169,9 +169,8 @@ def _check_size(schema: object) -> None:
     n = _n_values(schema, {})
     if n > MOST_VALUES:
         raise GrammarError(
-            f"the schema has more than {MOST_VALUES} values, each counted as often as it stands there; where "
-            "a schema stands in "
-            "several places, name it once under $defs and refer to it by $ref"
+            f"the schema has more than {MOST_VALUES} values, counting each occurrence; define a "
+            "schema that occurs several times once under $defs, and refer to it by $ref"
         )
 
 
@@ -194,7 +193,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GrammarError(f"the schema names {shown(twice)} twice in one object")
+        raise GrammarError(f"the schema has {shown(twice)} twice in one object")
     return found
 
 
@@ -217,9 +216,9 @@ def _check_chains(copy: SchemaCopy) -> None:
         longest.update(dict.fromkeys(ring, length))
         if length > MOST_CHAINED:
             raise GrammarError(
-                f"$ref at {copy.pointers[ring[0]]}: what is referred to goes on for {length} schemas inside "
-                "each other, at most "
-                f"{MOST_CHAINED} are followed; let fewer definitions refer to each other"
+                f"$ref at {copy.pointers[ring[0]]}: the references lead through {length} nested schemas, "
+                f"but at most {MOST_CHAINED} are supported; reduce the definitions that refer to each "
+                "other"
             )
 
 
@@ -260,13 +259,11 @@ def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
     where = copy.pointers[definition[1]] if definition else "#"
     reason = _DEFINITION.sub("", reason)
     if named:
-        reason = "it leads to itself beside other keywords; write what it refers to without the reference back"
+        reason = "the reference leads back to itself beside other keywords; write out what it refers to"
         return refuse(copy.pointers[named[1]], "$ref", reason)
     if reason.startswith("schema too large"):
         keyword, where = _largest(source)
-        return refuse(
-            where, keyword, "the schema is too large for llguidance; this is its largest part, make it smaller"
-        )
+        return refuse(where, keyword, "the schema is too large for llguidance; reduce this part, which is its largest")
     for beginning, keywords, remedy in _REMEDIES:
         if reason.startswith(beginning):
             present = [key for key in keywords if copy.places.get(key)] or keywords[:1]

@@ -150,9 +150,8 @@ def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> frozenset[int]:
     ending = [] if tokens.negated else [token for token in vocabulary.eog.tolist() if token in named]
     if ending:
         raise GrammarError(
-            f"{vocabulary.texts[ending[0]]} (token {ending[0]}) ends a generation in this vocabulary, so "
-            "nothing can ask for "
-            "it; let the grammar end where it stands"
+            f"{vocabulary.texts[ending[0]]} (token {ending[0]}) ends generation in this vocabulary, "
+            "so a grammar cannot require it; end the grammar there instead"
         )
     return named
 
@@ -182,4 +181,4 @@ def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
 
 def _unknown(spelling: str, control: Sequence[str]) -> str:
     near = get_close_matches(spelling, control, n=3) or control[:8]
-    return f"the vocabulary has no token {spelling}; its control tokens are such as {', '.join(near) or 'none'}"
+    return f"the vocabulary has no token {spelling}; its control tokens include {', '.join(near) or 'none'}"
