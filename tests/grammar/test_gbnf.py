@@ -138,7 +138,7 @@ def test_rules_keep_their_order_and_their_places():
         ('root ::= "a', 1, 10, "this text in quotes is not closed"),
         ("root ::= [a", 1, 10, "this class of characters is not closed"),
         ("root ::= []", 1, 10, "this class is empty"),
-        ("root ::= [z-a]", 1, 10, r"the range from U\+007A to U\+0061 is reversed"),
+        ("root ::= [z-a]", 1, 10, r"the range U\+007A to U\+0061 is reversed"),
         (r'root ::= "ab\q"', 1, 13, "this escape does not exist"),
         (r'root ::= "\x4"', 1, 11, "this escape does not exist"),
         (r'root ::= "\U00110000"', 1, 11, r"U\+110000 is not a character"),

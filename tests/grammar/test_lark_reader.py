@@ -209,7 +209,7 @@ def test_what_is_imported_from_files(tmp_path: Path):
         ("start: (", "expected", (1, 9)),
         ("start: a)", "expected", (1, 9)),
         ("start", "found the end", (1, 6)),
-        ("t{a,a}: a", "two parameters with the same name", (1, 1)),
+        ("t{a,a}: a", "two parameters of one name", (1, 1)),
         (r'start: "\ud800"', "surrogate", (1, 8)),
         ('start: "a"\n%ignore start', "a terminal contains the rule 'start'", (2, 9)),
     ],

@@ -232,7 +232,7 @@ def test_patterns_to_check_by_hand(pattern, accepted, rejected):
         (r"\400", "octal", 1),
         (r"\U00110000", "not a valid escape", 1),
         (r"\N{NO SUCH THING}", "not the name of a character", 1),
-        ("a(?i)b", "at its beginning", 2),
+        ("a(?i)b", "at its start", 2),
         ("(?P<a>x)(?P<a>y)", "used twice", 9),
         ("\ud800", "surrogate", 1),
     ],

@@ -87,9 +87,7 @@ class Texts:
                 heappush(waiting, (least, text + chr(first), final, after, text))
                 n_characters += len(text) + 1
             if len(waiting) > MOST_OPEN or n_characters > MOST_CHARACTERS:
-                raise GrammarError(
-                    f"listing keeps {len(waiting)} prefixes of {n_characters} characters; request fewer texts"
-                )
+                raise GrammarError(f"listing keeps {len(waiting)} prefixes of {n_characters} characters; list fewer")
 
     def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
         """Return a random text.
@@ -139,7 +137,5 @@ class Texts:
             counts[configuration] = ways + int(machine.can_end(configuration))
             n_bits += ways.bit_length()
             if len(counts) * machine.n_classes > work or n_bits > MOST_BITS:
-                raise GrammarError(
-                    f"the texts cannot be counted: they lead to more than {len(counts)} different states"
-                )
+                raise GrammarError(f"the texts cannot be counted: they lead to more than {len(counts)} states")
         return counts[machine.start]

@@ -89,7 +89,7 @@ DEAD = -1
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-_PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
+_POSITION = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
 _DEFINED = re.compile(r"^[ \t]*[?!]*[A-Za-z_][\w-]*(?:::[^:\n]*|\[[^\]\n]*\]|\.-?\d+)*[ \t]*:", re.MULTILINE)
 _CONTEXT = re.compile(r"\n +\d+ \| ")
 
@@ -392,13 +392,13 @@ def error_of(message: str, source: str = "") -> GrammarError:
             f"follows at most {LIMITS['max_items_in_row']}; use fewer optional properties, or fewer "
             "alternatives at one position"
         )
-    place = _PLACE.match(message)
-    reason = _CONTEXT.split(place[3] if place else message)[0].strip()
+    position = _POSITION.match(message)
+    reason = _CONTEXT.split(position[3] if position else message)[0].strip()
     reason = reason if len(reason) <= 2 * MOST_SHOWN else f"{reason[:MOST_SHOWN]} … {reason[-MOST_SHOWN:]}"
     lines = source.split("\n")
-    if place and int(place[1]) <= len(lines) and source:
-        line = int(place[1])
-        return GrammarError(reason, line=line, column=int(place[2]), excerpt=lines[line - 1])
+    if position and int(position[1]) <= len(lines) and source:
+        line = int(position[1])
+        return GrammarError(reason, line=line, column=int(position[2]), excerpt=lines[line - 1])
     return GrammarError(reason)
 
 

@@ -54,9 +54,9 @@ class _Beyond(Enum):
     MORE = "anything else"
 
 
-def anchor(name: str, place: int) -> Reference:
+def anchor(name: str, offset: int) -> Reference:
     """Return an anchor at a character of the pattern."""
-    return Reference(name, Span(place, place + 1))
+    return Reference(name, Span(offset, offset + 1))
 
 
 def without_anchors(expression: Expression, refuse: Callable[[int, str], GrammarError]) -> Expression:
@@ -115,9 +115,9 @@ class _Pass:
         size = self._size(found)
         self._left -= size
         if size > self._most or self._left < 0:
-            place = self.first or 0
+            offset = self.first or 0
             reason = "resolving the anchors inside the pattern takes too many cases; move them to its ends"
-            raise self._refuse(place, reason)
+            raise self._refuse(offset, reason)
         return found
 
     def _beside(self, expression: Expression, beyond: _Beyond) -> Expression:
@@ -156,9 +156,9 @@ class _Pass:
             return True
         if found.name == STOP:
             return False
-        place = found.span.start if found.span else 0
+        offset = found.span.start if found.span else 0
         raise self._refuse(
-            place,
+            offset,
             f"{found.name[-1]!r} with the multi-line flag is not supported inside the pattern; write "
             "the line feeds out, or remove the flag",
         )
@@ -259,6 +259,6 @@ class _Pass:
 
     def _plain(self, empty: Expression) -> Expression:
         if empty not in {EMPTY, NOTHING} or (empty != EMPTY and isinstance(empty, Reference)):
-            place = empty.span.start if isinstance(empty, Reference) and empty.span else 0
-            raise self._refuse(place, "this anchor is repeated together with others; write the repetition out")
+            offset = empty.span.start if isinstance(empty, Reference) and empty.span else 0
+            raise self._refuse(offset, "this anchor is repeated together with others; write the repetition out")
         return empty

@@ -120,9 +120,7 @@ def _check(source: Source, rules: dict[str, Expression], span: Span, expression:
     while pending:
         node, depth, copies = pending.pop()
         if depth > MOST_DEPTH:
-            raise source.refused(
-                span.start, f"the rule is nested more than {MOST_DEPTH} levels deep; split it into rules"
-            )
+            raise source.refused(span.start, f"the rule is nested more than {MOST_DEPTH} levels deep; split it up")
         if isinstance(node, Reference) and node.name not in rules:
             start = span.start if node.span is None else node.span.start
             raise source.refused(start, f"the rule {node.name!r} is not defined; define it, or correct its name")

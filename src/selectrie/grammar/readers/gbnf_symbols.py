@@ -76,7 +76,7 @@ class Scanner(Lexer):
                 if depth > MOST_DEPTH:
                     raise SymbolError(
                         start,
-                        f"nested more than {MOST_DEPTH} levels deep; make rules of the inner parts",
+                        f"nested more than {MOST_DEPTH} levels deep; make rules of inner parts",
                     )
             elif kind == "_CLOSE":
                 depth = max(depth - 1, 0)

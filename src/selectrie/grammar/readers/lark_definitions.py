@@ -127,9 +127,7 @@ class Definitions:
     def _definition(self, found: Statement, source: Source, scope: Scope) -> Definition:
         parameters = tuple(name for name, _ in found.names)
         if len(set(parameters)) < len(parameters):
-            raise source.refused(
-                found.span.start, f"{clipped(found.name)} has two parameters of the same name; rename one"
-            )
+            raise source.refused(found.span.start, f"{clipped(found.name)} has two parameters of one name; rename one")
         name = scope.whole(found.name)
         body = Body(found.body, source, scope)
         return Definition(name, _is_terminal(found.name), (body,), parameters, source, found.span)
@@ -180,16 +178,16 @@ class Definitions:
             self.by_name[found.name] = found
 
     def _file(
-        self, wanted: Statement, source: Source, folder: Traversable | None
+        self, statement: Statement, source: Source, folder: Traversable | None
     ) -> tuple[str, Traversable | None, str]:
         """Return the text of an imported file, its folder, and its name in messages."""
-        *folders, last = wanted.path
-        places: list[Traversable] = [] if self.folder is None else [self.folder]
-        if wanted.relative and folder is not None:
-            places.insert(0, folder)
+        *folders, last = statement.path
+        roots: list[Traversable] = [] if self.folder is None else [self.folder]
+        if statement.relative and folder is not None:
+            roots.insert(0, folder)
         own = files("lark").joinpath("grammars")
-        for place in [*places, own]:
-            inside = place
+        for root in [*roots, own]:
+            inside = root
             for folder_name in folders:
                 inside = inside.joinpath(folder_name)
             path = inside.joinpath(f"{last}.lark")
@@ -198,10 +196,10 @@ class Definitions:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, UnicodeDecodeError) as error:
-                raise source.refused(wanted.span.start, f"{path} cannot be read: {error}") from error
-            return text, inside, f"lark:{'/'.join(wanted.path)}.lark" if place is own else str(path)
+                raise source.refused(statement.span.start, f"{path} cannot be read: {error}") from error
+            return text, inside, f"lark:{'/'.join(statement.path)}.lark" if root is own else str(path)
         where = "; give the folder that contains it" if self.folder is None else f" in {self.folder}"
-        raise source.refused(wanted.span.start, f"the file {'/'.join(wanted.path)}.lark does not exist{where}")
+        raise source.refused(statement.span.start, f"the file {'/'.join(statement.path)}.lark does not exist{where}")
 
 
 def _is_terminal(name: str) -> bool:

@@ -71,7 +71,7 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Context:
     """The context of a node.
 
     Attributes:
@@ -122,8 +122,8 @@ class _Carrier:
             name, definition, arguments = self._waiting.popleft()
             values = dict(zip(definition.parameters, arguments, strict=True))
             woven = bool(self._ignored) and not definition.is_terminal
-            places = [_Place(definition, body, values, woven) for body in definition.bodies]
-            rules[name] = alternatives([self._expression(place.body.node, place) for place in places])
+            contexts = [_Context(definition, body, values, woven) for body in definition.bodies]
+            rules[name] = alternatives([self._expression(context.body.node, context) for context in contexts])
         rules.update({name: expression for expression, name in self._arguments.items()})
         self._check_terminals()
         found = {name: self._definitions[name] for name in rules if name in self._definitions}
@@ -141,92 +141,92 @@ class _Carrier:
             self._waiting.append((definition.name, definition, ()))
         return Reference(definition.name, span)
 
-    def _expression(self, node: Node, place: _Place) -> Expression:
+    def _expression(self, node: Node, context: _Context) -> Expression:
         """Convert a node.
 
         Recurses as deep as brackets are nested, which the scanner bounds.
         """
-        parts = [] if node.kind == "usage" else [self._expression(part, place) for part in node.parts]
+        parts = [] if node.kind == "usage" else [self._expression(part, context) for part in node.parts]
         match node.kind:
             case "alternatives":
                 return alternatives(parts)
             case "sequence":
                 return sequence(parts)
             case "alias" | "repeated":
-                return self._around(parts[0], node, place)
+                return self._around(parts[0], node, context)
             case "name":
-                return self._of_name(node, place)
+                return self._of_name(node, context)
             case "usage":
-                return self._of_template(node, place)
-        return self._woven(_of_literal(node, place.source, self._sets), place)
+                return self._of_template(node, context)
+        return self._woven(_of_literal(node, context.source, self._sets), context)
 
-    def _around(self, item: Expression, node: Node, place: _Place) -> Expression:
+    def _around(self, item: Expression, node: Node, context: _Context) -> Expression:
         """Convert an item with an alias, or a repeated item."""
         if node.kind == "repeated":
             if max(node.least, node.most or 0) > MOST_COUNT:
-                raise place.source.refused(
-                    node.place, f"the count {node.most or node.least} exceeds the limit of {MOST_COUNT}"
+                raise context.source.refused(
+                    node.offset, f"the count {node.most or node.least} exceeds the limit of {MOST_COUNT}"
                 )
             return repeat(item, node.least, node.most)
-        if place.definition.is_terminal:
-            raise place.source.refused(node.place, "a terminal cannot have an alias; remove '->' and the name")
+        if context.definition.is_terminal:
+            raise context.source.refused(node.offset, "a terminal cannot have an alias; remove '->' and the name")
         return item
 
-    def _woven(self, terminal: Expression, place: _Place) -> Expression:
+    def _woven(self, terminal: Expression, context: _Context) -> Expression:
         """Return a terminal followed by ignored text, if that is allowed here."""
-        return sequence([terminal, Reference(IGNORED)]) if place.woven and terminal != EMPTY else terminal
+        return sequence([terminal, Reference(IGNORED)]) if context.woven and terminal != EMPTY else terminal
 
-    def _of_name(self, node: Node, place: _Place) -> Expression:
-        value = place.values.get(node.word)
+    def _of_name(self, node: Node, context: _Context) -> Expression:
+        value = context.values.get(node.word)
         if value is not None:
             return value
-        found = self._found(node, place)
+        found = self._found(node, context)
         if found.parameters:
             reason = f"the template {clipped(node.word)} is used without arguments; write them in braces"
-            raise place.source.refused(node.place, reason)
-        if place.definition.is_terminal:
-            self._terminals_in.setdefault(place.definition.name, set()).add(found.name)
-        own = place.source.text is self._text
-        reference = self._name(found, Span(node.place, node.place + len(node.word)) if own else None)
-        return self._woven(reference, place) if found.is_terminal else reference
+            raise context.source.refused(node.offset, reason)
+        if context.definition.is_terminal:
+            self._terminals_in.setdefault(context.definition.name, set()).add(found.name)
+        own = context.source.text is self._text
+        reference = self._name(found, Span(node.offset, node.offset + len(node.word)) if own else None)
+        return self._woven(reference, context) if found.is_terminal else reference
 
-    def _known(self, node: Node, place: _Place) -> Definition:
-        found = self._definitions.get(place.body.scope.whole(node.word))
+    def _known(self, node: Node, context: _Context) -> Definition:
+        found = self._definitions.get(context.body.scope.whole(node.word))
         if found is None:
             reason = f"{clipped(node.word)} is not defined; define it, or correct the name"
-            raise place.source.refused(node.place, reason)
+            raise context.source.refused(node.offset, reason)
         return found
 
-    def _found(self, node: Node, place: _Place) -> Definition:
-        found = self._known(node, place)
+    def _found(self, node: Node, context: _Context) -> Definition:
+        found = self._known(node, context)
         if not found.bodies:
             reason = f"{clipped(node.word)} is only declared, which is not supported; define it"
-            raise place.source.refused(node.place, reason)
-        if place.definition.is_terminal and not found.is_terminal:
-            raise place.source.refused(
-                node.place, f"a terminal contains the rule {clipped(node.word)}; make it a terminal"
+            raise context.source.refused(node.offset, reason)
+        if context.definition.is_terminal and not found.is_terminal:
+            raise context.source.refused(
+                node.offset, f"a terminal contains the rule {clipped(node.word)}; make it a terminal"
             )
         return found
 
-    def _of_template(self, node: Node, place: _Place) -> Expression:
+    def _of_template(self, node: Node, context: _Context) -> Expression:
         """Return a reference to an instance of a template.
 
         Each distinct use gets one rule. Arguments are rules too, so passing them on
         does not make anything grow.
         """
-        if node.word in place.values:
-            raise place.source.refused(node.place, "a template cannot be the argument of another one; write it out")
-        found = self._found(node, place)
+        if node.word in context.values:
+            raise context.source.refused(node.offset, "a template cannot be the argument of another one; write it out")
+        found = self._found(node, context)
         if len(found.parameters) != len(node.parts):
             reason = f"{clipped(node.word)} takes {len(found.parameters)} arguments, not {len(node.parts)}"
-            raise place.source.refused(node.place, reason)
-        values = tuple(self._argument(self._expression(part, place)) for part in node.parts)
+            raise context.source.refused(node.offset, reason)
+        values = tuple(self._argument(self._expression(part, context)) for part in node.parts)
         name = self._instances.get((found.name, values))
         if name is None:
             name = f"{found.name}-{len(self._instances) + 1}"
             if len(self._instances) >= MOST_INSTANCES:
-                raise place.source.refused(
-                    node.place, f"there are more than {MOST_INSTANCES} uses of templates; use fewer"
+                raise context.source.refused(
+                    node.offset, f"there are more than {MOST_INSTANCES} uses of templates; use fewer"
                 )
             self._instances[found.name, values] = name
             self._waiting.append((name, found, values))
@@ -246,7 +246,7 @@ class _Carrier:
                     node = waiting.pop()
                     waiting += node.parts
                     if node.kind in {"name", "usage"} and node.word not in found.parameters:
-                        self._known(node, _Place(found, body))
+                        self._known(node, _Context(found, body))
 
     def _check_terminals(self) -> None:
         try:
@@ -261,22 +261,22 @@ class _Carrier:
 def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
     """Return the expression of a string, a range or a regular expression."""
     if node.kind == "range":
-        ends = _string(node.word, node.place, source), _string(node.last, node.place, source)
+        ends = _string(node.word, node.offset, source), _string(node.last, node.offset, source)
         if (
             any(word.endswith("i") for word in (node.word, node.last))
             or any(len(end) != 1 for end in ends)
             or ends[1] < ends[0]
         ):
             reason = f"{clipped(f'{node.word}..{node.last}')} is not an ascending range of characters"
-            raise source.refused(node.place, reason)
+            raise source.refused(node.offset, reason)
         return Characters.of([(ord(ends[0]), ord(ends[1]))])
     if node.word.startswith("/"):
         stop = node.word.rindex("/")
         flags = node.word[stop + 1 :].replace("u", "")
         if "l" in flags:
-            raise source.refused(node.place + stop + 1, "the flag l applies to bytes only; remove it")
-        return read_pattern(source, Span(node.place + 1, node.place + stop), flags, lazy_as_greedy=False, sets=sets)
-    text = _string(node.word, node.place, source)
+            raise source.refused(node.offset + stop + 1, "the flag l applies to bytes only; remove it")
+        return read_pattern(source, Span(node.offset + 1, node.offset + stop), flags, lazy_as_greedy=False, sets=sets)
+    text = _string(node.word, node.offset, source)
     if not node.word.endswith("i"):
         return Text(text.encode())
     return sequence([_any_case(character) for character in text])
@@ -288,7 +288,7 @@ def _any_case(character: str) -> Expression:
     return Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
 
 
-def _string(word: str, place: int, source: Source) -> str:
+def _string(word: str, offset: int, source: Source) -> str:
     """Return the characters of a string literal.
 
     As in lark, a backslash before any other character is a literal backslash.
@@ -300,11 +300,11 @@ def _string(word: str, place: int, source: Source) -> str:
             return _ESCAPED.get(found[4], found[4])
         code = int(digits, 16)
         if code > LAST_CODE_POINT:
-            raise source.refused(place, f"{found[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
+            raise source.refused(offset, f"{found[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
         return chr(code)
 
     text = _ESCAPE.sub(read, word[1 : word.rindex('"')])
     for character in text:
         if SURROGATES[0] <= ord(character) <= SURROGATES[1]:
-            raise source.refused(place, f"the surrogate U+{ord(character):04X} is not a character; write the character")
+            raise source.refused(offset, f"the surrogate U+{ord(character):04X} is not a character; remove it")
     return text

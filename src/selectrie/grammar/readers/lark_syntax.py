@@ -76,7 +76,7 @@ class Node:
         parts: The parts of the node.
         word: The name, the literal, or the first end of the range, as written.
         last: The last end of the range, as written.
-        place: Offset of the node.
+        offset: Offset of the node.
         least: Minimum number of repetitions.
         most: Maximum number of repetitions; None for no limit.
     """
@@ -85,7 +85,7 @@ class Node:
     parts: tuple[Node, ...] = ()
     word: str = ""
     last: str = ""
-    place: int = field(default=0, compare=False)
+    offset: int = field(default=0, compare=False)
     least: int = 0
     most: int | None = None
 
@@ -140,24 +140,24 @@ class Scanner(Lexer):
         line_end: int | None = None
         began = False
         for found in _SCANNED.finditer(text):
-            kind, place = found.lastgroup or "", found.start()
+            kind, offset = found.lastgroup or "", found.start()
             if kind == "BLANK":
                 continue
             if kind == "LINES":
-                line_end = place if began and "\n" in found[0] else line_end
+                line_end = offset if began and "\n" in found[0] else line_end
                 continue
             n_symbols += 1
             if n_symbols > MOST_SYMBOLS:
-                raise SymbolError(place, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
+                raise SymbolError(offset, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
             if kind == "BROKEN":
-                raise SymbolError(place, _BROKEN.get(found[0], f"{found[0]!r} is not allowed here"))
+                raise SymbolError(offset, _BROKEN.get(found[0], f"{found[0]!r} is not allowed here"))
             if line_end is not None and kind != "_OR":
                 yield Token("_NL", "\n", line_end)
             line_end, began = None, True
             depth += (kind in _OPENING) - (kind in _CLOSING)
             if depth > MOST_DEPTH:
-                raise SymbolError(place, f"nested more than {MOST_DEPTH} levels deep; make rules of the inner parts")
-            yield Token(kind, found[0], place)
+                raise SymbolError(offset, f"nested more than {MOST_DEPTH} levels deep; make rules of the inner parts")
+            yield Token(kind, found[0], offset)
         if began:
             yield Token("_NL", "\n", len(text))
 
@@ -169,15 +169,15 @@ class _Builder(Transformer[Token, Any]):
         return children
 
     def expansions(self, children: list[Node]) -> Node:
-        return children[0] if len(children) == 1 else Node("alternatives", tuple(children), place=children[0].place)
+        return children[0] if len(children) == 1 else Node("alternatives", tuple(children), offset=children[0].offset)
 
     def expansion(self, children: list[Node]) -> Node:
         if len(children) == 1:
             return children[0]
-        return Node("sequence", tuple(children), place=children[0].place if children else 0)
+        return Node("sequence", tuple(children), offset=children[0].offset if children else 0)
 
     def alias(self, children: list[Any]) -> Node:
-        return Node("alias", (children[0],), str(children[1]), place=start_of(children[1]))
+        return Node("alias", (children[0],), str(children[1]), offset=start_of(children[1]))
 
     def repeated(self, children: list[Any]) -> Node:
         item, count = children[0], children[1]
@@ -190,22 +190,22 @@ class _Builder(Transformer[Token, Any]):
                     start_of(count),
                     f"the counts {count} to {children[-1]} are not a range; write the lower one first",
                 )
-        return Node("repeated", (item,), place=item.place, least=least, most=most)
+        return Node("repeated", (item,), offset=item.offset, least=least, most=most)
 
     def optional(self, children: list[Node]) -> Node:
-        return Node("repeated", (children[0],), place=children[0].place, most=1)
+        return Node("repeated", (children[0],), offset=children[0].offset, most=1)
 
     def name(self, children: list[Token]) -> Node:
-        return Node("name", word=str(children[0]), place=start_of(children[0]))
+        return Node("name", word=str(children[0]), offset=start_of(children[0]))
 
     def literal(self, children: list[Token]) -> Node:
-        return Node("literal", word=str(children[0]), place=start_of(children[0]))
+        return Node("literal", word=str(children[0]), offset=start_of(children[0]))
 
     def range(self, children: list[Token]) -> Node:
-        return Node("range", word=str(children[0]), last=str(children[1]), place=start_of(children[0]))
+        return Node("range", word=str(children[0]), last=str(children[1]), offset=start_of(children[0]))
 
     def usage(self, children: list[Any]) -> Node:
-        return Node("usage", tuple(children[1:]), str(children[0]), place=start_of(children[0]))
+        return Node("usage", tuple(children[1:]), str(children[0]), offset=start_of(children[0]))
 
     def parameters(self, children: list[Token]) -> tuple[tuple[str, str], ...]:
         return tuple((str(name), str(name)) for name in children)
@@ -223,7 +223,7 @@ class _Builder(Transformer[Token, Any]):
         return replace(children[0], kind="extend")
 
     def ignore(self, children: list[Node]) -> Statement:
-        return Statement("ignore", Span(children[0].place, children[0].place), body=children[0])
+        return Statement("ignore", Span(children[0].offset, children[0].offset), body=children[0])
 
     def declare(self, children: list[Token]) -> Statement:
         return Statement("declare", span_of(children[0]), names=tuple((str(name), str(name)) for name in children))

@@ -84,7 +84,7 @@ class _Reader:
         self, source: Source, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool
     ) -> None:
         self._sets = sets
-        self._source, self._place, self._stop = source.text, span.start, span.stop
+        self._source, self._offset, self._stop = source.text, span.start, span.stop
         self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
         self._frames = [Frame(flags, -1)]
         self._names: set[str] = set()
@@ -107,131 +107,131 @@ class _Reader:
 
     def read(self) -> Expression:
         """Return the expression of the whole pattern."""
-        while self._place < self._stop:
+        while self._offset < self._stop:
             self._next()
         if len(self._frames) > 1:
-            raise self._refused(self._frames[-1].place, "this group is not closed; add ')'")
+            raise self._refused(self._frames[-1].offset, "this group is not closed; add ')'")
         whole = self._closed()
         if last := [held for held in self._held if held.lazy]:
-            raise self._refused(last[0].place, f"nothing follows this lazy count, so it would match too little{REMEDY}")
+            raise self._refused(last[0].offset, f"nothing follows this lazy count, so it matches too little{REMEDY}")
         return whole
 
     def _next(self) -> None:
-        frame, place = self._frames[-1], self._place
+        frame, offset = self._frames[-1], self._offset
         verbose = "x" in frame.flags
-        if verbose and (skipped := _SKIPPED.match(self._source, place, self._stop)):
-            self._place = skipped.end()
+        if verbose and (skipped := _SKIPPED.match(self._source, offset, self._stop)):
+            self._offset = skipped.end()
             return
-        if plain := (_PLAIN_VERBOSE if verbose else _PLAIN).match(self._source, place, self._stop):
-            self._place = plain.end()
-            self._literal(plain[0], place)
+        if plain := (_PLAIN_VERBOSE if verbose else _PLAIN).match(self._source, offset, self._stop):
+            self._offset = plain.end()
+            self._literal(plain[0], offset)
             return
-        self._place += 1
-        read = self._signs.get(self._source[place])
+        self._offset += 1
+        read = self._signs.get(self._source[offset])
         if read is None:  # white space that the verbose flag does not skip
-            self._literal(self._source[place], place)
+            self._literal(self._source[offset], offset)
         else:
-            read(place)
+            read(offset)
 
-    def _dot(self, place: int) -> None:
-        self._add(any_character(line_feed="s" in self._frames[-1].flags), place)
+    def _dot(self, offset: int) -> None:
+        self._add(any_character(line_feed="s" in self._frames[-1].flags), offset)
 
-    def _edge(self, place: int) -> None:
+    def _edge(self, offset: int) -> None:
         multiline = "m" in self._frames[-1].flags
         starts, stops = (anchors.LINE_START, anchors.LINE_STOP) if multiline else (anchors.START, anchors.STOP)
-        self._anchor(starts if self._source[place] == "^" else stops, place)
+        self._anchor(starts if self._source[offset] == "^" else stops, offset)
 
-    def _sign(self, place: int) -> None:
-        sign = self._source[place]
-        self._repeat(int(sign == "+"), 1 if sign == "?" else None, place)
+    def _sign(self, offset: int) -> None:
+        sign = self._source[offset]
+        self._repeat(int(sign == "+"), 1 if sign == "?" else None, offset)
 
-    def _add(self, item: Expression, place: int, last: Last = Last.OTHER) -> None:
+    def _add(self, item: Expression, offset: int, last: Last = Last.OTHER) -> None:
         frame = self._frames[-1]
         self._n_items += 1
         if self._n_items > MOST_ITEMS:
-            raise self._refused(place, f"the pattern has more than {MOST_ITEMS} items; split it into rules")
+            raise self._refused(offset, f"the pattern has more than {MOST_ITEMS} items; split it into rules")
         self._watch.check(frame, item)
         frame.items.append(item)
-        frame.last, frame.last_place = last, place
+        frame.last, frame.last_offset = last, offset
 
-    def _literal(self, text: str, place: int) -> None:
+    def _literal(self, text: str, offset: int) -> None:
         try:
             value = text.encode()
         except UnicodeEncodeError as error:
             reason = f"U+{ord(text[error.start]):04X} is a surrogate, which is not a character; remove it"
-            raise self._refused(place, reason) from None
+            raise self._refused(offset, reason) from None
         flags = self._frames[-1].flags
         if "i" not in flags:
-            self._add(Text(value), place, Last.RUN)
+            self._add(Text(value), offset, Last.RUN)
             return
         for character in text:
             codes = case_variants(ord(character), ascii_only="a" in flags)
             same = Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
-            self._add(same, place)
+            self._add(same, offset)
 
-    def _escape(self, place: int) -> None:
-        letter = self._source[self._place : min(self._place + 1, self._stop)]
+    def _escape(self, offset: int) -> None:
+        letter = self._source[self._offset : min(self._offset + 1, self._stop)]
         if letter in _ANCHOR_ESCAPES:
-            self._place += 1
-            self._anchor(_ANCHOR_ESCAPES[letter], place)
+            self._offset += 1
+            self._anchor(_ANCHOR_ESCAPES[letter], offset)
         elif letter and letter in "dswDSW":
-            self._place += 1
-            self._add(category(letter, ascii_only="a" in self._frames[-1].flags), place)
+            self._offset += 1
+            self._add(category(letter, ascii_only="a" in self._frames[-1].flags), offset)
         elif letter and letter in "bB":
-            raise self._refused(place, f"'\\{letter}' is not supported; write the characters on either side")
+            raise self._refused(offset, f"the word boundary '\\{letter}' is not supported; write both sides out")
         else:
-            code, self._place = self._escapes.outside_set(place)
-            self._literal(chr(code), place)
+            code, self._offset = self._escapes.outside_set(offset)
+            self._literal(chr(code), offset)
 
-    def _set(self, place: int) -> None:
+    def _set(self, offset: int) -> None:
         flags = self._frames[-1].flags
-        found, self._place = self._escapes.set_at(place)
+        found, self._offset = self._escapes.set_at(offset)
         whole = self._sets.made(found, ascii_only="a" in flags, ignore_case="i" in flags)
         if whole is None:
-            raise self._refused(place, f"the sets have more than {MOST_RANGES} ranges in total; use fewer sets")
-        self._add(whole if whole.ranges else NOTHING, place)
+            raise self._refused(offset, f"the sets have more than {MOST_RANGES} ranges in total; use fewer sets")
+        self._add(whole if whole.ranges else NOTHING, offset)
 
-    def _anchor(self, name: str, place: int) -> None:
-        self._add(anchors.anchor(name, place), place, Last.ANCHOR)
+    def _anchor(self, name: str, offset: int) -> None:
+        self._add(anchors.anchor(name, offset), offset, Last.ANCHOR)
         self.has_anchors = True
 
-    def _count(self, place: int) -> None:
-        found = _COUNT.match(self._source, place, self._stop)
+    def _count(self, offset: int) -> None:
+        found = _COUNT.match(self._source, offset, self._stop)
         if found is None:
-            self._literal("{", place)
+            self._literal("{", offset)
             return
         low, comma, high = found.groups()
         if max(len(low), len(high or "")) > len(str(MOST_COUNT)) or max(int(low or 0), int(high or 0)) > MOST_COUNT:
-            raise self._refused(place, f"the count {clipped(found[0])} exceeds the limit of {MOST_COUNT}")
+            raise self._refused(offset, f"the count {clipped(found[0])} exceeds the limit of {MOST_COUNT}")
         least = int(low or 0)
         most = (int(high) if high else None) if comma else least
         if most is not None and most < least:
-            raise self._refused(place, f"the count {found[0]} ends below its beginning; swap the bounds")
-        self._place = found.end()
-        self._repeat(least, most, place)
+            raise self._refused(offset, f"the count {found[0]} ends below its beginning; swap the bounds")
+        self._offset = found.end()
+        self._repeat(least, most, offset)
 
-    def _repeat(self, least: int, most: int | None, place: int) -> None:
+    def _repeat(self, least: int, most: int | None, offset: int) -> None:
         frame = self._frames[-1]
         if frame.last in {Last.NONE, Last.ANCHOR}:
-            raise self._refused(place, "there is nothing to repeat here; write '\\' before the sign to match it")
+            raise self._refused(offset, "there is nothing to repeat here; write '\\' before the sign to match it")
         if frame.last is Last.REPEATED:
-            raise self._refused(place, "this repeats an item that is repeated already; put the item in a group")
-        suffix = self._source[self._place : min(self._place + 1, self._stop)]
-        self._place += suffix in ("?", "+")
+            raise self._refused(offset, "this repeats an item that is repeated already; put the item in a group")
+        suffix = self._source[self._offset : min(self._offset + 1, self._stop)]
+        self._offset += suffix in ("?", "+")
         item = frame.items.pop()
         if frame.last is Last.RUN and isinstance(item, Text) and len(text := item.value.decode()) > 1:
             frame.items.append(Text(text[:-1].encode()))
             item = Text(text[-1].encode())
-            frame.last_place = place - 1
-        inside = [held for held in frame.held if held.place >= frame.last_place]
+            frame.last_offset = offset - 1
+        inside = [held for held in frame.held if held.offset >= frame.last_offset]
         if most != 1 and inside:
-            raise self._refused(inside[0].place, f"a {inside[0].what} count must not end a repeated part")
+            raise self._refused(inside[0].offset, f"a {inside[0].what} count must not end a repeated part")
         if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
-            self._watch.hold(frame, item, Held(place, first_characters(item), suffix == "?"), is_fixed=least == most)
+            self._watch.hold(frame, item, Held(offset, first_characters(item), suffix == "?"), is_fixed=least == most)
         frame.items.append(repeat(item, least, most))
         frame.last = Last.REPEATED
 
-    def _end_option(self, _place: int) -> None:
+    def _end_option(self, _offset: int) -> None:
         self._frames[-1].end_option()
 
     def _closed(self) -> Expression:
@@ -244,65 +244,65 @@ class _Reader:
         self._held = frame.held_before
         return alternatives(frame.options)
 
-    def _close(self, place: int) -> None:
+    def _close(self, offset: int) -> None:
         if len(self._frames) == 1:
-            raise self._refused(place, "no group is open here; write '\\)' for the character")
-        opened = self._frames[-1].place
+            raise self._refused(offset, "no group is open here; write '\\)' for the character")
+        opened = self._frames[-1].offset
         whole = self._closed()
         self._add(whole, opened)
         self._frames[-1].held += self._held
 
-    def _open(self, place: int) -> None:
+    def _open(self, offset: int) -> None:
         frame = self._frames[-1]
         source, stop = self._source, self._stop
         flags = frame.flags
-        if not source.startswith("?", self._place, stop):
+        if not source.startswith("?", self._offset, stop):
             pass
-        elif named := _NAMED.match(source, place, stop):
-            self._name(named[1], place)
-            self._place = named.end()
-        elif comment := _COMMENT.match(source, place, stop):
-            self._place = comment.end()
+        elif named := _NAMED.match(source, offset, stop):
+            self._name(named[1], offset)
+            self._offset = named.end()
+        elif comment := _COMMENT.match(source, offset, stop):
+            self._offset = comment.end()
             return
-        elif (found := _FLAGS.match(source, place, stop)) and found[0] != "(?)":
-            flags = self._flags(found, place)
-            self._place = found.end()
+        elif (found := _FLAGS.match(source, offset, stop)) and found[0] != "(?)":
+            flags = self._flags(found, offset)
+            self._offset = found.end()
             if found[3] == ")":
-                self._set_global(flags, place)
+                self._set_global(flags, offset)
                 return
         else:
-            raise self._refused(place, self._why_not(place))
+            raise self._refused(offset, self._why_not(offset))
         if len(self._frames) > MOST_DEPTH:
-            raise self._refused(place, f"groups are nested more than {MOST_DEPTH} levels deep")
-        self._frames.append(Frame(flags, place))
+            raise self._refused(offset, f"groups are nested more than {MOST_DEPTH} levels deep")
+        self._frames.append(Frame(flags, offset))
 
-    def _name(self, name: str, place: int) -> None:
+    def _name(self, name: str, offset: int) -> None:
         if not name.isidentifier() or name in self._names:
             why = "is used twice" if name in self._names else "is not a Python identifier"
-            raise self._refused(place, f"the name {clipped(name)} of this group {why}")
+            raise self._refused(offset, f"the name {clipped(name)} of this group {why}")
         self._names.add(name)
 
-    def _why_not(self, place: int) -> str:
+    def _why_not(self, offset: int) -> str:
         for opening, what in _OTHER_GROUPS:
-            if self._source.startswith(opening, place, self._stop):
+            if self._source.startswith(opening, offset, self._stop):
                 return f"{what} '{opening}…' is not supported; write out the texts that it allows"
-        return f"{clipped(self._source[place : min(place + 4, self._stop)])} is not a group of Python's syntax"
+        return f"{clipped(self._source[offset : min(offset + 4, self._stop)])} is not a group of Python's syntax"
 
-    def _flags(self, found: re.Match[str], place: int) -> frozenset[str]:
+    def _flags(self, found: re.Match[str], offset: int) -> frozenset[str]:
         """Return the flags inside a group, or after it if they apply to the whole."""
         on, off, last = found.groups()
         before = self._frames[-1].flags
         if "L" in on:
-            raise self._refused(place, "the flag L applies to bytes only; remove it")
+            raise self._refused(offset, "the flag L applies to bytes only; remove it")
         if "a" in on and "u" in on:
-            raise self._refused(place, "the flags a and u exclude each other; remove one")
+            raise self._refused(offset, "the flags a and u exclude each other; remove one")
         if off is not None and (last == ")" or not off or set(off) - set("imsx") or set(off) & set(on)):
-            raise self._refused(place, f"the flags {found[0]} cannot be switched off; only i, m, s, x can, before ':'")
+            raise self._refused(offset, f"the flags {found[0]} cannot be switched off; only i, m, s, x can, before ':'")
         after = before | set(on) - {"u"}
         return frozenset(after - set(off or "") - ({"a"} if "u" in on else set()))
 
-    def _set_global(self, flags: frozenset[str], place: int) -> None:
+    def _set_global(self, flags: frozenset[str], offset: int) -> None:
         frame = self._frames[0]
         if len(self._frames) > 1 or frame.items or frame.options:
-            raise self._refused(place, "flags of the whole pattern must be at its start; write (?…:…) for a part")
+            raise self._refused(offset, "flags of the whole pattern must be at its start; write (?…:…) for a part")
         self._frames[0] = replace(frame, flags=flags)

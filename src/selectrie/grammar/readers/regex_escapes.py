@@ -25,89 +25,86 @@ class EscapeReader:
         self._source, self._stop = source.text, stop
         self._refused = source.refused
 
-    def outside_set(self, place: int) -> tuple[int, int]:
+    def outside_set(self, offset: int) -> tuple[int, int]:
         """Return the code point of the escape at a backslash, and where it ends."""
-        letter = self._letter(place)
-        if found := _OCTAL.match(self._source, place, self._stop):
-            return self._octal(found, place)
+        letter = self._letter(offset)
+        if found := _OCTAL.match(self._source, offset, self._stop):
+            return self._octal(found, offset)
         if letter.isdecimal() and letter.isascii():
-            raise self._refused(
-                place,
-                f"the back-reference '\\{letter}' is not supported; write out the text",
-            )
-        return self._common(place, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
+            raise self._refused(offset, f"the back-reference '\\{letter}' is not supported; write out the text")
+        return self._common(offset, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
-    def set_at(self, place: int) -> tuple[FoundSet, int]:
+    def set_at(self, offset: int) -> tuple[FoundSet, int]:
         """Return the set at a bracket, and where it ends."""
-        source, start, stop = self._source, place, self._stop
-        place += 1
-        negated = source.startswith("^", place, stop)
-        place += negated
+        source, start, stop = self._source, offset, self._stop
+        offset += 1
+        negated = source.startswith("^", offset, stop)
+        offset += negated
         ranges: list[tuple[int, int]] = []
         categories: set[str] = set()
-        first = place
-        while place < stop:
-            if source[place] == "]" and place > first:
-                return FoundSet(tuple(ranges), frozenset(categories), negated), place + 1
-            low, after = self._member(place, categories)
+        first = offset
+        while offset < stop:
+            if source[offset] == "]" and offset > first:
+                return FoundSet(tuple(ranges), frozenset(categories), negated), offset + 1
+            low, after = self._member(offset, categories)
             if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
                 high, end = self._member(after + 1, categories)
                 if low is None or high is None or high < low:
-                    raise self._refused(place, f"{clipped(source[place:end])} is not a range of characters")
+                    raise self._refused(offset, f"{clipped(source[offset:end])} is not a range of characters")
                 ranges.append((low, high))
-                place = end
+                offset = end
             else:
                 ranges += [] if low is None else [(low, low)]
-                place = after
+                offset = after
         raise self._refused(start, "this set is not closed; add ']'")
 
-    def _member(self, place: int, categories: set[str]) -> tuple[int | None, int]:
+    def _member(self, offset: int, categories: set[str]) -> tuple[int | None, int]:
         """Return one member of a set, and where it ends.
 
         The member is a code point, or None for a category, which is added to
         `categories`.
         """
-        if self._source[place] != "\\":
-            return ord(self._source[place]), place + 1
-        letter = self._letter(place)
+        if self._source[offset] != "\\":
+            return ord(self._source[offset]), offset + 1
+        letter = self._letter(offset)
         if letter in "dswDSW":
             categories.add(letter)
-            return None, place + 2
-        if octal := _OCTAL_IN_SET.match(self._source, place, self._stop):
-            return self._octal(octal, place)
-        return self._common(place, letter, _LETTERS)
+            return None, offset + 2
+        if octal := _OCTAL_IN_SET.match(self._source, offset, self._stop):
+            return self._octal(octal, offset)
+        return self._common(offset, letter, _LETTERS)
 
-    def _letter(self, place: int) -> str:
-        if place + 1 >= self._stop:
-            raise self._refused(place, "nothing follows this backslash; write '\\\\' for the character")
-        return self._source[place + 1]
+    def _letter(self, offset: int) -> str:
+        if offset + 1 >= self._stop:
+            raise self._refused(offset, "nothing follows this backslash; write '\\\\' for the character")
+        return self._source[offset + 1]
 
-    def _octal(self, found: re.Match[str], place: int) -> tuple[int, int]:
+    def _octal(self, found: re.Match[str], offset: int) -> tuple[int, int]:
         code = int(found[1], 8)
         if code > _MOST_OCTAL:
-            raise self._refused(place, f"the octal escape {found[0]} is above \\377; write \\uNNNN")
+            raise self._refused(offset, f"the octal escape {found[0]} is above \\377; write \\uNNNN")
         return code, found.end()
 
-    def _common(self, place: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
+    def _common(self, offset: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
         """Return the code point of an escape with one meaning inside and outside sets.
 
         Also returns where it ends.
         """
-        if found := _HEX.match(self._source, place, self._stop):
+        if found := _HEX.match(self._source, offset, self._stop):
             code = int(found[1] or found[2] or found[3], 16)
             if code <= LAST_CODE_POINT:
                 return code, found.end()
-        if found := _NAMED.match(self._source, place, self._stop):
+        if found := _NAMED.match(self._source, offset, self._stop):
             try:
                 name = unicodedata.lookup(found[1])
             except KeyError:
                 name = ""
             if len(name) == 1:
                 return ord(name), found.end()
-            raise self._refused(place, f"{clipped(found[1])} is not the name of a character")
+            raise self._refused(offset, f"{clipped(found[1])} is not the name of a character")
         if letter in letters:
-            return letters[letter], place + 2
+            return letters[letter], offset + 2
         if letter.isascii() and letter.isalnum():
-            shown = clipped(self._source[place : min(place + 2, self._stop)])
-            raise self._refused(place, f"{shown} is not a valid escape of Python's regular expressions")
-        return ord(letter), place + 2
+            shown = clipped(self._source[offset : min(offset + 2, self._stop)])
+            raise self._refused(offset, f"{shown} is not a valid escape of Python's regular expressions")
+        return ord(letter), offset + 2

@@ -36,12 +36,12 @@ class Held:
     needs something to follow.
 
     Attributes:
-        place: Where the count is.
+        offset: Where the count is.
         characters: The characters that must not follow.
         lazy: Whether the count is lazy; otherwise it is possessive.
     """
 
-    place: int
+    offset: int
     characters: Characters
     lazy: bool
 
@@ -57,21 +57,21 @@ class Frame:
 
     Attributes:
         flags: Flags in force.
-        place: Place of the parenthesis, -1 for the whole pattern.
+        offset: Place of the parenthesis, -1 for the whole pattern.
         options: The options that are complete.
         items: The items of the current option.
         last: What the last item is.
-        last_place: Where the last item begins.
+        last_offset: Where the last item begins.
         held: Counts at the end of this option, which restrict what follows.
         held_before: Counts at the ends of the other options.
     """
 
     flags: frozenset[str]
-    place: int
+    offset: int
     options: list[Expression] = field(default_factory=list)
     items: list[Expression] = field(default_factory=list)
     last: Last = Last.NONE
-    last_place: int = -1
+    last_offset: int = -1
     held: list[Held] = field(default_factory=list)
     held_before: list[Held] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ class Frame:
         An item that is never empty separates them from it.
         """
         if self.held and self.items and empty_part(self.items[-1]) == NOTHING:
-            self.held = [held for held in self.held if held.place >= self.last_place]
+            self.held = [held for held in self.held if held.offset >= self.last_offset]
 
 
 class Watch:
@@ -107,7 +107,7 @@ class Watch:
         is_one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
         if not is_one and not (held.lazy and is_fixed):
             reason = f"a {held.what} count is supported only for single characters that cannot follow it{REMEDY}"
-            raise self._refuse(held.place, reason)
+            raise self._refuse(held.offset, reason)
         if not is_fixed:
             frame.held.append(held)
 
@@ -120,10 +120,10 @@ class Watch:
         for held in frame.held:
             self._left -= len(held.characters.ranges) + len(first.ranges) + 4
             if self._left < 0:
-                raise self._refuse(held.place, f"checking what may follow this {held.what} count is too slow{REMEDY}")
+                raise self._refuse(held.offset, f"checking what may follow this {held.what} count is too slow{REMEDY}")
             if _overlap(held.characters, first):
                 reason = f"this {held.what} count repeats characters that may also follow it{REMEDY}"
-                raise self._refuse(held.place, reason)
+                raise self._refuse(held.offset, reason)
 
 
 def _overlap(left: Characters, right: Characters) -> bool:

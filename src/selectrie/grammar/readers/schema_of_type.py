@@ -239,7 +239,9 @@ class _Builder:
             hints = {one.alias: hints.get(one.name, Any) for one in attributes}
         else:
             required = [
-                name for name, hint in hints.items() if _needed(hint, is_needed=name in origin.__required_keys__)
+                name
+                for name, hint in hints.items()
+                if _is_required_key(hint, is_required=name in origin.__required_keys__)
             ]
         properties = {name: self.schema(hint, 1) for name, hint in hints.items()}
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -250,8 +252,8 @@ class _Builder:
         Fields with a default may be missing, the last ones first.
         """
         items = [self.schema(hints.get(name, Any), 1) for name in kind._fields]
-        n_needed = len(items) - len(kind._field_defaults)
-        return {"type": "array", "prefixItems": items, "items": False, "minItems": n_needed, "maxItems": len(items)}
+        n_required = len(items) - len(kind._field_defaults)
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": n_required, "maxItems": len(items)}
 
     def _model(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a pydantic model or data class, closed.
@@ -337,16 +339,16 @@ def _last_name(origin: Any) -> str:
     return str(origin).rpartition(".")[2]
 
 
-def _needed(hint: Any, *, is_needed: bool) -> bool:
+def _is_required_key(hint: Any, *, is_required: bool) -> bool:
     """Return whether a typed dictionary needs a key.
 
     The mark of the key decides, even if annotations were strings when the class was
     made.
     """
     while (name := _last_name(get_origin(hint))) in _MARKS:
-        is_needed = name == "Required" or (is_needed and name != "NotRequired")
+        is_required = name == "Required" or (is_required and name != "NotRequired")
         hint = get_args(hint)[0]
-    return is_needed
+    return is_required
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

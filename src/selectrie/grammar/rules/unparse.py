@@ -91,10 +91,10 @@ def printed(expression: Expression, names: Mapping[str, str], *, total: bool = F
         if isinstance(top, str):
             pieces.append(top)
             continue
-        part, place = top
+        part, level = top
         if isinstance(part, Repeat) and part.least > MOST_REPEATED:
             part = _in_two(part)
-        if _place_of(part) > place:
+        if _level_of(part) > level:
             work += [")", (part, _ALTERNATIVES), "("]
         elif isinstance(part, Alternatives) and part.options:
             work += _joined(part.options, _SEQUENCE, " | ")
@@ -110,7 +110,7 @@ def printed(expression: Expression, names: Mapping[str, str], *, total: bool = F
 _REPEATED, _ITEM, _SEQUENCE, _ALTERNATIVES = range(4)
 
 
-def _place_of(part: Expression) -> int:
+def _level_of(part: Expression) -> int:
     """Return the tightest precedence level at which a part needs no parentheses."""
     if isinstance(part, Alternatives) and part.options:
         return _ALTERNATIVES
@@ -121,11 +121,11 @@ def _place_of(part: Expression) -> int:
     return _ITEM if isinstance(part, Repeat) else _REPEATED
 
 
-def _joined(parts: tuple[Expression, ...], place: int, between: str) -> list[str | tuple[Expression, int]]:
+def _joined(parts: tuple[Expression, ...], level: int, between: str) -> list[str | tuple[Expression, int]]:
     """Return stack entries for the parts, last one first, with a text between them."""
     work: list[str | tuple[Expression, int]] = []
     for part in reversed(parts):
-        work += [(part, place), between]
+        work += [(part, level), between]
     return work[:-1]
 
 

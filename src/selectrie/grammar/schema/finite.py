@@ -116,14 +116,14 @@ class _Reader:
     def _common(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
         """Return the values of the smallest schema, filtered by all other schemas."""
         found: list[tuple[int, _Values]] = []
-        for place, (listed, _) in enumerate(ways):
+        for index, (listed, _) in enumerate(ways):
             with suppress(_UnlistedError):
-                found.append((place, listed()))
+                found.append((index, listed()))
         if not found:
             raise _UnlistedError
-        place, fewest = min(found, key=lambda one: one[1].most)
+        index, fewest = min(found, key=lambda one: one[1].most)
         known = dict(found)
-        others = [(known.get(i), test) for i, (_, test) in enumerate(ways) if i != place]
+        others = [(known.get(i), test) for i, (_, test) in enumerate(ways) if i != index]
 
         def each() -> Iterator[Any]:
             tests = [self._test(values, schema) for values, schema in others]
@@ -206,9 +206,9 @@ class _Reader:
         columns: list[list[Any]] = []
 
         def arrays(n: int) -> Iterator[list[Any]]:
-            for place in range(len(columns), n):
-                is_repeated = place > 0 and items[place] is items[place - 1]
-                columns.append(columns[-1] if is_repeated else list(items[place].each()))
+            for index in range(len(columns), n):
+                is_repeated = index > 0 and items[index] is items[index - 1]
+                columns.append(columns[-1] if is_repeated else list(items[index].each()))
             return map(list, product(*columns[:n]))
 
         sizes = list(_running(items, ["  "] * len(items)))[least:]

@@ -344,11 +344,7 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
     if "format" in schema:
         name = schema["format"]
         if not isinstance(name, str) or name in UNHELD:
-            raise refuse(
-                pointer,
-                "format",
-                f"{shown(name)} is not supported; remove it, or give a pattern",
-            )
+            raise refuse(pointer, "format", f"{shown(name)} is not supported; remove it, or give a pattern")
         pattern = format_pattern(name)
         if pattern is None:
             notes.append(f"format at {pointer}: {shown(name)} is unknown and has no effect")

@@ -129,8 +129,8 @@ def copy_schema(schema: object) -> SchemaCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A place in the schema.
+class _Position:
+    """A position in the schema.
 
     Attributes:
         pointer: JSON pointer.
@@ -142,9 +142,9 @@ class _Place:
     depth: int = 0
     rebased: bool = False
 
-    def at(self, *steps: str | int) -> _Place:
+    def at(self, *steps: str | int) -> _Position:
         escaped = (clipped_step(str(step)).replace("~", "~0").replace("/", "~1") for step in steps)
-        return _Place("/".join([self.pointer, *escaped]), self.depth + 1, self.rebased)
+        return _Position("/".join([self.pointer, *escaped]), self.depth + 1, self.rebased)
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class _Copier:
     schema: object
     draft: int = field(init=False, default=2020)
     names: dict[str, str] = field(init=False, default_factory=dict)
-    waiting: deque[tuple[str, object, _Place]] = field(init=False, default_factory=deque)
+    waiting: deque[tuple[str, object, _Position]] = field(init=False, default_factory=deque)
     found: dict[str, list[str]] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
     listed_only: list[GrammarError] = field(init=False, default_factory=list)
@@ -172,11 +172,11 @@ class _Copier:
         if isinstance(self.schema, dict) and "$schema" in self.schema:
             self.draft = _draft_of(self.schema["$schema"])
         self.logic = Logic(self._target, self.draft)
-        root = self.sub(self.schema, _Place("#"))
+        root = self.sub(self.schema, _Position("#"))
         definitions: dict[str, Schema] = {}
         while self.waiting:
-            name, schema, place = self.waiting.popleft()
-            definitions[name] = self.sub(schema, place)
+            name, schema, position = self.waiting.popleft()
+            definitions[name] = self.sub(schema, position)
         return SchemaCopy(
             root,
             definitions,
@@ -186,35 +186,35 @@ class _Copier:
             tuple(self.listed_only),
         )
 
-    def sub(self, schema: object, place: _Place) -> Schema:
+    def sub(self, schema: object, position: _Position) -> Schema:
         """Return the copy of one schema.
 
-        Keywords other than applicators are kept together, at the place of the first.
+        Keywords other than applicators are kept together, at the position of the first.
         Otherwise llguidance would apply them separately where an applicator is between
         them, and `additionalItems` without its `items`.
         """
-        self._count_one(place)
+        self._count_one(position)
         if isinstance(schema, bool):
             return schema
-        schema, place = self._opened(schema, place)
+        schema, position = self._opened(schema, position)
         for key in LEFT:
             if key in schema:
-                self._note(key, place)
+                self._note(key, position)
         copy: dict[str, Any] = {}
         both: list[Schema] = []
         is_simple = False
         for key in schema:
             if key in APPLICATORS:
                 if key == "oneOf":
-                    both.append(self._one_of(schema[key], place))
+                    both.append(self._one_of(schema[key], position))
                 else:
-                    copy[key] = self._applicator(key, schema[key], place)
+                    copy[key] = self._applicator(key, schema[key], position)
             elif key in SIMPLE and not is_simple:
                 is_simple = True
-                simple = self._simple(schema, place)
+                simple = self._simple(schema, position)
                 both += simple.pop("allOf", [])
                 copy |= simple
-        both += [self.sub(part, at) for part, at in self._rewritten(schema, place)]
+        both += [self.sub(part, at) for part, at in self._rewritten(schema, position)]
         first = both[0] if len(both) == 1 else None
         if isinstance(first, dict) and first.keys() <= {"anyOf", "oneOf"} and not copy.keys() & first.keys():
             copy |= first  # does not affect the meaning of other keywords
@@ -222,35 +222,35 @@ class _Copier:
             copy["allOf"] = [*copy.get("allOf", []), *both]
         return copy
 
-    def _count_one(self, place: _Place) -> None:
+    def _count_one(self, position: _Position) -> None:
         """Count a copied schema, and raise an error if there are too many."""
         self.n_copied += 1
         if self.n_copied > MOST_SCHEMAS:
             reason = f"the schema expands to more than {MOST_SCHEMAS} schemas; use fewer keywords"
-            raise GrammarError(f"{place.pointer}: {reason}")
+            raise GrammarError(f"{position.pointer}: {reason}")
 
-    def _note(self, keyword: str, place: _Place) -> None:
+    def _note(self, keyword: str, position: _Position) -> None:
         """Record where a keyword is that llguidance may refuse."""
         pointers = self.found.setdefault(keyword, [])
-        if len(pointers) < MOST_PLACES_NOTED and place.pointer not in pointers[-1:]:
-            pointers.append(place.pointer)
+        if len(pointers) < MOST_PLACES_NOTED and position.pointer not in pointers[-1:]:
+            pointers.append(position.pointer)
 
-    def _opened(self, schema: object, place: _Place) -> tuple[dict[str, Any], _Place]:
-        """Return a schema object without ineffective keywords, and its place.
+    def _opened(self, schema: object, position: _Position) -> tuple[dict[str, Any], _Position]:
+        """Return a schema object without ineffective keywords, and its position.
 
-        The place says what its references are relative to.
+        The position says what its references are relative to.
         """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
-            raise GrammarError(f"{place.pointer}: a schema must be an object or a bool, not {shown(schema)}")
-        if place.depth > MOST_DEPTH:
-            raise GrammarError(f"{place.pointer}: schemas are nested more than {MOST_DEPTH} levels deep")
-        if place.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
-            place = _Place(place.pointer, place.depth, rebased=True)
+            raise GrammarError(f"{position.pointer}: a schema must be an object or a bool, not {shown(schema)}")
+        if position.depth > MOST_DEPTH:
+            raise GrammarError(f"{position.pointer}: schemas are nested more than {MOST_DEPTH} levels deep")
+        if position.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
+            position = _Position(position.pointer, position.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
             schema = {"$ref": schema["$ref"]}  # up to draft 7, keywords beside it have no effect
-        return self._without_refused(schema, place), place
+        return self._without_refused(schema, position), position
 
-    def _without_refused(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+    def _without_refused(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
         """Return the schema without ineffective keywords; refuse unsupported ones."""
         kept = dict(schema)
         for old, new in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
@@ -264,65 +264,65 @@ class _Copier:
         for key in [key for key in REFUSED if key in kept]:
             value = kept.pop(key)
             if key == "contains" or value not in (True, {}, None):
-                raise refuse(place.pointer, key, "a grammar cannot express this keyword")
+                raise refuse(position.pointer, key, "a grammar cannot express this keyword")
         return kept
 
-    def _one_of(self, schemas: object, place: _Place) -> dict[str, Any]:
+    def _one_of(self, schemas: object, position: _Position) -> dict[str, Any]:
         """Return `oneOf` as `anyOf` if possible.
 
         If the schemas are proved disjoint, they stay as they are. Otherwise each
         excludes the others, if that can be expressed. What is left to llguidance is
         recorded for its message.
         """
-        copies = self._applicator("oneOf", schemas, place)
-        logic = self._logic_at(place)
+        copies = self._applicator("oneOf", schemas, position)
+        logic = self._logic_at(position)
         if not isinstance(schemas, list) or self._are_apart(schemas, logic):
             return {"anyOf": copies}
         try:
             ways = self._only_one(schemas, logic)
         except InexpressibleError:
-            self._note("oneOf", place)
+            self._note("oneOf", position)
             return {"oneOf": copies}
-        return {"anyOf": [self.sub(way, place.at("oneOf", i)) for i, way in enumerate(ways)]}
+        return {"anyOf": [self.sub(way, position.at("oneOf", i)) for i, way in enumerate(ways)]}
 
-    def _rewritten(self, schema: dict[str, Any], place: _Place) -> list[tuple[object, _Place]]:
+    def _rewritten(self, schema: dict[str, Any], position: _Position) -> list[tuple[object, _Position]]:
         """Return schemas for unsupported keywords, with the places of these."""
-        parts: list[tuple[object, _Place]] = []
+        parts: list[tuple[object, _Position]] = []
         for key in (key for key in REWRITTEN if key in schema):
             try:
-                found = rewritten(key, schema, self._logic_at(place))
+                found = rewritten(key, schema, self._logic_at(position))
             except InexpressibleError as error:
-                raise refuse(place.pointer, key, str(error)) from error
-            parts += [(part, place.at(key)) for part in found if part is not True]
+                raise refuse(position.pointer, key, str(error)) from error
+            parts += [(part, position.at(key)) for part in found if part is not True]
         return parts
 
-    def _applicator(self, key: str, value: object, place: _Place) -> object:
+    def _applicator(self, key: str, value: object, position: _Position) -> object:
         if key == "const":
-            return constant(value, key, place.pointer, self.listed_only)
+            return constant(value, key, position.pointer, self.listed_only)
         if key == "$ref":
-            return f"#/$defs/{self._definition(value, place)}"
+            return f"#/$defs/{self._definition(value, position)}"
         if not isinstance(value, list) or not value:
-            raise refuse(place.pointer, key, f"{shown(value)}; expected a list with at least one item")
+            raise refuse(position.pointer, key, f"{shown(value)}; expected a list with at least one item")
         if key == "enum":
-            return [constant(one, key, place.pointer, self.listed_only) for one in value]
-        return [self.sub(one, place.at(key, i)) for i, one in enumerate(value)]
+            return [constant(one, key, position.pointer, self.listed_only) for one in value]
+        return [self.sub(one, position.at(key, i)) for i, one in enumerate(value)]
 
     def _target(self, reference: str) -> object:
         """Return what a reference relative to the root points to."""
         if reference != "#" and not reference.startswith("#/"):
             raise InexpressibleError(f"{shown(reference)} does not point into this schema")
-        target, rebased = self._resolved(reference, _Place("#"))
+        target, rebased = self._resolved(reference, _Position("#"))
         if rebased:
             raise InexpressibleError(f"{shown(reference)} is below another $id")
         return target
 
-    def _logic_at(self, place: _Place) -> Logic:
-        """Return the logic for a place.
+    def _logic_at(self, position: _Position) -> Logic:
+        """Return the logic for a position.
 
         Below an `$id`, nothing is known about what is referred to.
         """
         self.n_looks += self.logic.looks
-        logic = Logic(_unknown, self.draft) if place.rebased else self.logic
+        logic = Logic(_unknown, self.draft) if position.rebased else self.logic
         logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
         return logic
 
@@ -349,22 +349,22 @@ class _Copier:
             ways.append({"allOf": [one, *others]} if others else one)
         return ways
 
-    def _definition(self, reference: object, place: _Place) -> str:
+    def _definition(self, reference: object, position: _Position) -> str:
         """Return the name under which a referenced schema is defined."""
-        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or place.rebased:
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or position.rebased:
             reason = (
                 "the reference is below another $id"
-                if place.rebased
+                if position.rebased
                 else "only references into the same schema, '#/…', are supported"
             )
-            raise refuse(place.pointer, "$ref", f"{shown(reference)}: {reason}")
+            raise refuse(position.pointer, "$ref", f"{shown(reference)}: {reason}")
         if reference not in self.names:
-            target, rebased = self._resolved(reference, place)
+            target, rebased = self._resolved(reference, position)
             self.names[reference] = f"d{len(self.names)}"
-            self.waiting.append((self.names[reference], target, _Place(clipped_step(reference), 1, rebased)))
+            self.waiting.append((self.names[reference], target, _Position(clipped_step(reference), 1, rebased)))
         return self.names[reference]
 
-    def _resolved(self, reference: str, place: _Place) -> tuple[object, bool]:
+    def _resolved(self, reference: str, position: _Position) -> tuple[object, bool]:
         """Return what a pointer points to, and whether an `$id` is on the way to it."""
         value, rebased = self.schema, False
         for step in reference.split("/")[1:]:
@@ -374,36 +374,36 @@ class _Copier:
             elif isinstance(value, list) and key.isdecimal() and key.isascii() and int(key[:9]) < len(value):
                 value = value[int(key)]
             else:
-                raise refuse(place.pointer, "$ref", f"{shown(reference)} does not exist: there is no {shown(key)}")
+                raise refuse(position.pointer, "$ref", f"{shown(reference)} does not exist: there is no {shown(key)}")
             rebased |= isinstance(value, dict) and any(is_base(value.get(name)) for name in ("$id", "id"))
         return value, rebased
 
-    def _simple(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+    def _simple(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
         """Return the type and its keywords.
 
         Keywords about types that the schema does not have are dropped, since they have
         no effect.
         """
-        types = types_of(schema, place.pointer)
+        types = types_of(schema, position.pointer)
         parts: list[dict[str, Any]] = []
         if {"number", "integer"} & set(types):
             bounds, types = numeric(
-                schema, types, place.pointer, draft=self.draft, places=self.places, listed_only=self.listed_only
+                schema, types, position.pointer, draft=self.draft, places=self.places, listed_only=self.listed_only
             )
             parts.append(bounds)
         if "string" in types:
-            parts.append(textual(schema, place.pointer, self.notes))
+            parts.append(textual(schema, position.pointer, self.notes))
         if "array" in types:
-            parts.append(self._listed(schema, place))
+            parts.append(self._listed(schema, position))
         if "object" in types:
-            parts.append(self._named(schema, place))
+            parts.append(self._named(schema, position))
         both = [one for part in parts for one in part.pop("allOf", [])]
         copy: dict[str, Any] = dict(ChainMap(*reversed(parts)))
         if "type" in schema or "multipleOf" in copy:
             copy["type"] = types[0] if len(types) == 1 else list(types)
         return copy | ({"allOf": both} if both else {})
 
-    def _listed(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+    def _listed(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
         copy: dict[str, Any] = {}
         first, rest = ("prefixItems", "items")
         if self.draft < 2020:
@@ -411,30 +411,30 @@ class _Copier:
             first, rest = ("items", "additionalItems") if is_tuple else ("", "items")
         if first in schema:
             if not isinstance(schema[first], list) or not schema[first]:
-                raise refuse(place.pointer, first, f"{shown(schema[first])}; expected a list with at least one schema")
-            copy["prefixItems"] = [self.sub(one, place.at(first, i)) for i, one in enumerate(schema[first])]
+                raise refuse(position.pointer, first, f"{shown(schema[first])}; expected a list of schemas")
+            copy["prefixItems"] = [self.sub(one, position.at(first, i)) for i, one in enumerate(schema[first])]
         if rest in schema:
             if isinstance(schema[rest], list):
                 raise refuse(
-                    place.pointer,
+                    position.pointer,
                     rest,
                     "a list of schemas is named prefixItems in draft 2020-12; use that name, or name the "
                     "draft in $schema",
                 )
-            copy["items"] = self.sub(schema[rest], place.at(rest))
+            copy["items"] = self.sub(schema[rest], position.at(rest))
         for keyword in ("minItems", "maxItems"):
-            count = count_of(schema, keyword, place.pointer, MOST_ITEMS)
+            count = count_of(schema, keyword, position.pointer, MOST_ITEMS)
             if count is not None:
                 copy[keyword] = count
         return copy
 
-    def _named(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+    def _named(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
         copy: dict[str, Any] = {}
         if "properties" in schema:
-            copy["properties"] = self._each(schema, "properties", place)
+            copy["properties"] = self._each(schema, "properties", position)
         if "patternProperties" in schema:
-            named = self._each(schema, "patternProperties", place)
-            spelled = {name: pattern_of(name, "patternProperties", place.pointer) for name in named}
+            named = self._each(schema, "patternProperties", position)
+            spelled = {name: pattern_of(name, "patternProperties", position.pointer) for name in named}
             doubtful = Characters.of([part for one in spelled.values() for part in one.nobodys()]).ranges
             if schema.get("additionalProperties") is False:
                 doubtful = ()  # nothing else takes names that no pattern matches
@@ -444,46 +444,46 @@ class _Copier:
             if doubtful:  # forbid names that only some readers match
                 copy["patternProperties"][class_of(doubtful)] = False
         if "additionalProperties" in schema:
-            copy["additionalProperties"] = self.sub(schema["additionalProperties"], place.at("additionalProperties"))
+            copy["additionalProperties"] = self.sub(schema["additionalProperties"], position.at("additionalProperties"))
         required = schema.get("required", [])
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            raise refuse(place.pointer, "required", f"{shown(required)}; expected a list of names")
-        constant([*required, *copy.get("properties", {})], "properties", place.pointer, self.listed_only)
+            raise refuse(position.pointer, "required", f"{shown(required)}; expected a list of names")
+        constant([*required, *copy.get("properties", {})], "properties", position.pointer, self.listed_only)
         if required:
             copy["required"] = list(dict.fromkeys(required))
-        return copy | self._counts(schema, copy, place)
+        return copy | self._counts(schema, copy, position)
 
     @staticmethod
-    def _counts(schema: dict[str, Any], copy: dict[str, Any], place: _Place) -> dict[str, Any]:
+    def _counts(schema: dict[str, Any], copy: dict[str, Any], position: _Position) -> dict[str, Any]:
         """Return keywords for the number of properties.
 
         If some of `properties` may be missing, these are choices of properties.
         """
-        least = count_of(schema, "minProperties", place.pointer, MOST_ITEMS) or 0
-        most = count_of(schema, "maxProperties", place.pointer, 2**31)
+        least = count_of(schema, "minProperties", position.pointer, MOST_ITEMS) or 0
+        most = count_of(schema, "maxProperties", position.pointer, 2**31)
         required = copy.get("required", [])
         optional = [
             name for name, one in copy.get("properties", {}).items() if one is not False and name not in required
         ]
         if len(optional) > MOST_OPTIONAL:
             reason = f"{len(optional)} properties are optional; the maximum is {MOST_OPTIONAL}; require some"
-            raise refuse(place.pointer, "properties", reason)
+            raise refuse(position.pointer, "properties", reason)
         is_open = copy.get("additionalProperties") is not False or bool(copy.get("patternProperties"))
         try:
             ways = counted(optional, len(required), least, math.inf if most is None else most, is_open=is_open)
         except InexpressibleError as error:
             keywords = [key for key in ("minProperties", "maxProperties") if key in schema]
-            raise refuse(place.pointer, " or ".join(keywords), str(error)) from error
+            raise refuse(position.pointer, " or ".join(keywords), str(error)) from error
         if optional:
             return {"allOf": [{"anyOf": ways}]} if ways else {}
         counts = {"minProperties": least} if least > len(required) else {}
         return counts | ({} if most is None else {"maxProperties": most})
 
-    def _each(self, schema: dict[str, Any], keyword: str, place: _Place) -> dict[str, Schema]:
+    def _each(self, schema: dict[str, Any], keyword: str, position: _Position) -> dict[str, Schema]:
         value = schema[keyword]
         if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            raise refuse(place.pointer, keyword, f"{shown(value)}; expected an object of schemas")
-        return {name: self.sub(one, place.at(keyword, name)) for name, one in value.items()}
+            raise refuse(position.pointer, keyword, f"{shown(value)}; expected an object of schemas")
+        return {name: self.sub(one, position.at(keyword, name)) for name, one in value.items()}
 
 
 def _places_beside(schema: object) -> int:

@@ -56,13 +56,13 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
     if key != "dependencies" and logic.draft < 2019:
         raise InexpressibleError(f"draft {logic.draft} does not have this keyword, but later drafts do")
     parts: list[object] = []
-    for name, needed in value.items():
-        if needed in ([], True, {}):
+    for name, required in value.items():
+        if required in ([], True, {}):
             continue
-        if isinstance(needed, list) and key != "dependentSchemas":
-            there: object = {"type": "object", "required": [*needed, name]}
-        elif isinstance(needed, dict | bool) and key != "dependentRequired":
-            there = {"type": "object", "required": [name], "allOf": [needed]}
+        if isinstance(required, list) and key != "dependentSchemas":
+            there: object = {"type": "object", "required": [*required, name]}
+        elif isinstance(required, dict | bool) and key != "dependentRequired":
+            there = {"type": "object", "required": [name], "allOf": [required]}
         else:
             raise InexpressibleError("expected lists of names or schemas")
         parts.append({"anyOf": [{"properties": {name: False}}, there]})

@@ -278,16 +278,16 @@ def _largest(schema: object) -> tuple[str, str]:
 
     That part holds more than half of what is around it.
     """
-    place, keyword, where = "#", "type", "#"
+    pointer, keyword, where = "#", "type", "#"
     while isinstance(schema, dict) and schema:
         sizes = {key: _size(value) for key, value in schema.items()}
         largest = max(sizes, key=sizes.__getitem__)
-        keyword, where = largest, place
-        inner, place = schema[largest], f"{place}/{largest}"
+        keyword, where = largest, pointer
+        inner, pointer = schema[largest], f"{pointer}/{largest}"
         if isinstance(inner, list if largest in _LISTS else dict) and largest in (*_LISTS, *_NAMES):
             parts = inner.items() if isinstance(inner, dict) else enumerate(inner)
             step, inner = max(parts, key=lambda part: _size(part[1]), default=("", None))
-            place = f"{place}/{clipped_step(str(step)).replace('~', '~0').replace('/', '~1')}"
+            pointer = f"{pointer}/{clipped_step(str(step)).replace('~', '~0').replace('/', '~1')}"
         if 2 * _size(inner) <= sizes[largest]:
             break
         schema = inner

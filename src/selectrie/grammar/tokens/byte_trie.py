@@ -96,10 +96,10 @@ class ByteTrie:
         node = 0
         for byte in text:
             first, stop = int(self.first_child[node]), int(self.first_child[node + 1])
-            place = first + int(np.searchsorted(self.byte[first:stop], byte))
-            if place == stop or self.byte[place] != byte:
+            child = first + int(np.searchsorted(self.byte[first:stop], byte))
+            if child == stop or self.byte[child] != byte:
                 return -1
-            node = place
+            node = child
         return node
 
 

@@ -26,7 +26,7 @@ from selectrie.grammar.machine.recogniser import Recogniser
 from selectrie.grammar.tokens.byte_trie import BOUNDARY, ByteTrie
 from selectrie.grammar.tokens.characters import N_GROUPS, Loops, TrieGroups
 
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 _HEAVY = 512
 """Minimum number of tokens below a configuration's nodes for `Loops.ask` to pay off."""
@@ -51,8 +51,8 @@ class _Found:
         leapt: bool[R+1], flags by rank of the tokens that leaps accepted.
     """
 
-    alive: list[Places] = field(default_factory=list)
-    wholes: list[Places] = field(default_factory=list)
+    alive: list[Indices] = field(default_factory=list)
+    wholes: list[Indices] = field(default_factory=list)
     leapt: BoolArray | None = None
 
 
@@ -73,7 +73,7 @@ class TrieWalk:
         """Return the memory held, in bytes."""
         return self._class_of_node.nbytes + self._loops.n_bytes + self._groups.n_bytes
 
-    def ranks(self, configuration: int, node: int = 0) -> tuple[Places, None] | tuple[None, BoolArray]:
+    def ranks(self, configuration: int, node: int = 0) -> tuple[Indices, None] | tuple[None, BoolArray]:
         """Return the tokens below `node` that a configuration accepts.
 
         The configuration reads the bytes from `node` on; tokens that end at `node` are
@@ -103,7 +103,7 @@ class TrieWalk:
             nodes, states = nodes[has_more], states[has_more]
         return self._gathered(found)
 
-    def _ask(self, nodes: Places, states: Places) -> list[int]:
+    def _ask(self, nodes: Indices, states: Indices) -> list[int]:
         """Compute the loops of the configurations with many tokens below their nodes.
 
         Returns those configurations that have any.
@@ -112,7 +112,7 @@ class TrieWalk:
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
         return [each for each in found[weights >= _HEAVY].tolist() if self._loops.ask(each)]
 
-    def _leap(self, nodes: Places, states: Places, configuration: int, found: _Found) -> tuple[Places, ...]:
+    def _leap(self, nodes: Indices, states: Indices, configuration: int, found: _Found) -> tuple[Indices, ...]:
         """Accept the tokens below a configuration's nodes that lead back to it.
 
         They are made only of characters that lead back to the configuration. Returns
@@ -142,7 +142,7 @@ class TrieWalk:
         found.leapt = accepted if found.leapt is None else found.leapt | accepted
         return nodes[~is_own], states[~is_own], *self._alive(first, before)
 
-    def _before(self, configuration: int, nodes: Places) -> Places:
+    def _before(self, configuration: int, nodes: Indices) -> Indices:
         """Return the configuration before the last byte of each node.
 
         The parents consist of characters that lead back to `configuration`; the last
@@ -150,22 +150,22 @@ class TrieWalk:
         """
         trie = self._trie
         before = np.full(len(nodes), configuration, dtype=np.intp)
-        for place in np.flatnonzero(trie.phase[trie.parent[nodes]] != BOUNDARY).tolist():
-            node, begun = int(trie.parent[nodes[place]]), b""
+        for index in np.flatnonzero(trie.phase[trie.parent[nodes]] != BOUNDARY).tolist():
+            node, begun = int(trie.parent[nodes[index]]), b""
             while trie.phase[node] != BOUNDARY:
                 begun = bytes([trie.byte[node]]) + begun
                 node = int(trie.parent[node])
-            before[place] = self._machine.walk(configuration, begun)
+            before[index] = self._machine.walk(configuration, begun)
         return before
 
-    def _children(self, nodes: Places, states: Places) -> tuple[Places, Places]:
+    def _children(self, nodes: Indices, states: Indices) -> tuple[Indices, Indices]:
         """Return the live children and their configurations."""
         first = self._trie.first_child[nodes]
         counts = self._trie.first_child[nodes + 1] - first
         children = _ranges(first, counts)
         return self._alive(children, np.repeat(states, counts))
 
-    def _alive(self, nodes: Places, before: Places) -> tuple[Places, Places]:
+    def _alive(self, nodes: Indices, before: Indices) -> tuple[Indices, Indices]:
         """Return the live nodes and their configurations.
 
         `before` holds the configuration before the last byte of each node.
@@ -181,7 +181,7 @@ class TrieWalk:
         is_alive = np.flatnonzero(after != DEAD)
         return nodes[is_alive], after[is_alive].astype(np.intp)
 
-    def _gathered(self, found: _Found) -> tuple[Places, None] | tuple[None, BoolArray]:
+    def _gathered(self, found: _Found) -> tuple[Indices, None] | tuple[None, BoolArray]:
         """Return the accepted tokens as ranks or, if there are many, as flags.
 
         They are the tokens that end at live nodes, all tokens below whole nodes, and
@@ -217,7 +217,7 @@ def _covered(n_ranks: int, starts: NDArray[np.int32], stops: NDArray[np.int32]) 
     return np.cumsum(change, dtype=np.int8).view(np.bool_)
 
 
-def _ranges(starts: NDArray[np.signedinteger], counts: NDArray[np.signedinteger]) -> Places:
+def _ranges(starts: NDArray[np.signedinteger], counts: NDArray[np.signedinteger]) -> Indices:
     """Return the concatenated ranges of `counts[i]` integers from `starts[i]` on."""
     stops = np.cumsum(counts)
     total = int(stops[-1]) if len(stops) else 0
