@@ -291,8 +291,8 @@ def test_control_tokens_come_through_token_terminals_alone():
     [
         ("<thinks>", "no token <thinks>; its control tokens include <think>"),
         ("<[6]>", "token 6 does not exist: ids run from 0 to 5"),
-        ("<eos>", "<eos> .token 1. ends a generation"),
-        ("<[1]>", "<eos> .token 1. ends a generation"),
+        ("<eos>", "<eos> .token 1. ends generation"),
+        ("<[1]>", "<eos> .token 1. ends generation"),
     ],
 )
 def test_a_token_that_is_not_there_is_named(terminal, message):

@@ -355,7 +355,7 @@ TIGHT = GrammarLimits(most_alternatives=50, most_configurations=500, most_stacks
             b"([" * 600,
             "opened rules in more than 300",
         ),
-        (grammar(root=Repeat(lit("ab"), 0, 600)), b"ab" * 600, "led to 512 different situations"),
+        (grammar(root=Repeat(lit("ab"), 0, 600)), b"ab" * 600, "led to 512 different states"),
         (
             grammar(
                 root=seq(Repeat(alt(lit("a"), lit("b")), 0, None), lit("a"), Repeat(alt(lit("a"), lit("b")), 60, 60))

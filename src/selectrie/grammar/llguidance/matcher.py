@@ -206,8 +206,8 @@ class GuidanceAutomaton:
         self._next: dict[tuple[int, int], int] = {}
         self._ends: dict[int, bool] = {}
         self._mask_of: dict[int, bytes] = {}
-        self._masks: _Kept[bytes, BoolArray | IntArray] = _Kept(cache_bytes // 2, lambda mask: mask.nbytes)
-        self._matchers: _Kept[int, tuple[Any, int]] = _Kept(
+        self._masks: _ByteLru[bytes, BoolArray | IntArray] = _ByteLru(cache_bytes // 2, lambda mask: mask.nbytes)
+        self._matchers: _ByteLru[int, tuple[Any, int]] = _ByteLru(
             cache_bytes - cache_bytes // 2, lambda held: MATCHER_BYTES + STEP_BYTES * held[1]
         )
         first = self.allowed(0)
@@ -350,7 +350,7 @@ class GuidanceAutomaton:
         return mask
 
 
-class _Kept(Generic[Key, Value]):
+class _ByteLru(Generic[Key, Value]):
     """A least-recently-used cache within a budget of bytes.
 
     The last value put in always stays.

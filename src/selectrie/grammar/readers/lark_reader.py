@@ -67,7 +67,7 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
     """
     definitions = Definitions(folder)
     definitions.load(Source(text))
-    return _Carrier(definitions, text).carried(start)
+    return _Converter(definitions, text).converted(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class _Context:
 
     Attributes:
         values: Values of a template's parameters.
-        woven: Whether ignored text may follow each terminal.
+        allows_ignored: Whether ignored text may follow each terminal.
     """
 
     definition: Definition
     body: Body
     values: Mapping[str, Expression] = field(default_factory=dict)
-    woven: bool = False
+    allows_ignored: bool = False
 
     @property
     def source(self) -> Source:
@@ -90,7 +90,7 @@ class _Context:
         return self.body.source
 
 
-class _Carrier:
+class _Converter:
     """Converts definitions to rules one by one, in the order of their first use."""
 
     def __init__(self, definitions: Definitions, text: str) -> None:
@@ -102,7 +102,7 @@ class _Carrier:
         self._terminals_in: dict[str, set[str]] = {}
         self._sets = SetMaker()
 
-    def carried(self, start: str) -> RuleSet:
+    def converted(self, start: str) -> RuleSet:
         """Return the rules that `start` leads to."""
         first = self._definitions.get(start)
         if first is None or first.is_terminal or first.parameters:
@@ -121,8 +121,8 @@ class _Carrier:
         while self._waiting:
             name, definition, arguments = self._waiting.popleft()
             values = dict(zip(definition.parameters, arguments, strict=True))
-            woven = bool(self._ignored) and not definition.is_terminal
-            contexts = [_Context(definition, body, values, woven) for body in definition.bodies]
+            allows_ignored = bool(self._ignored) and not definition.is_terminal
+            contexts = [_Context(definition, body, values, allows_ignored) for body in definition.bodies]
             rules[name] = alternatives([self._expression(context.body.node, context) for context in contexts])
         rules.update({name: expression for expression, name in self._arguments.items()})
         self._check_terminals()
@@ -158,7 +158,7 @@ class _Carrier:
                 return self._of_name(node, context)
             case "usage":
                 return self._of_template(node, context)
-        return self._woven(_of_literal(node, context.source, self._sets), context)
+        return self._with_ignored(_of_literal(node, context.source, self._sets), context)
 
     def _around(self, item: Expression, node: Node, context: _Context) -> Expression:
         """Convert an item with an alias, or a repeated item."""
@@ -172,9 +172,9 @@ class _Carrier:
             raise context.source.refused(node.offset, "a terminal cannot have an alias; remove '->' and the name")
         return item
 
-    def _woven(self, terminal: Expression, context: _Context) -> Expression:
+    def _with_ignored(self, terminal: Expression, context: _Context) -> Expression:
         """Return a terminal followed by ignored text, if that is allowed here."""
-        return sequence([terminal, Reference(IGNORED)]) if context.woven and terminal != EMPTY else terminal
+        return sequence([terminal, Reference(IGNORED)]) if context.allows_ignored and terminal != EMPTY else terminal
 
     def _of_name(self, node: Node, context: _Context) -> Expression:
         value = context.values.get(node.word)
@@ -188,7 +188,7 @@ class _Carrier:
             self._terminals_in.setdefault(context.definition.name, set()).add(found.name)
         own = context.source.text is self._text
         reference = self._name(found, Span(node.offset, node.offset + len(node.word)) if own else None)
-        return self._woven(reference, context) if found.is_terminal else reference
+        return self._with_ignored(reference, context) if found.is_terminal else reference
 
     def _known(self, node: Node, context: _Context) -> Definition:
         found = self._definitions.get(context.body.scope.whole(node.word))

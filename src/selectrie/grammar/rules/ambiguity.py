@@ -21,7 +21,7 @@ MANY = 2
 """Derivations are counted only up to this number."""
 
 Ends: TypeAlias = dict[int, int]
-"""Maps each place where an expression may end to its number of derivations.
+"""Maps each position where an expression may end to its number of derivations.
 
 The number is at most `MANY`.
 """
@@ -37,7 +37,7 @@ class Ways:
     matches the empty text: `("a"?)*` derives "a" in one way.
 
     Attributes:
-        work: Steps left for all texts. Evaluating an expression at a place costs as
+        work: Steps left for all texts. Evaluating an expression at a position costs as
             many steps as the expression has parts.
     """
 
@@ -47,9 +47,10 @@ class Ways:
     def count(self, text: str) -> int:
         """Return 0 for no derivation, 1 for one, 2 for two or more, -1 if work ran out.
 
-        Infinitely many derivations also count as 2. Fills a chart by place: each entry
-        starts empty and is computed again whenever an entry it used has grown, until
-        nothing grows. That is the least solution, even where rules refer to themselves.
+        Infinitely many derivations also count as 2. Fills a chart by position: each
+        entry starts empty and is computed again whenever an entry it used has grown,
+        until nothing grows. That is the least solution, even where rules refer to
+        themselves.
         """
         chart = _Chart(text, self._rules.rules)
         root = self._rules.rules[self._rules.root]
@@ -62,7 +63,7 @@ class Ways:
 
 
 class _Chart:
-    """Chart entries by expression and place.
+    """Chart entries by expression and position.
 
     Expressions are keyed by identity, because hashing large ones is slow. The entry
     requested last is computed first.
