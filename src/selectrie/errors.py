@@ -4,6 +4,7 @@
 SelectrieError
 ├── RequestError            the caller can fix it: exit 2, HTTP 400
 │   ├── OptionError             a value outside the allowed set or range
+│   │   └── IncompatibleOptionsError  two options exclude each other
 │   ├── ChoiceError             a bad choice set: none, empty text, a bad prior
 │   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
 │   ├── PromptError             empty, no chat template, malformed messages
@@ -92,6 +93,22 @@ class OptionError(RequestError, ValueError):
         )
 
 
+class IncompatibleOptionsError(OptionError):
+    """An option was given that another one excludes.
+
+    Attributes:
+        name: Name of the option.
+        value: None.
+        allowed: What to do instead.
+        other: What excludes it: another option, or "a grammar".
+    """
+
+    def __init__(self, name: str, other: str, remedy: str) -> None:
+        super().__init__(name, None, remedy)
+        self.other = other
+        self.args = (f"`{name}` cannot be combined with {other}; {remedy}",)
+
+
 class ChoiceError(RequestError, ValueError):
     """The set of choices cannot be decided on."""
 
@@ -99,8 +116,8 @@ class ChoiceError(RequestError, ValueError):
 
     def __init__(self, reason: str, *, index: int | None = None, choice: str | None = None) -> None:
         self.reason, self.index, self.choice = reason, index, choice
-        where = "" if index is None else f"choice {index}" + ("" if choice is None else f" ({_clip(choice)})") + ": "
-        super().__init__(where + reason)
+        text = "" if choice is None else f" ({clip(choice, 60)!r})"
+        super().__init__(("" if index is None else f"choice {index}{text}: ") + clip(reason))
 
 
 class TextError(RequestError, ValueError):
@@ -225,7 +242,7 @@ class InputFileError(RequestError):
 
     def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
         self.path, self.reason, self.line = path, reason, line
-        super().__init__(f"{path}{'' if line is None else f':{line}'}: {reason}")
+        super().__init__(f"{clip(path)}{'' if line is None else f':{line}'}: {clip(reason)}")
 
 
 class OutputError(RequestError):
@@ -293,7 +310,7 @@ class ModelFileError(ModelError):
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
-        super().__init__(f"{path}: {reason}")
+        super().__init__(f"{clip(path)}: {clip(reason)}")
 
 
 class UnsupportedModelError(ModelError):
@@ -353,7 +370,7 @@ class MemoryBudgetError(CapacityError):
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; leave one of them, or wait for it"
         if not self.held:
-            reason = "more than all of it; raise the budget, or lower n_ctx or n_batch"
+            reason = "that is more than all of it; raise the budget, or lower n_ctx or n_batch"
         self.args = (f"the model {name!r} needs {_mib(needed)} of a budget of {_mib(budget)}: {reason}",)
 
 
@@ -486,18 +503,18 @@ def _mib(n_bytes: int) -> str:
     return f"{n_bytes / (1 << 20):.1f} MiB"
 
 
-def _clip(text: str, limit: int = 60) -> str:
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+def clip(text: str, limit: int = 1000) -> str:
+    """Return the text as a message shows it, cut if it is longer than `limit`."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def of_value(value: object, limit: int = 1000) -> str:
+def of_value(value: object) -> str:
     """Return a value as a message shows it.
 
     A value whose repr fails (nested too deeply, an int of too many digits) is shown by
     its type.
     """
     try:
-        told = repr(value)
+        return clip(repr(value))
     except Exception:  # noqa: BLE001 - the caller's class may raise anything
         return f"<{type(value).__name__}>"
-    return told if len(told) <= limit else told[: limit - 1] + "…"

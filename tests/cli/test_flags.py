@@ -8,6 +8,7 @@ from selectrie.cli.flags import message_of
 from selectrie.errors import (
     DeadEndError,
     GrammarError,
+    IncompatibleOptionsError,
     NothingFoundError,
     OptionError,
     PromptTooLongError,
@@ -46,6 +47,10 @@ def of_slot(error: SelectrieError) -> SelectrieError:
         (OptionError("json", True, "no --tsv"), "--json: expected no --tsv"),
         (OptionError("untrusted", True, "untrusted=False"), "--untrusted: expected --trusted"),
         (OptionError("untrusted", False, "untrusted=True"), "--trusted: expected --untrusted"),
+        (
+            IncompatibleOptionsError("json", "`stop_tokens`", "leave out budget_nodes=2"),
+            "--json cannot be combined with --stop-token; leave out --budget 2",
+        ),
         (OptionError("file", None, "a file"), "FILE is not given; give a file"),
         (OptionError("n", 1, "at least max_tokens=3, `exact` or exact=True"), "-n 1: expected at least --max-tokens 3, --exact or --exact"),
         (OptionError("n", 1, "canonical_only=False, not 'n_ctx'"), "-n 1: expected --any-path, not 'n_ctx'"),

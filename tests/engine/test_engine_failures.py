@@ -239,7 +239,11 @@ REQUESTS: dict[str, tuple[dict[str, Any], type[SelectrieError], str]] = {
     "an unknown rule": ({"rule": "joined"}, OptionError, "rule='joined': expected one of 'joint', "),
     "an unknown terminator": ({"terminator": "stop"}, OptionError, "terminator='stop': expected one of 'auto', "),
     "text without any": ({"terminator": "text"}, OptionError, "following=''"),
-    "a terminator beside text": ({"terminator": "eog", "following": "."}, OptionError, "following='.'"),
+    "a terminator beside text": (
+        {"terminator": "eog", "following": "."},
+        OptionError,
+        "`following` cannot be combined with terminator='eog'",
+    ),
     "no such token": ({"prompt": [5, 10_000_000]}, TokenRangeError, "token 10000000 does not exist"),
     "a short prior": ({"prior": [1.0]}, ChoiceError, "1 weights for 2 choices"),
     "a negative prior": ({"prior": [1.0, -1.0]}, ChoiceError, "choice 1"),

@@ -52,6 +52,15 @@ def test_a_copy_says_the_same(kind, copied):
     assert error.request == 7
 
 
+@pytest.mark.parametrize("kind", [errors.ModelFileError, errors.InputFileError])
+def test_long_paths_and_reasons_are_cut_in_messages(kind):
+    """The message stays short; the attributes hold the whole."""
+    error = kind("p" * 5000, "r" * 5000)
+    assert (len(error.path), len(error.reason)) == (5000, 5000)
+    assert str(error) == "p" * 999 + "…: " + "r" * 999 + "…"
+    assert len(str(errors.ChoiceError("r" * 5000, index=1, choice="c" * 5000))) < 1100
+
+
 def test_the_innermost_request_counts():
     """An index that is there stays."""
     with pytest.raises(SelectrieError) as caught, of_request(1), of_request(2), of_request(None):

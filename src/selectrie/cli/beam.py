@@ -11,7 +11,7 @@ from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
 from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup
 from selectrie.cli.show import show_json, show_report
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.beam import BEAM_TERMINATORS
 
@@ -79,7 +79,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     selectrie beam -m model.gguf -p "As JSON: " --grammar json --max-tokens 24 --explain
     """
     if output.json and output.explain:
-        raise OptionError("json", output.json, "no --explain with it")
+        raise IncompatibleOptionsError("json", "`explain`", "leave one of them out")
     params = _search_params(search)
     how = requests.prompting(prompt, grammar.delimiter)
     prompt_input = requests.read_prompt(prompt)

@@ -40,7 +40,7 @@ from selectrie.cli.progress import progress
 from selectrie.cli.render import render
 from selectrie.cli.show import show_json, show_report
 from selectrie.core.output import write
-from selectrie.errors import MissingExtraError, OptionError
+from selectrie.errors import IncompatibleOptionsError, MissingExtraError
 from selectrie.options import TERMINATORS, one_of
 from selectrie.version import __version__
 
@@ -262,10 +262,9 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _check_output(output: SelectOutput) -> None:
-    if output.json and (output.tsv or output.explain):
-        raise OptionError("json", output.json, "neither --tsv nor --explain with it")
-    if output.tsv and output.explain:
-        raise OptionError("tsv", output.tsv, "no --explain with it")
+    formats = [name for name in ("json", "tsv", "explain") if getattr(output, name)]
+    if len(formats) > 1:
+        raise IncompatibleOptionsError(formats[0], f"`{formats[1]}`", "leave one of them out")
 
 
 def _decide(
@@ -287,7 +286,7 @@ def _decide(
     ending, rule, search, output = rest
     constraint = None if grammar is None else read_constraint(grammar)
     if constraint is not None and (choices.choice or choices.choices_file):
-        raise OptionError("choice", choices.choice or choices.choices_file, "no choices with a grammar")
+        raise IncompatibleOptionsError("choice", "a grammar", "leave one of them out")
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)
     texts: Any = None
@@ -297,7 +296,7 @@ def _decide(
         how = requests.search(search, min(k, len(texts)))
         request["prior"] = requests.prior(rule, texts)
     elif rule.prior is not None:
-        raise OptionError("prior", rule.prior, "no priors with a grammar")
+        raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
     else:
         how = replace(requests.search(search, 1), max_tokens=grammar.max_tokens, canonical_only=not grammar.any_path)
         request["grammar"] = constraint

@@ -9,6 +9,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from selectrie.errors import (
     DeadEndError,
+    IncompatibleOptionsError,
     MemoryBudgetError,
     NothingFoundError,
     OptionError,
@@ -33,7 +34,14 @@ _SWITCHES = {
     ("canonical_only", "False"): "any_path",
     ("merge_equal_text", "False"): "best_path",
 }
-_WITH_TEXT = (PromptTooLongError, DeadEndError, NothingFoundError, MemoryBudgetError, PromptError)
+_WITH_TEXT = (
+    IncompatibleOptionsError,
+    PromptTooLongError,
+    DeadEndError,
+    NothingFoundError,
+    MemoryBudgetError,
+    PromptError,
+)
 """Errors whose remedies name arguments; only quoted parts are the caller's."""
 _WORD = re.compile(
     r"""`?\b(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[\w.+-]+)`?|(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
@@ -79,10 +87,10 @@ def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
     own = str(error.args[0]) if error.args else ""
     if error.slot is not None or not flags or not own or not text.endswith(own):
         return text
-    if isinstance(error, OptionError):
-        said = _option(error, flags)
-    elif isinstance(error, _WITH_TEXT):
+    if isinstance(error, _WITH_TEXT):
         said = _in_flags(own, flags)
+    elif isinstance(error, OptionError):
+        said = _option(error, flags)
     else:
         return text
     return text.removesuffix(own) + said

@@ -12,7 +12,7 @@ from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
 from selectrie.cli.show import show_json, show_stream
 from selectrie.cli.text import tagged
 from selectrie.core.output import flush, is_terminal, write
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -38,13 +38,11 @@ def check(
     """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:
-        raise OptionError(formats[1], True, f"no --{formats[0]} with it")
+        raise IncompatibleOptionsError(formats[1], f"`{formats[0]}`", "leave one of them out")
     if output.logprobs is not None and not (output.json or output.openai):
-        raise OptionError("logprobs", output.logprobs, "--json or --openai with it, which show them")
+        raise OptionError("logprobs", output.logprobs, "--json or --openai too, which show them")
     if output.stream and sequences.best_of is not None:
-        raise OptionError(
-            "best_of", sequences.best_of, "no --stream with it, because the best are known only at the end"
-        )
+        raise IncompatibleOptionsError("best_of", "`stream`", "which are the best is known only at the end")
     # numpy: not needed for --help
     from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
 

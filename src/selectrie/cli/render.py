@@ -15,7 +15,7 @@ from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup, TemplateArgs
 from selectrie.cli.show import show_json, show_report, show_stream
 from selectrie.core.output import visible, write
-from selectrie.errors import OptionError, of_request
+from selectrie.errors import IncompatibleOptionsError, OptionError, of_request
 from selectrie.options import DEFAULT_RENDERING, RenderParams
 
 if TYPE_CHECKING:
@@ -133,9 +133,9 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
     """Refuse options that do not go together."""
     for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
         if getattr(output, name) and getattr(output, other):
-            raise OptionError(name, True, f"no --{other} with it")
+            raise IncompatibleOptionsError(name, f"`{other}`", "leave one of them out")
     if output.stream and values.rows is not None:
-        raise OptionError("stream", True, "no --rows with it, because pages that are made together end together")
+        raise IncompatibleOptionsError("stream", "`rows`", "the pages are made side by side; leave one of them out")
     places = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
     if places.count(inputs.STDIN) > 1:
         raise OptionError("file", inputs.STDIN, "standard input for one of template, --var-file and --rows")

@@ -35,7 +35,7 @@ from selectrie.engine.requests.stream import Stream
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
-from selectrie.errors import OptionError, of_request
+from selectrie.errors import IncompatibleOptionsError, OptionError, of_request
 from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_BEAM,
@@ -224,7 +224,7 @@ class Engine:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
             return self._answer([(prompt, choices)], asked)[0]
         if choices is not None:
-            raise OptionError("grammar", grammar, "None beside choices: give one of the two")
+            raise IncompatibleOptionsError("grammar", "`choices`", "give one of the two")
         from selectrie.engine.requests import select_grammar  # imported on first use, as only grammars need it
 
         texts = select_grammar.listed(grammar)
@@ -433,7 +433,7 @@ class Engine:
         """
         wanted = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
-            raise OptionError("best_of", options.best_of, "None where chunks are streamed")
+            raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")
         with task_group(self._owner, priority=options.priority, deadline_s=options.deadline_s) as group:
             plan = self._plan(prompts, wanted)
             return Stream(group, plan, self._model.identity, self._tolerance(group), keep=self)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog")
@@ -71,14 +71,15 @@ class BeamSearchParams:
         at_least("budget_nodes", self.budget_nodes, 1)
         remedy = f"a number from 0 to {MOST_PENALTY} (0 = the joint itself)"
         number("length_penalty", self.length_penalty, least=0, most=MOST_PENALTY, remedy=remedy)
-        number("diversity", self.diversity, least=0, remedy="nats, at least 0 (0 = groups do not mind each other)")
+        number("diversity", self.diversity, least=0, remedy="nats, at least 0 (0 = groups are independent)")
         one_of("terminator", self.terminator, BEAM_TERMINATORS)
         for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):
             flag(name, getattr(self, name))
         if self.width % self.groups:
             raise OptionError("groups", self.groups, f"a divisor of width={self.width}: groups are of equal width")
         if self.diversity and self.groups == 1:
-            raise OptionError("diversity", self.diversity, "0 unless there are several groups to differ")
+            remedy = "only groups can differ; increase `groups`, or leave out `diversity`"
+            raise IncompatibleOptionsError("diversity", "groups=1", remedy)
         callback("expand", self.expand, "a path and its tokens")
         if self.exact:
             self._check_exact()
@@ -86,7 +87,8 @@ class BeamSearchParams:
     def _check_exact(self) -> None:
         for name, neutral in (("length_penalty", 0.0), ("groups", 1), ("expand", None)):
             if getattr(self, name) != neutral:
-                raise OptionError(name, getattr(self, name), f"{neutral} beside exact=True, which is about the joint")
+                remedy = "an exact search ranks by the joint; leave out one of them"
+                raise IncompatibleOptionsError(name, "exact=True", remedy)
 
 
 DEFAULT_BEAM = BeamSearchParams()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any
@@ -88,8 +89,8 @@ def texts(name: str, value: object, *, allowed: str = "a list or tuple of texts,
     """
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
         raise OptionError(name, value, allowed)
-    for place, one in enumerate(value):
-        text(f"{name}[{place}]", one)
+    for index, one in enumerate(value):
+        text(f"{name}[{index}]", one)
     return tuple(value)
 
 
@@ -101,10 +102,24 @@ def token_ids(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, Iterable) or isinstance(value, str | bytes | bytearray | Mapping | AbstractSet | Iterator):
         raise OptionError(name, value, "a list, tuple or array of token ids")
     try:
-        given = tuple(value)
+        ids = tuple(value)
     except TypeError:  # a zero-dimensional array
         raise OptionError(name, value, "a list, tuple or array of token ids") from None
-    return tuple(natural(f"{name}[{place}]", token, _TOKEN_ID) for place, token in enumerate(given))
+    return tuple(natural(f"{name}[{index}]", token, _TOKEN_ID) for index, token in enumerate(ids))
+
+
+def copied(record: Any) -> tuple[Callable[..., Any], tuple[object, ...]]:
+    """Return what `__reduce__` of a record must return if it holds read-only mappings.
+
+    A `MappingProxyType` can be neither copied nor pickled.
+    """
+    values = {one.name: getattr(record, one.name) for one in fields(record)}
+    plain = {name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in values.items()}
+    return _rebuilt, (type(record), plain)
+
+
+def _rebuilt(kind: type[Any], values: dict[str, object]) -> object:
+    return kind(**values)
 
 
 _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of a vocabulary
@@ -112,7 +127,9 @@ _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of
 
 def seed(name: str, value: object) -> int | None:
     """Return a seed as an int, or None; raise `OptionError` for anything else."""
-    return None if value is None else natural(name, value, "a whole number of at least 0; leave it out for any")
+    return (
+        None if value is None else natural(name, value, "a whole number of at least 0; leave it out for a random one")
+    )
 
 
 def natural(name: str, value: object, allowed: str) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, flag, named, number, seed
+from selectrie.options.checks import at_least, copied, flag, named, number, seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,8 @@ class RenderParams:
                 "deadline_s", self.deadline_s, least=math.ulp(0.0), remedy="seconds above 0, or None for no deadline"
             )
 
-    def __reduce__(self) -> tuple[type[RenderParams], tuple[object, ...]]:
-        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
-        rest = (self.parse_special, self.priority, self.deadline_s)
-        return RenderParams, (self.seed, self.max_tokens, dict(self.template_args), *rest)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return copied(self)
 
 
 DEFAULT_RENDERING = RenderParams()

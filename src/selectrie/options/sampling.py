@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, callback, flag, natural, number, texts, token_ids
+from selectrie.options.checks import at_least, callback, copied, flag, natural, number, texts, token_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,8 @@ class SamplingParams:
         neutral = self.repeat_penalty == 1 and self.presence_penalty == 0 and self.frequency_penalty == 0
         return self.penalty_last_n != 0 and not neutral
 
-    def __reduce__(self) -> tuple[type[SamplingParams], tuple[object, ...]]:
-        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
-        own = (self.temperature, self.top_k, self.top_p, self.min_p, self.typical_p, self.repeat_penalty)
-        return SamplingParams, (
-            *own,
-            self.presence_penalty,
-            self.frequency_penalty,
-            self.penalty_last_n,
-            dict(self.logit_bias),
-        )
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return copied(self)
 
 
 def _biases(value: object) -> Mapping[int, float]:
@@ -130,11 +122,11 @@ class StopParams:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
         several = "a text, or a list or tuple of them; leave it out for none"
         stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop, allowed=several)
-        for place, stop in enumerate(stops):
+        for index, stop in enumerate(stops):
             if not stop:
-                raise OptionError(f"stop[{place}]", stop, "a text that is not empty; leave `stop` out for none")
+                raise OptionError(f"stop[{index}]", stop, "a text that is not empty; leave `stop` out for none")
             if any("\ud800" <= c <= "\udfff" for c in stop):
-                raise OptionError(f"stop[{place}]", stop, "a text without lone surrogates")
+                raise OptionError(f"stop[{index}]", stop, "a text without lone surrogates")
         object.__setattr__(self, "stop", stops)
         object.__setattr__(self, "stop_tokens", token_ids("stop_tokens", self.stop_tokens))
         flag("ignore_eog", self.ignore_eog)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, callback, flag, named, one_of, probability, text, texts
+from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options.checks import at_least, callback, copied, flag, named, one_of, probability, text, texts
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""
@@ -102,10 +102,8 @@ class PromptParams:
         flag("parse_special", self.parse_special)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
 
-    def __reduce__(self) -> tuple[type[PromptParams], tuple[object, ...]]:
-        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
-        own = (self.boundary, self.delimiter, self.truncate, self.system, self.assistant_prefix)
-        return PromptParams, (*own, dict(self.template_args), self.parse_special)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return copied(self)
 
 
 DEFAULT_SEARCH = SearchParams()
@@ -148,6 +146,7 @@ class ScoringRule:
                 "content_free", self.content_free, "at least one content-free prompt for rule 'calibrated'"
             )
         if self.premise is not None and self.name != "pmi":
-            raise OptionError("premise", self.premise, "None unless the rule is 'pmi'")
+            raise IncompatibleOptionsError("premise", f"rule={self.name!r}", "only the rule 'pmi' has a premise")
         if self.content_free and self.name != "calibrated":
-            raise OptionError("content_free", self.content_free, "nothing unless the rule is 'calibrated'")
+            remedy = "only the rule 'calibrated' has content-free prompts"
+            raise IncompatibleOptionsError("content_free", f"rule={self.name!r}", remedy)

@@ -18,7 +18,7 @@ from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import OptionError, PromptTooLongError, SelectrieError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, SelectrieError
 from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -83,7 +83,7 @@ class GenerationParams:
         if self.grammar is not None and not isinstance(self.grammar, Grammar):
             raise OptionError("grammar", self.grammar, "a Grammar (Grammar.from_gbnf, from_regex, …), or None")
         if self.grammar is not None and self.choices is not None:
-            raise OptionError("grammar", self.grammar, "None beside choices: give one of the two")
+            raise IncompatibleOptionsError("grammar", "`choices`", "give one of the two")
         flag("heal", self.heal)
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
         if type(self.priority) is not int:
@@ -119,9 +119,8 @@ class GenerateRequest:
         if self.options.best_of is not None and self.options.best_of < self.n:
             raise OptionError("best_of", self.options.best_of, f"at least n={self.n}: that many are given")
         if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:
-            raise OptionError(
-                "delimiter", self.prompting.delimiter, "nothing unless there are choices or a grammar to put it before"
-            )
+            remedy = "it is added before choices or a grammar; give these, or leave it out"
+            raise IncompatibleOptionsError("delimiter", "free text", remedy)
 
     @property
     def n_drawn(self) -> int:

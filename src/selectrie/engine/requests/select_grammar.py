@@ -29,7 +29,7 @@ from selectrie.engine.requests.constrained_prompt import (
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
 from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature
@@ -69,9 +69,10 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectReque
     if request.custom is not None or rule not in RULES:
         raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
     if request.prior is not None:
-        raise OptionError("prior", request.prior, "nothing with a grammar whose texts are not listed")
+        raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
     if request.following:
-        raise OptionError("following", request.following, "nothing with a grammar: let it end with that text")
+        remedy = "append the text to the grammar instead (`Grammar.followed_by`)"
+        raise IncompatibleOptionsError("following", "a grammar", remedy)
     one_of("terminator", request.terminator, BEAM_TERMINATORS)
     if request.search.method == "exhaustive":
         raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")

@@ -12,7 +12,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
-from selectrie.errors import ChoiceError, InternalError, OptionError, PromptTooLongError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, InternalError, OptionError, PromptTooLongError
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
@@ -196,7 +196,8 @@ def _terminator(asked: SelectRequest, written: list[bytes], vocabulary: Vocabula
     if asked.terminator == "text" and not asked.following:
         raise OptionError("following", asked.following, "the text after the choice, for terminator 'text'")
     if asked.following and asked.terminator not in ("auto", "text"):
-        raise OptionError("following", asked.following, f"nothing with terminator {asked.terminator!r}")
+        remedy = "leave one of them out"
+        raise IncompatibleOptionsError("following", f"terminator={asked.terminator!r}", remedy)
     following = to_bytes(asked.following, "following")
     auto = asked.terminator == "auto"
     terminator = scoring.auto_terminator(written, following) if auto else asked.terminator
