@@ -245,7 +245,7 @@ def test_a_value_that_nobody_reads_is_a_warning(opened, sheet):
     assert result.stderr == "warning: the template reads no value called 'shield'\n"
     assert result.stdout.startswith("Name: Aria\n")
     assert (
-        "'class' is decided here, but a value of that name is given"
+        "'class' is decided here, but a value of that name was passed too"
         in run(sheet, *VALUES, "--var", "class=x", code=2).stderr
     )
     Path("sheet.hbs").write_text("A {{gen 'class' max_tokens=1}}")

@@ -11,23 +11,30 @@ from selectrie.template.syntax.ast import (
     Block,
     Body,
     Comment,
+    Compare,
+    Constant,
     Document,
     Each,
+    Expression,
     GenEach,
     If,
     Include,
     Joint,
+    ListOf,
     Literal,
+    Logical,
+    Not,
     Output,
+    Path,
     Role,
     Segment,
     Set,
     Slot,
 )
-from selectrie.template.syntax.expressions import OPERATORS, Compare, Constant, Expression, ListOf, Logical, Not, Path
 from selectrie.template.syntax.handlebars import DIALECTS
 from selectrie.template.syntax.tags import RESERVED, TAGS
 
+OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
 NAMES = ("a", "name", "item", "_x", "größe", "x1", "equal", "selects", "android", "inner", "data")
 TEXTS = (
     "",

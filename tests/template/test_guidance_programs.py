@@ -134,7 +134,7 @@ def test_a_given_name_may_be_decided_anew(llm):
     assert page.text == f"Page 7, next page {page['page']}: {page['page']}."
     with pytest.raises(TemplateError, match="no value is called 'page'"):
         Template(text, dialect="handlebars").check({})
-    with pytest.raises(TemplateError, match="'page' is used here, but a select"):
+    with pytest.raises(TemplateError, match="'page' is used here, but only decided later, by a select"):
         Template("Page <<page>>, next page <<select 'page' options=['8', '9']>>")
 
 
@@ -145,9 +145,9 @@ def test_a_given_name_may_be_decided_anew(llm):
             "{{#geneach 'turns' stop=False}}{{set 'said' (await 'said')}}{{gen 'this'}}{{/geneach}}",
             "await has no meaning",
         ),
-        ("{{await 'said'}}", "rendered in one go"),
-        ("{{parse_best pros options}}", "a template calls no functions"),
-        ("{{#each (range 3)}}{{this}}{{/each}}", "a template calls no functions"),
+        ("{{await 'said'}}", "rendered in one pass"),
+        ("{{parse_best pros options}}", "templates cannot call functions"),
+        ("{{#each (range 3)}}{{this}}{{/each}}", "templates cannot call functions"),
         ("{{gen 'x' parse=True}}", "no argument 'parse'"),
         ("{{gen 'x' save_prompt='p'}}", "no argument 'save_prompt'"),
         ("{{gen 'x' list_append=True}}", "geneach"),
@@ -155,7 +155,7 @@ def test_a_given_name_may_be_decided_anew(llm):
         ("{{gen 'x' token_healing=False}}", "always healed"),
         ("{{#geneach 'x' single_call=True}}{{gen 'this'}}{{/geneach}}", "one by one"),
         ("{{#geneach 'x' num_iterations=2}}{{gen 'this'}}{{break}}{{/geneach}}", "break has no meaning"),
-        ("{{shell 'ls'}}", "a template calls no functions"),
+        ("{{shell 'ls'}}", "templates cannot call functions"),
         ("{{#select 'x'}}a{{/select}} {{#if x}}", "if"),
     ],
     ids=lambda value: value[:30],

@@ -5,8 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import If, Include, Literal, Output
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, Logical, Not, Path
+from selectrie.template.syntax.ast import (
+    Compare,
+    Constant,
+    Expression,
+    If,
+    Include,
+    Literal,
+    Logical,
+    Not,
+    Output,
+    Path,
+)
 from selectrie.template.syntax.parser import parse
 from selectrie.template.syntax.unparse import unparse
 from tests.support.template_strategies import NAMES, sources
@@ -73,38 +83,38 @@ FOREIGN = [
     (
         "{{await 'x'}}",
         "1:3",
-        "await has no meaning here: a page is rendered in one go; make two templates of it, or give the value",
+        "await has no meaning here: a page is rendered in one pass; split the template in two, or pass the value",
     ),
     (
         "{{#if (await 'x')}}a{{/if}}",
         "1:8",
-        "await has no meaning here: a page is rendered in one go; make two templates of it, or give the value",
+        "await has no meaning here: a page is rendered in one pass; split the template in two, or pass the value",
     ),
     (
         "{{set 'x' (await 'x')}}",
         "1:12",
-        "await has no meaning here: a page is rendered in one go; make two templates of it, or give the value",
+        "await has no meaning here: a page is rendered in one pass; split the template in two, or pass the value",
     ),
     (
         "{{#select 'x' options=o}}{{/select}}",
         "1:1",
-        "with options= a select is no block: write it without # and without {{/select}}",
+        "with options= a select is not a block: write it without # and without {{/select}}",
     ),
     (
         "{{#if a}}{{break}}{{/if}}",
         "1:12",
-        "break has no meaning here: say num=, or stop= with min= and max=, where the geneach begins",
+        "break has no meaning here: set num=, or stop= with min= and max=, on the geneach",
     ),
-    ("{{parse program}}", "1:3", "parse has no meaning here: include the file of a template instead"),
+    ("{{parse program}}", "1:3", "parse has no meaning here: include a template file instead"),
     (
         "{{gen 'x' save_prompt='p'}}",
         "1:11",
-        "gen takes no argument 'save_prompt'; the page itself has the text that a slot follows",
+        "gen takes no argument 'save_prompt'; the page contains the text before each slot",
     ),
     ("{{gen 'x' list_append=True}}", "1:11", "gen takes no argument 'list_append'; collect values with geneach"),
-    ("{{gen 'x' stop_regex='a'}}", "1:11", "gen takes no argument 'stop_regex'; write regex= for what the text may be"),
+    ("{{gen 'x' stop_regex='a'}}", "1:11", "gen takes no argument 'stop_regex'; use regex= to describe the whole text"),
     ("{{gen 'x' token_healing=False}}", "1:11", "gen takes no argument 'token_healing'; slots are always healed"),
-    ("{{gen}}", "1:6", "gen wants a name in quotes first, as in gen 'answer'"),
+    ("{{gen}}", "1:6", "gen needs a name in quotes first, as in gen 'answer'"),
     (
         "{{#geneach 'x' single_call=True}}",
         "1:16",
@@ -115,7 +125,7 @@ FOREIGN = [
     (
         "{{upper name}}",
         "1:9",
-        "expected an operator or }}, not 'name'; a template calls no functions: give the value under a name, or write \\{{ for the characters {{",
+        "expected an operator or }}, not 'name'; templates cannot call functions; pass the result as a value, or write \\{{ for the characters {{",
     ),
     (
         "{{search 'x'}}",
@@ -125,16 +135,16 @@ FOREIGN = [
     (
         "{{set 'x' (add 1 2)}}",
         "1:16",
-        "expected an operator or ), not '1'; a template calls no functions: give the value under a name",
+        "expected an operator or ), not '1'; templates cannot call functions; pass the result as a value",
     ),
     (
         "{{set 'x' (parse p)}}",
         "1:12",
-        "parse has no meaning here: include the file of a template instead",
+        "parse has no meaning here: include a template file instead",
     ),
     ("{{#if (less a)}}{{/if}}", "1:8", "less compares two values, not 1"),
-    ("{{#if (and a)}}{{/if}}", "1:8", "and wants two values or more, not 1"),
-    ("{{else if x}}", "1:8", "expected }}, not 'if', a word of the language; write {{elif …}}"),
+    ("{{#if (and a)}}{{/if}}", "1:8", "and needs at least two values, not 1"),
+    ("{{else if x}}", "1:8", "expected }}, not the reserved word 'if'; write {{elif …}}"),
     ("{{../name}}", "1:3", "expected a value or a tag, not '.'; a path begins with a name"),
     ("{{#if a}}x{{/each}}", "1:11", "expected {{/if}}, not {{/each}}: {{#if a}} of line 1 is still open"),
     (
@@ -144,7 +154,7 @@ FOREIGN = [
     ),
     ("{{name", "1:1", "this tag is not closed; end it with }}, or write \\{{ for the characters {{"),
     ("{{!-- a }}", "1:1", "this comment is not closed; end it with --}}"),
-    ("{{gen 'x' stop='\\ud800'}}", "1:17", "\\ud800 is half a character; write the character itself"),
+    ("{{gen 'x' stop='\\ud800'}}", "1:17", "\\ud800 is half of a character; write the character itself"),
 ]
 """A program with what has no meaning here, and the place and reason of its error."""
 

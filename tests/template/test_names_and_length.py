@@ -32,7 +32,9 @@ TAKING = {
 def test_a_slot_cannot_take_the_name_of_a_given_value(source):
     """The check says so, and so does the rendering before it asks the model."""
     values, template = {"name": "Bo", "l": ["a", "b"]}, Template(source)
-    with pytest.raises(TemplateError, match="'name' is decided here, but a value of that name is given") as caught:
+    with pytest.raises(
+        TemplateError, match="'name' is decided here, but a value of that name was passed too"
+    ) as caught:
         template.check(values)
     assert (caught.value.line, caught.value.column) == (1, TAKING[source])
     template.check({"l": values["l"]})

@@ -12,19 +12,26 @@ from selectrie.template.syntax.ast import (
     Block,
     Body,
     Comment,
+    Compare,
+    Constant,
     Each,
+    Expression,
     GenEach,
     If,
     Include,
     Joint,
+    ListOf,
     Literal,
+    Logical,
+    Not,
     Output,
+    Path,
     Role,
     Segment,
     Set,
     Slot,
+    Span,
 )
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
 from selectrie.template.syntax.parser import parse
 from selectrie.template.syntax.source_positions import error_at, line_and_column
 from selectrie.template.syntax.tags import TAGS
@@ -348,7 +355,7 @@ def nested(depth: int) -> str:
         (mixed, "nested more than 64 deep"),
         (lambda depth: "<<set x=" + "[" * depth + "]" * depth + ">>", "nested more than 64 deep"),
         (lambda depth: "<<a" + "[a" * depth + "]" * depth + ">>", "nested more than 64 deep"),
-        (lambda depth: "<<a" + ".b" * depth + ">>", "a path of more than 64 steps"),
+        (lambda depth: "<<a" + ".b" * depth + ">>", "this path has more than 64 steps"),
         (lambda depth: "<<#block>>" * depth + "<</block>>" * depth, "blocks are nested more than 64 deep"),
     ],
     ids=["blocks", "parentheses", "not", "mixed", "lists", "indices", "keys", "empty"],

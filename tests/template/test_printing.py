@@ -5,8 +5,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Comment, Document, If, Literal, Output, Role, Set
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.syntax.ast import (
+    Comment,
+    Compare,
+    Constant,
+    Document,
+    Expression,
+    If,
+    ListOf,
+    Literal,
+    Logical,
+    Not,
+    Output,
+    Path,
+    Role,
+    Set,
+)
 from selectrie.template.syntax.parser import parse
 from selectrie.template.syntax.unparse import unparse
 from tests.support.template_strategies import documents, expressions, sources
@@ -141,9 +155,9 @@ def test_literals_before_tags_leave_the_tag_a_tag(text, written):
 
 def test_a_comment_with_its_own_end_cannot_be_written():
     """No source has such a comment; printing it is refused, and says why."""
-    with pytest.raises(TemplateError, match="a comment that holds -->> cannot be written: 'a-->>b'"):
+    with pytest.raises(TemplateError, match="a comment that contains -->> cannot be written: 'a-->>b'"):
         printed([Comment("a-->>b")])
-    with pytest.raises(TemplateError, match="a comment that holds --}} cannot be written"):
+    with pytest.raises(TemplateError, match="a comment that contains --}} cannot be written"):
         printed([Comment("a--~}}b")], "handlebars")
     assert parse(printed([Comment("a-->>b")], "handlebars"), dialect="handlebars").body == (Comment("a-->>b"),)
 

@@ -7,8 +7,7 @@ import pytest
 import selectrie
 from selectrie import RenderParams, Template
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Literal, Role
-from selectrie.template.syntax.expressions import Path
+from selectrie.template.syntax.ast import Literal, Path, Role
 from selectrie.template.syntax.parser import parse
 from selectrie.template.syntax.unparse import unparse
 
@@ -57,9 +56,9 @@ def test_a_history_is_what_its_turns_are(llm):
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ({"role": None, "content": "x"}, "a role is a text such as 'user', not none"),
-        ({"role": " ", "content": "x"}, "a role is a text such as 'user', not ' '"),
-        ({"role": ["user"], "content": "x"}, "a role is a text such as 'user', not a list of 1"),
+        ({"role": None, "content": "x"}, "a role must be a text such as 'user', not none"),
+        ({"role": " ", "content": "x"}, "a role must be a text such as 'user', not ' '"),
+        ({"role": ["user"], "content": "x"}, "a role must be a text such as 'user', not a list of 1"),
         ({"roll": "user", "content": "x"}, "the mapping has no key 'role'; did you mean 'roll'?"),
     ],
 )

@@ -12,20 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Document
-from selectrie.template.syntax.expressions import Compare, Constant, ListOf, Logical, Not, Path, Span
+from selectrie.template.syntax.ast import Compare, Constant, Document, ListOf, Logical, Not, Path, Span
 from selectrie.template.values.scope import (
     UNDECIDED,
-    Option,
     Scope,
     Undecided,
     evaluate,
     items_at,
-    options_at,
     text_at,
     truth_at,
 )
-from selectrie.template.values.values import contains, option_of, options_of, order, part, same, text_of, truth
+from selectrie.template.values.values import Option, contains, option_of, options_of, order, part, same, text_of, truth
 
 DOCUMENT = Document("page.tmpl", "one\ntwo <<x>>\n", ())
 HERE = Span(10, 11)
@@ -275,12 +272,12 @@ def test_parts(value, step, expected):
 @pytest.mark.parametrize(
     ("value", "step", "message"),
     [
-        ([5], 1, "no place 1; its places: 0 to 0"),
-        ([5], -2, "no place -2"),
-        ([], 0, "its places: none"),
-        ([5], True, "a list has places, not true"),
-        ([5], "append", "a list has places, not 'append'"),
-        ([5], 0.0, "a list has places"),
+        ([5], 1, "no index 1; its indices are 0 to 0"),
+        ([5], -2, "no index -2"),
+        ([], 0, "it is empty"),
+        ([5], True, "the index of a list must be a whole number such as .0., not true"),
+        ([5], "append", "the index of a list must be a whole number such as .0., not 'append'"),
+        ([5], 0.0, "the index of a list must be"),
         ("text", 0, "'text' has no parts"),
         (UserString("text"), 0, "has no parts"),
         ({"armor": 1}, "armr", "no key 'armr'; did you mean 'armor'"),
@@ -328,17 +325,17 @@ def test_options(value, options):
     [
         ([], "the list of options is empty"),
         ({}, "the list of options is empty"),
-        ("abc", "options are a list, .* not 'abc'"),
-        ({"b", "a"}, "a set has no order, give sorted"),
-        ((one for one in "ab"), "give list"),
-        (np.array(["a", "b"]), "give list"),
+        ("abc", "options must be a list, .* not 'abc'"),
+        ({"b", "a"}, "a set has no order, so pass sorted"),
+        ((one for one in "ab"), "pass list"),
+        (np.array(["a", "b"]), "pass list"),
         (None, "not none"),
         (["a", None], "option 1: none has no text"),
         (["a", "b", "a"], "the text 'a': option 0 is 'a', option 2 is 'a'"),
         ([1, "1"], "the text '1': option 0 is 1, option 1 is '1'"),
         ([Level.LOW, 1.0, 1], "the text '1': option 0 is 1, option 2 is 1"),
-        ([("a", 1, 2)], "option 0: a list of 3 is no option"),
-        ([(1, "a")], "option 0: a list of 2 is no option"),
+        ([("a", 1, 2)], "option 0: a list of 3 is not an option"),
+        ([(1, "a")], "option 0: a list of 2 is not an option"),
         ([math.inf], "option 0: the number inf"),
     ],
 )
@@ -364,7 +361,7 @@ def test_options_are_refused_or_distinct(given_values):
 
 
 def path(name, *steps):
-    return Path(name, steps, HERE)
+    return Path(name, steps, span=HERE)
 
 
 def test_scopes_are_chained():
@@ -450,14 +447,13 @@ def test_a_list_is_made_each_time():
     ("call", "message"),
     [
         (lambda scope: evaluate(path("armos"), scope, DOCUMENT), "no value is called 'armos'; did you mean 'armors'?"),
-        (lambda scope: evaluate(path("armors", 9), scope, DOCUMENT), "the list has no place 9; its places: 0 to 0"),
+        (lambda scope: evaluate(path("armors", 9), scope, DOCUMENT), "the list has no index 9; its indices are 0 to 0"),
         (
-            lambda scope: evaluate(Compare("<", path("one"), path("armors"), HERE), scope, DOCUMENT),
-            "1 and a list of 1 have no order",
+            lambda scope: evaluate(Compare("<", path("one"), path("armors"), span=HERE), scope, DOCUMENT),
+            "1 and a list of 1 cannot be ordered",
         ),
         (lambda scope: text_at(path("armors"), scope, DOCUMENT), "a list of 1 has no text"),
-        (lambda scope: options_at(path("one"), scope, DOCUMENT), "options are a list"),
-        (lambda scope: items_at(path("one"), scope, DOCUMENT), "`each` goes through a list or a mapping"),
+        (lambda scope: items_at(path("one"), scope, DOCUMENT), "`each` loops over a list or a mapping"),
         (lambda scope: truth_at(path("odd"), scope, DOCUMENT), "neither true nor false"),
         (lambda scope: evaluate(Not(path("odd")), scope, DOCUMENT), "neither true nor false"),
         (lambda scope: evaluate(Logical("and", (path("odd"),)), scope, DOCUMENT), "neither true nor false"),
@@ -477,8 +473,8 @@ def test_deep_expressions_are_refused():
     """However deep expressions are nested, it is a `TemplateError` and no `RecursionError`."""
     expression: object = Constant(1)
     for _ in range(5000):
-        expression = Not(expression, HERE)
-    with pytest.raises(TemplateError, match="one within the other"):
+        expression = Not(expression, span=HERE)
+    with pytest.raises(TemplateError, match="expressions are nested more than"):
         evaluate(expression, Scope(), DOCUMENT)
 
 

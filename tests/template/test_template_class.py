@@ -161,7 +161,7 @@ def test_the_ending_says_the_dialect(folder):
 @pytest.mark.parametrize(
     ("data", "line", "reason"),
     [
-        (b"a\nb\xff", 2, "byte 0xff is no UTF-8"),
+        (b"a\nb\xff", 2, "byte 0xff is not UTF-8"),
         (b"x" * (1 << 20) + b"x", None, "longer than 1048576 bytes"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_text_too_long():
 def test_a_pipe_is_no_file(folder):
     """What would wait for a writer is refused."""
     os.mkfifo(folder / "pipe.tmpl")
-    with pytest.raises(TemplateError, match="is no file"):
+    with pytest.raises(TemplateError, match="is not a file"):
         Template("<<include 'pipe.tmpl'>>", search_path=folder)
 
 
@@ -230,11 +230,11 @@ def test_includes_are_read_once(folder):
         ("outside/secret.tmpl", "a link that leads out"),
         ("loop.tmpl", "cannot be read"),
         ("sub", "is a folder"),
-        (".", "is no file name"),
+        (".", "is not a file name"),
         ("none.tmpl", "no such file"),
         ("page.tmpl/x", "cannot be read"),
         ("x" * 5000, "cannot be read"),
-        ("nul\\u0000", "is no file name"),
+        ("nul\\u0000", "is not a file name"),
     ],
 )
 @pytest.mark.parametrize("tag", ["<<include '{0}'>>", "<<gen 'x' grammar='{0}.gbnf'>>"])
@@ -268,7 +268,7 @@ def test_includes_need_a_search_path():
 def test_a_circle_of_includes(folder):
     """It is shown as a chain, where it closes."""
     write(folder, a="x<<include 'b.tmpl'>>", b="<<#if y>>\n<<include 'a.tmpl'>><</if>>")
-    with pytest.raises(TemplateError, match=r"page -> a.tmpl -> b.tmpl -> a.tmpl; break it") as caught:
+    with pytest.raises(TemplateError, match=r"page -> a.tmpl -> b.tmpl -> a.tmpl; remove one") as caught:
         Template("<<include 'a.tmpl'>>", name="page", search_path=folder)
     assert (caught.value.name, caught.value.line, caught.value.column) == ("b.tmpl", 2, 1)
 
@@ -298,7 +298,7 @@ def test_includes_are_bounded_in_size(folder):
 def test_includes_are_bounded_in_blocks(folder):
     """Blocks in blocks count through files."""
     chain(folder, 10, "<<#if x>>" * 10 + "<<include 'f{0}.tmpl'>>" + "<</if>>" * 10)
-    with pytest.raises(TemplateError, match="more than 64 blocks stand one within the other"):
+    with pytest.raises(TemplateError, match="more than 64 blocks are nested in each other"):
         Template("<<include 'f0.tmpl'>>", search_path=folder)
     assert Template("<<include 'f4.tmpl'>>", search_path=folder).needs == ("x",)
 
@@ -308,7 +308,7 @@ def test_errors_of_a_file_stand_in_it(folder):
     write(folder, bad="\n<<#if x>>", twice="ab <<gen 'x'>>", use="-<<x>>")
     for text, start in [
         ("<<include 'bad.tmpl'>>", "bad.tmpl:2:1: "),
-        ("<<gen 'x'>><<include 'twice.tmpl'>>", "twice.tmpl:1:4: a gen is called 'x', as a gen at page:1:1 is"),
+        ("<<gen 'x'>><<include 'twice.tmpl'>>", "twice.tmpl:1:4: a gen is called 'x', like a gen at page:1:1"),
         ("<<include 'use.tmpl'>><<gen 'x'>>", "use.tmpl:1:4: 'x' is used here"),
     ]:
         with pytest.raises(TemplateError) as caught:
@@ -322,7 +322,7 @@ def test_a_turn_included_in_a_turn(folder):
     """Turns do not stand inside of each other, through files neither."""
     write(folder, turn="<<#user>>hi<</user>>")
     Template("<<#block>><<include 'turn.tmpl'>><</block>>", search_path=folder)
-    with pytest.raises(TemplateError, match=r"turn\.tmpl:1:1: a turn cannot stand inside of another"):
+    with pytest.raises(TemplateError, match=r"turn\.tmpl:1:1: a turn cannot be inside another one"):
         Template("<<#system>><<include 'turn.tmpl'>><</system>>", search_path=folder)
 
 

@@ -7,7 +7,7 @@ import pytest
 from selectrie import Template
 from selectrie.errors import TemplateError
 
-QUOTES = "no value is called 'wizard'; if it is a text, it stands in quotes: 'wizard'"
+QUOTES = "no value is called 'wizard'; if it is a text, put it in quotes: 'wizard'"
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def test_a_text_without_quotes(source, values, column, reason):
     [
         (
             "x <<select 'x' options=a>>",
-            "options are a list, a mapping from texts to values, or an Enum class, not none",
+            "options must be a list, a mapping from texts to values, or an Enum class, not none",
         ),
         (
             "x <<select 'x' grammar=a>>",
             "grammar=none: expected a Grammar, or the name of a file or of an installed one",
         ),
         ("x <<beam 'x' regex=a>>", "regex=none: expected a str"),
-        ("<<#joint>><<select 'x' options=a>><</joint>>", "options are a list, a mapping"),
+        ("<<#joint>><<select 'x' options=a>><</joint>>", "options must be a list, a mapping"),
     ],
 )
 def test_none_says_nothing_of_what_may_stand_there(source, reason):
@@ -57,7 +57,7 @@ def test_none_says_nothing_of_what_may_stand_there(source, reason):
 
 def test_a_view_of_a_mapping_has_an_order():
     """A set has none, so `list` of it would make choices in no order."""
-    for options, advice in (({"a": 1}.keys(), "give list(…) of it"), ({"a"}, "a set has no order, give sorted(…)")):
+    for options, advice in (({"a": 1}.keys(), "pass list(…) of it"), ({"a"}, "a set has no order, so pass sorted(…)")):
         with pytest.raises(TemplateError) as caught:
             Template("x <<select 'x' options=a>>").check({"a": options})
         assert caught.value.reason.endswith(advice)

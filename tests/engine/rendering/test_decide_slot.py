@@ -26,7 +26,7 @@ from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, BeamSearchParams, SamplingParams, ScoringRule, SearchParams, StopParams
-from selectrie.template.values.scope import Option
+from selectrie.template.values.values import Option
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt

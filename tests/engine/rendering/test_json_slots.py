@@ -109,8 +109,8 @@ def test_without_json_a_control_character_may_stand_there():
 @pytest.mark.parametrize(
     ("tag", "said"),
     [
-        ("gen 'a' json=true regex='a+'", "json= and regex= both say what may stand here"),
-        ("gen 'a' grammar='json' json=true", "grammar= and json= both say what may stand here"),
+        ("gen 'a' json=true regex='a+'", "json= and regex= both define what is allowed"),
+        ("gen 'a' grammar='json' json=true", "grammar= and json= both define what is allowed"),
         ("gen 'a' json='yes'", "json='yes': expected True or False"),
         ("select 'a' json=true options=['a']", "select takes no argument 'json'"),
     ],

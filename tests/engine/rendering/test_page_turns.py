@@ -242,10 +242,10 @@ def test_contents_stand_as_written_where_the_template_trims():
 @pytest.mark.parametrize(
     ("template", "turns", "match"),
     [
-        (bracketed, [("user", "a"), ("user", None)], r"no turn of 'user' can stand after user: .*must alternate"),
-        (bracketed, [("assistant", None)], r"no turn of 'assistant' can stand at the beginning: .*must alternate"),
+        (bracketed, [("user", "a"), ("user", None)], r"a turn of 'user' is not possible after user: .*must alternate"),
+        (bracketed, [("assistant", None)], r"a turn of 'assistant' is not possible at the beginning: .*must alternate"),
         (bracketed, [("system", "a"), ("assistant", None)], r"'assistant' can stand after system: .*must alternate"),
-        (bracketed, [("user", "a"), ("tool", None)], r"no turn of 'tool' can stand after user"),
+        (bracketed, [("user", "a"), ("tool", None)], r"a turn of 'tool' is not possible after user"),
         (silent_system, [("system", None)], r"leaves out what a turn of 'system' says"),
         (
             late_system,
@@ -330,11 +330,11 @@ def test_between_turns_only_white_space_stands():
     before = page.text
     assert page.add(" \n") == ""
     assert page.text == before
-    with pytest.raises(PromptError, match="'Answer:' stands outside of every role"):
+    with pytest.raises(PromptError, match="'Answer:' is outside every role"):
         page.add(" Answer:")
-    with pytest.raises(PromptError, match="a slot of a page with roles must stand inside of one"):
+    with pytest.raises(PromptError, match="on a page with roles, a slot must be inside one"):
         _ = page.prompt
-    with pytest.raises(PromptError, match="must stand inside of one"):
+    with pytest.raises(PromptError, match="must be inside one"):
         page.add_drawn(np.array([BOS], dtype=np.int32), np.array([2], dtype=np.int32), b"\0")
     assert page.text == before == page_of(with_template(chat_ml), ("user", "Hi")).text
 
@@ -343,7 +343,7 @@ def test_text_before_the_first_role_is_refused():
     """When the role begins."""
     page = GrowingPrompt(with_template(chat_ml))
     page.add("Hello " * 20)
-    with pytest.raises(PromptError, match=r"'Hello Hello .*…' stands before the first role"):
+    with pytest.raises(PromptError, match=r"'Hello Hello .*…' comes before the first role"):
         page.open_role("user")
 
 

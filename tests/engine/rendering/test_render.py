@@ -442,7 +442,7 @@ def test_a_slot_at_the_beginning_of_a_page_needs_a_token_before_it():
 
     bare = dataclasses.replace(make_vocabulary(), bos=None)
     with Engine(HashModel(1, vocabulary=bare), check=EXACT) as engine:
-        with pytest.raises(PromptError, match=r"^gen 'x' at <template>:1:1: nothing stands on the page"):
+        with pytest.raises(PromptError, match=r"^gen 'x' at <template>:1:1: the page is empty"):
             render(engine, "<<gen 'x'>>")
         assert render(engine, "a<<gen 'x' max_tokens=1>>").text.startswith("a")
 

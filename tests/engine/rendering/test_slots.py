@@ -178,9 +178,9 @@ def test_no_list_of_options():
 WRONG = [
     ("<<select 'x' options=empty>>", "empty>>", "the list of options is empty"),
     ("<<select 'x' options=twice>>", "twice>>", "two options have the text 'a'"),
-    ("<<select 'x' options=number>>", "number>>", "options are a list"),
+    ("<<select 'x' options=number>>", "number>>", "options must be a list"),
     ("<<select 'x' options=armours>>", "armours", "did you mean 'armors'?"),
-    ("<<#select 'x'>>a<<or>>b<<or>>a<</select>>", "a<</sel", "the choice 'a' stands there twice"),
+    ("<<#select 'x'>>a<<or>>b<<or>>a<</select>>", "a<</sel", "the choice 'a' occurs twice"),
     ("<<select 'x' options=armors rule='best'>>", "'best'", "rule='best': expected one of 'joint'"),
     ("<<select 'x' options=armors rule='batch'>>", "'batch'", "a slot has no other prompts"),
     ("<<select 'x' options=armors rule='calibrated'>>", "'calibrated'", "content_free"),

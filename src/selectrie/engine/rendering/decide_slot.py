@@ -27,7 +27,7 @@ from selectrie.errors import InternalError, NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING, SearchParams, StopParams
 from selectrie.results import BeamResult, Completion, Generation, Samples, Selection
 from selectrie.results.sampled_choice import SampledChoice
-from selectrie.template.values.scope import Option
+from selectrie.template.values.values import Option
 from selectrie.tokenization.canonical import encode_inside, reopen
 
 Record: TypeAlias = Selection | SampledChoice | Generation | BeamResult | Samples

@@ -14,8 +14,7 @@ from selectrie.results import Event, SlotEvent, TextEvent
 from selectrie.template.analysis.chat_checks import outside
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.steps import Decide, Hide, Together, Turn, Write
-from selectrie.template.syntax.ast import Role
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Role, Span
 from selectrie.template.syntax.source_positions import error_at, where
 from selectrie.template.syntax.visitors import walk_through
 from selectrie.tokenization.growing_prompt import GrowingPrompt, Snapshot

@@ -32,8 +32,7 @@ from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import Following, what_comes, what_follows
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.ast import Document
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Document, Span
 from selectrie.template.syntax.source_positions import error_at, where
 from selectrie.template.values.scope import text_at
 from selectrie.template.values.tag_values import values_at

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Block, Document, Include, Joint, Literal, Role, Segment, Slot
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Block, Document, Include, Joint, Literal, Role, Segment, Slot, Span
 from selectrie.template.syntax.source_positions import error_at
 
-_REASON = "this stands outside of every role; on a page with roles only white space can"
+_REASON = "this is outside every role; on a page with roles, only white space is allowed there"
 
 
 def check_outside(document: Document, documents: Mapping[str, Document]) -> None:
@@ -17,9 +16,9 @@ def check_outside(document: Document, documents: Mapping[str, Document]) -> None
 
     No values can avoid that error.
     """
-    found = list(_certain(document, documents))
-    if any(isinstance(segment, Role) for segment, _ in found):
-        for segment, where in found:
+    segments = list(_certain(document, documents))
+    if any(isinstance(segment, Role) for segment, _ in segments):
+        for segment, where in segments:
             if not isinstance(segment, Role):
                 raise outside(where, segment.span, is_literal=isinstance(segment, Literal))
 

@@ -8,27 +8,13 @@ turn of which nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from selectrie.template.analysis.segment_counts import refuse_long
 from selectrie.template.analysis.static_checks import LOOP
-from selectrie.template.syntax.ast import (
-    Block,
-    Body,
-    Document,
-    Each,
-    GenEach,
-    If,
-    Include,
-    Joint,
-    Output,
-    Role,
-    Segment,
-    Set,
-    Slot,
-)
+from selectrie.template.syntax import ast
+from selectrie.template.syntax.visitors import visit_method
 from selectrie.template.values.declared_names import logprobs_names, names_in, refuse_given
 from selectrie.template.values.scope import UNDECIDED, Scope, Snapshot, Undecided, items_at, truth_at
 from selectrie.template.values.sources import Sources
@@ -43,7 +29,7 @@ Anything beyond them is not checked.
 
 
 def try_values(
-    document: Document, documents: Mapping[str, Document], sources: Sources, values: Mapping[str, object]
+    document: ast.Document, documents: Mapping[str, ast.Document], sources: Sources, values: Mapping[str, object]
 ) -> None:
     """Raise the first `TemplateError` of rendering with these values.
 
@@ -62,16 +48,16 @@ class _EnoughError(Exception):
 
 @dataclass(slots=True)
 class _DryRun:
-    documents: Mapping[str, Document]
+    documents: Mapping[str, ast.Document]
     sources: Sources
     room: int
 
-    def body(self, body: Body, scope: Scope, document: Document) -> None:
+    def body(self, body: ast.Body, scope: Scope, document: ast.Document) -> None:
         for segment in body:
-            handle = _HANDLERS.get(type(segment))
-            if handle is not None:
+            visit = visit_method(self, segment)
+            if visit is not None:
                 self.spend()
-                handle(self, segment, scope, document)
+                visit(segment, scope, document)
 
     def spend(self) -> None:
         """Count one segment, or one turn of a loop, whose body may count nothing."""
@@ -79,42 +65,40 @@ class _DryRun:
         if self.room < 0:
             raise _EnoughError
 
-    def values(self, segment: Segment, scope: Scope, document: Document) -> dict[str, object]:
+    def values(self, segment: ast.Segment, scope: Scope, document: ast.Document) -> dict[str, object]:
         """Check the tag's own expressions and return the values that are known."""
         return known_values(segment, scope, document, self.sources)
 
-    def output(self, segment: Output, scope: Scope, document: Document) -> None:
+    def visit_output(self, segment: ast.Output, scope: Scope, document: ast.Document) -> None:
         self.values(segment, scope, document)
 
-    def set(self, segment: Set, scope: Scope, document: Document) -> None:
+    def visit_set(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
         scope.assign(segment.name, self.values(segment, scope, document).get("value", UNDECIDED))
 
-    def slot(self, segment: Slot, scope: Scope, document: Document) -> None:
+    def visit_slot(self, segment: ast.Slot, scope: Scope, document: ast.Document) -> None:
         refuse_given(segment, scope, document)
         self.values(segment, scope, document)
         _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
 
-    def block(self, segment: Block, scope: Scope, document: Document) -> None:
+    def visit_block(self, segment: ast.Block, scope: Scope, document: ast.Document) -> None:
         refuse_given(segment, scope, document)
         self.values(segment, scope, document)
         self.body(segment.body, scope, document)
         if segment.name is not None:
             _undecide([segment.name], scope)
 
-    def role(self, segment: Role, scope: Scope, document: Document) -> None:
+    def visit_role(self, segment: ast.Role | ast.Joint, scope: Scope, document: ast.Document) -> None:
         self.values(segment, scope, document)
         self.body(segment.body, scope, document)
 
-    def joint(self, segment: Joint, scope: Scope, document: Document) -> None:
-        self.values(segment, scope, document)
-        self.body(segment.body, scope, document)
+    visit_joint = visit_role
 
-    def include(self, segment: Include, scope: Scope, _document: Document) -> None:
+    def visit_include(self, segment: ast.Include, scope: Scope, _document: ast.Document) -> None:
         inner = self.documents[segment.path]
         self.body(inner.body, scope, inner)
 
-    def branches(self, segment: If, scope: Scope, document: Document) -> None:
-        possible: list[Body] = []
+    def visit_if(self, segment: ast.If, scope: Scope, document: ast.Document) -> None:
+        possible: list[ast.Body] = []
         for condition, body in segment.branches:
             try:
                 holds = truth_at(condition, scope, document)
@@ -129,8 +113,8 @@ class _DryRun:
         if len(possible) == 1:
             self.body(possible[0], scope, document)
             return
-        given = [names_in(body, self.documents) for body in possible]
-        names = tuple(dict.fromkeys(name for one in given for name in (*one.decided, *one.sets)))
+        branch_names = [names_in(body, self.documents) for body in possible]
+        names = tuple(dict.fromkeys(name for one in branch_names for name in (*one.decided, *one.sets)))
         before = scope.snapshot(names)
         ends: list[Snapshot] = []
         for body in possible:
@@ -139,7 +123,7 @@ class _DryRun:
             ends.append(scope.snapshot(names))
         scope.restore(names, (_merged(page for page, _ in ends), _merged(own for _, own in ends)))
 
-    def each(self, segment: Each, scope: Scope, document: Document) -> None:
+    def visit_each(self, segment: ast.Each, scope: Scope, document: ast.Document) -> None:
         values = self.values(segment, scope, document)
         if "items" not in values:
             unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
@@ -152,7 +136,7 @@ class _DryRun:
                 self.body(segment.body, scope.child({**turn, segment.variable: item}), document)
         _undecide(names_in(segment.body, self.documents).decided, scope)
 
-    def geneach(self, segment: GenEach, scope: Scope, document: Document) -> None:
+    def visit_geneach(self, segment: ast.GenEach, scope: Scope, document: ast.Document) -> None:
         refuse_given(segment, scope, document)
         values = self.values(segment, scope, document)
         num = _count(values.get("num"))
@@ -165,7 +149,7 @@ class _DryRun:
         _undecide((*names_in(segment.body, self.documents).decided, segment.name), scope)
 
     def unknown_turn(
-        self, segment: Each | GenEach, variables: Mapping[str, object], scope: Scope, document: Document
+        self, segment: ast.Each | ast.GenEach, variables: Mapping[str, object], scope: Scope, document: ast.Document
     ) -> None:
         """Try a turn that may happen, possibly with more after it.
 
@@ -197,17 +181,3 @@ def _merged(levels: Iterable[Mapping[str, object]]) -> dict[str, object]:
         name: ways[0][name] if all(name in way and way[name] is ways[0].get(name) for way in ways) else UNDECIDED
         for name in names
     }
-
-
-_HANDLERS: Mapping[type[Segment], Callable[[_DryRun, Any, Scope, Document], None]] = {
-    Output: _DryRun.output,
-    Set: _DryRun.set,
-    Slot: _DryRun.slot,
-    Block: _DryRun.block,
-    Role: _DryRun.role,
-    Joint: _DryRun.joint,
-    Include: _DryRun.include,
-    If: _DryRun.branches,
-    Each: _DryRun.each,
-    GenEach: _DryRun.geneach,
-}

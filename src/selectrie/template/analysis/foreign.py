@@ -8,24 +8,24 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 
-from selectrie.template.syntax.ast import Document
+from selectrie.errors import clip
+from selectrie.template.syntax.ast import Document, Span
 from selectrie.template.syntax.dialects import SELECTRIE, Dialect
-from selectrie.template.syntax.expressions import Span
 from selectrie.template.syntax.handlebars import HANDLEBARS
-from selectrie.template.syntax.source_positions import error_at, short
+from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.syntax.tags import TAGS
 
 _REMEDY = {
-    "selectrie": "dialect='handlebars' reads it: --handlebars, or a file name that ends in .hbs",
-    "handlebars": "dialect='selectrie' reads it: no --handlebars, and no file name that ends in .hbs or .handlebars",
+    "selectrie": "use dialect='handlebars': --handlebars, or a file name that ends in .hbs",
+    "handlebars": "use dialect='selectrie': no --handlebars, and no file name that ends in .hbs or .handlebars",
 }
 _BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
 
 
-def refuse_foreign(document: Document, given: Container[str] | None = None) -> None:
+def refuse_foreign(document: Document, names: Container[str] | None = None) -> None:
     """Raise `TemplateError` if a template only has tags of the other dialect.
 
-    given: names of values, which such a tag may output. With None, only slots and
+    names: names of values, which such a tag may output. With None, only slots and
     blocks are recognised as tags.
     """
     own, other = (SELECTRIE, HANDLEBARS) if document.dialect == "selectrie" else (HANDLEBARS, SELECTRIE)
@@ -33,10 +33,9 @@ def refuse_foreign(document: Document, given: Container[str] | None = None) -> N
         return
     for match in _tags(document.source, other):
         name = match["name"]
-        if name is None or (given is not None and name in given):
-            reason = (
-                f"{short(match[0])} is text here: tags are written {own.opens} {own.closes}, and the template has none"
-            )
+        if name is None or (names is not None and name in names):
+            shown, tag = clip(match[0], 40), own.tag(" ")
+            reason = f"{shown} is text here: tags are written {tag}, and the template has none"
             raise error_at(document, Span(*match.span()), f"{reason}; {_REMEDY[document.dialect]}")
 
 

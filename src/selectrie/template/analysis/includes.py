@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Document, Include
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Document, Include, Span
 from selectrie.template.syntax.parser import parse
 from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.syntax.visitors import walk
@@ -58,14 +57,14 @@ class _Reader:
             _bound(
                 document, segment.span, files + len(chain) - 1, MOST_FILES_DEEP, "files include one another in a row"
             )
-            _bound(document, segment.span, blocks, MOST_BLOCKS_DEEP, "blocks stand one within the other")
+            _bound(document, segment.span, blocks, MOST_BLOCKS_DEEP, "blocks are nested in each other")
         return _Extent(n_bytes, files, blocks)
 
     def included(self, include: Include, document: Document, chain: tuple[str, ...]) -> _Extent:
         path = include.path
         if path in chain[1:]:
             circle = " -> ".join((*chain, path))
-            raise error_at(document, include.span, f"the includes go round in a circle: {circle}; break it")
+            raise error_at(document, include.span, f"the includes form a circle: {circle}; remove one of them")
         if path not in self.extents:
             _bound(document, include.span, len(chain), MOST_FILES_DEEP, "files include one another in a row")
             try:
@@ -78,9 +77,9 @@ class _Reader:
         return self.extents[path]
 
 
-def _bound(document: Document, span: Span, reached: int, most: int, what: str) -> None:
-    if reached > most:
-        raise error_at(document, span, f"more than {most} {what}")
+def _bound(document: Document, span: Span, reached: int, limit: int, what: str) -> None:
+    if reached > limit:
+        raise error_at(document, span, f"more than {limit} {what}")
 
 
 def read_all(text: str, name: str, dialect: str, sources: Sources) -> tuple[Document, dict[str, Document]]:

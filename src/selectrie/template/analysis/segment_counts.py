@@ -128,8 +128,8 @@ class _Count:
         before, was_sure, self.is_sure = scope.snapshot(names), self.is_sure, True
         self.forget(segment, scope)
         unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
-        least = self.turn(segment, unknown, scope, document)
-        n = least * len(items)
+        n_in_turn = self.turn(segment, unknown, scope, document)
+        n = n_in_turn * len(items)
         if self.is_sure:  # anything still undecided was not set
             after = {name: value for name, value in scope.snapshot(names)[0].items() if value is not UNDECIDED}
             scope.restore(names, ({**before[0], **after}, before[1]))
@@ -139,7 +139,7 @@ class _Count:
             last = len(items) - 1
             for at, (key, item) in enumerate(items):
                 known = {segment.variable: item, "@key": key, "@index": at, "@first": at == 0, "@last": at == last}
-                n += max(0, self.turn(segment, known, scope, document) - least)
+                n += max(0, self.turn(segment, known, scope, document) - n_in_turn)
                 if self.room < 0 or n > MOST_STEPS:
                     break
         self.is_sure = self.is_sure and was_sure

@@ -7,29 +7,16 @@ order, with includes in their place. It keeps the names given so far; each branc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from selectrie.errors import clip
 from selectrie.template.analysis.chat_checks import check_outside
-from selectrie.template.syntax.ast import (
-    Block,
-    Body,
-    Document,
-    Each,
-    GenEach,
-    If,
-    Include,
-    Joint,
-    Role,
-    Segment,
-    Set,
-    Slot,
-)
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, Logical, Not, Path, Span
-from selectrie.template.syntax.source_positions import error_at, short, where
+from selectrie.template.syntax import ast
+from selectrie.template.syntax.handlebars import DIALECTS
+from selectrie.template.syntax.source_positions import error_at, where
 from selectrie.template.syntax.tags import RESERVED
-from selectrie.template.syntax.visitors import expressions_of, paths_in
+from selectrie.template.syntax.visitors import expressions_of, paths_in, visit_method
 from selectrie.template.values.sources import Sources
 from selectrie.template.values.tag_checks import check_form, constant_name
 from selectrie.template.values.tag_values import check_constants
@@ -70,12 +57,12 @@ class _Named:
     """
 
     what: str
-    document: Document
-    span: Span
+    document: ast.Document
+    span: ast.Span
     certain: bool = True
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Return its position for a message."""
         return where(self.document, self.span)
 
@@ -127,75 +114,76 @@ class _Around:
         include: The innermost include and its document.
     """
 
-    document: Document
+    document: ast.Document
     variables: frozenset[str] = frozenset()
     of: str = ""
     level: int = 0
     joint: frozenset[str] = frozenset()
     role: bool = False
-    include: tuple[Document, Span] | None = None
+    include: tuple[ast.Document, ast.Span] | None = None
 
 
-def examine(document: Document, documents: Mapping[str, Document], sources: Sources) -> Findings:
+def examine(document: ast.Document, documents: Mapping[str, ast.Document], sources: Sources) -> Findings:
     """Return the findings, or raise the first `TemplateError`."""
     run = _Examination(documents, sources)
     run.body(document.body, _Around(document))
     check_outside(document, documents)
-    for name, (used_in, span) in run.needed.items():
+    for name, (used_in, span) in run.needs.items():
         if name in run.decided and used_in.dialect != "handlebars":  # in handlebars a given name may be decided again
-            reason = f"{shown(name)} is used here, but {run.decided[name].what} at {run.decided[name].place} decides it"
-            raise error_at(used_in, span, f"{reason}; move that before this, or call it otherwise")
-    return Findings(tuple(run.slots), tuple(run.needed), frozenset(run.read), tuple(sorted(run.grammars)))
+            later = run.decided[name]
+            reason = f"{shown(name)} is used here, but only decided later, by {later.what} at {later.position}"
+            raise error_at(used_in, span, f"{reason}; move that before this, or rename it")
+    return Findings(tuple(run.slots), tuple(run.needs), frozenset(run.read), tuple(sorted(run.grammars)))
 
 
 @dataclass(slots=True)
 class _Examination:
-    documents: Mapping[str, Document]
+    documents: Mapping[str, ast.Document]
     sources: Sources
     known: _Names = field(default_factory=_Names)
     decided: dict[str, _Named] = field(default_factory=dict)
-    needed: dict[str, tuple[Document, Span]] = field(default_factory=dict)
+    needs: dict[str, tuple[ast.Document, ast.Span]] = field(default_factory=dict)
     slots: dict[str, None] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     grammars: set[str] = field(default_factory=set)
 
-    def body(self, body: Body, around: _Around) -> None:
+    def body(self, body: ast.Body, around: _Around) -> None:
         for segment in body:
             check_form(segment, around.document)
             check_constants(segment, around.document, self.sources)
             for name, expression in expressions_of(segment):
                 self._note_grammar(name, expression)
-                if not isinstance(segment, If):  # its conditions are checked one after the other
+                if not isinstance(segment, ast.If):  # its conditions are checked one after the other
                     self.uses(expression, around)
-            handle = _HANDLERS.get(type(segment))
-            if handle is not None:
-                handle(self, segment, around)
+            visit = visit_method(self, segment)
+            if visit is not None:
+                visit(segment, around)
 
-    def _note_grammar(self, name: str, expression: Expression) -> None:
-        if name == "grammar" and isinstance(expression, Constant) and isinstance(expression.value, str):
+    def _note_grammar(self, name: str, expression: ast.Expression) -> None:
+        if name == "grammar" and isinstance(expression, ast.Constant) and isinstance(expression.value, str):
             self.grammars.add(expression.value)
 
     # Uses of names.
 
-    def uses(self, expression: Expression, around: _Around) -> None:
+    def uses(self, expression: ast.Expression, around: _Around) -> None:
         for path in paths_in(expression):
             self.use(path, around)
 
-    def use(self, path: Path, around: _Around) -> None:
+    def use(self, path: ast.Path, around: _Around) -> None:
         name = path.name
         if name in around.joint:
             reason = f"{shown(name)} is decided in this joint, whose selects are decided together"
-            raise error_at(around.document, path.span, f"{reason}; use it behind the block")
+            raise error_at(around.document, path.span, f"{reason}; use it after the block")
         if name == "this" or name.startswith("@"):
             self._loop_name(path, around)
         elif name not in around.variables:
             known = self.known.get(name)
             if known is None:
-                self.needed.setdefault(name, (around.document, path.span))
+                self.needs.setdefault(name, (around.document, path.span))
             if known is None or not known.certain:
                 self.read.add(name)
 
-    def _loop_name(self, path: Path, around: _Around) -> None:
+    def _loop_name(self, path: ast.Path, around: _Around) -> None:
         """Check the use of `this` or of a name that begins with "@"."""
         name = path.name
         if name in around.variables:
@@ -205,15 +193,15 @@ class _Examination:
             if self.known.get(_key("this", around)) or self.known.get(_key(wanted, around)):
                 return
             wanted = "this" if not path.steps else wanted
-            raise error_at(around.document, path.span, f"{wanted} is not decided before this place of the geneach")
+            raise error_at(around.document, path.span, f"{wanted} is not decided before this point of the geneach")
         if not around.of:
-            raise error_at(around.document, path.span, f"{name} is known in the body of a loop alone")
+            raise error_at(around.document, path.span, f"{name} is known only in the body of a loop")
         there = ", ".join(sorted(around.variables))
         raise error_at(around.document, path.span, f"{name} is unknown in this loop; it has {there}")
 
     # Declarations of names.
 
-    def declare(self, name: str, what: str, around: _Around, span: Span) -> None:
+    def declare(self, name: str, what: str, around: _Around, span: ast.Span) -> None:
         """Record that a slot or another segment gives a name its value."""
         self._check_name(name, what, around, span)
         key = _key(name, around)
@@ -227,16 +215,17 @@ class _Examination:
         elif name != "this":
             self.known.put(_key(_ANY_FIELD, around), named)
 
-    def _check_name(self, name: str, what: str, around: _Around, span: Span) -> None:
+    def _check_name(self, name: str, what: str, around: _Around, span: ast.Span) -> None:
         base = name.partition(".")[0]
         if base in around.variables:
-            reason = "give it a name of its own" if base != "this" else "only slots directly in a geneach are its items"
-            raise error_at(around.document, span, f"{what} is called {shown(name)}, as the loop's item is; {reason}")
+            reason = "give it another name" if base != "this" else "only slots directly in a geneach are its items"
+            raise error_at(
+                around.document, span, f"{what} is called {shown(name)}, like the item of the loop; {reason}"
+            )
         if base == "this":
             if around.of != "geneach":
                 reason = (
-                    f"{what} is called {shown(name)}, which names the item of a geneach, "
-                    "and it does not stand directly in one"
+                    f"{what} is called {shown(name)}, which names the item of a geneach, but it is not directly in one"
                 )
                 raise error_at(around.document, span, reason)
             if self.known.get(_key(_ANY_FIELD if name == "this" else "this", around)):
@@ -246,19 +235,19 @@ class _Examination:
                 )
                 raise error_at(around.document, span, reason)
         elif base in RESERVED or base != name or base.startswith("@"):
-            raise error_at(around.document, span, f"{what} cannot be called {shown(name)}; choose another word")
+            raise error_at(around.document, span, f"{what} cannot be called {shown(name)}; choose another name")
 
     # Segments.
 
-    def set(self, segment: Set, around: _Around) -> None:
+    def visit_set(self, segment: ast.Set, around: _Around) -> None:
         self._check_name(segment.name, "the set", around, segment.span)
         known = self.known.get(segment.name)
         if known is not None and known.what != "a set":
-            reason = f"{shown(segment.name)} is given by {known.what} at {known.place}, and a set cannot change it"
+            reason = f"{shown(segment.name)} is given by {known.what} at {known.position}, and a set cannot change it"
             raise error_at(around.document, segment.span, f"{reason}; choose another name")
         self.known.put(segment.name, _Named("a set", around.document, segment.span))
 
-    def slot(self, segment: Slot, around: _Around) -> None:
+    def visit_slot(self, segment: ast.Slot, around: _Around) -> None:
         for choice in segment.choices or ():
             self.body(choice, around)
         # A slot of a joint declares its name here, too, so that duplicates are found.
@@ -270,25 +259,25 @@ class _Examination:
             name = constant_name(logprobs, around.document)
             self.declare(name, "logprobs=", around, logprobs.span)
 
-    def block(self, segment: Block, around: _Around) -> None:
+    def visit_block(self, segment: ast.Block, around: _Around) -> None:
         self.body(segment.body, around)
         if segment.name is not None:
             self.declare(segment.name, "a block", around, segment.span)
 
-    def role(self, segment: Role, around: _Around) -> None:
+    def visit_role(self, segment: ast.Role, around: _Around) -> None:
         if around.role:
-            raise error_at(around.document, segment.span, "a turn cannot stand inside of another; close that first")
+            raise error_at(around.document, segment.span, "a turn cannot be inside another one; close that first")
         self.body(segment.body, replace(around, role=True))
 
-    def include(self, segment: Include, around: _Around) -> None:
+    def visit_include(self, segment: ast.Include, around: _Around) -> None:
         inner = self.documents[segment.path]
         self.body(inner.body, replace(around, document=inner, include=(around.document, segment.span)))
 
-    def joint(self, segment: Joint, around: _Around) -> None:
-        names = frozenset(one.name for one in segment.body if isinstance(one, Slot))
+    def visit_joint(self, segment: ast.Joint, around: _Around) -> None:
+        names = frozenset(one.name for one in segment.body if isinstance(one, ast.Slot))
         self.body(segment.body, replace(around, joint=names))
 
-    def branches(self, segment: If, around: _Around) -> None:
+    def visit_if(self, segment: ast.If, around: _Around) -> None:
         mark = self.known.mark()
         ends: list[dict[str, _Named]] = []
         for condition, body in segment.branches:
@@ -303,31 +292,31 @@ class _Examination:
             certain = all(way is not None and way.certain for way in ways)
             self.known.put(name, replace(first, certain=certain))
 
-    def each(self, segment: Each, around: _Around) -> None:
+    def visit_each(self, segment: ast.Each, around: _Around) -> None:
         variable = segment.variable
-        if isinstance(segment.items, Compare | Logical | Not):
+        if isinstance(segment.items, ast.Compare | ast.Logical | ast.Not):
             raise error_at(around.document, segment.items.span, _no_items(segment, around.document))
         if variable != "this":
             known = self.known.get(variable)
             if known is not None:
-                reason = f"{shown(variable)} is given by {known.what} at {known.place}; call the item otherwise"
+                reason = f"{shown(variable)} is given by {known.what} at {known.position}; rename the item"
                 raise error_at(around.document, segment.span, reason)
             self._check_name(variable, "the item of this loop", around, segment.span)
         variables = frozenset({variable, "@key", *LOOP})
         self._loop(segment.body, replace(around, variables=around.variables | variables, of="each"))
 
-    def geneach(self, segment: GenEach, around: _Around) -> None:
+    def visit_geneach(self, segment: ast.GenEach, around: _Around) -> None:
         self._check_name(segment.name, "a geneach", around, segment.span)
         turn = set(LOOP) if "num" in dict(segment.arguments) else set(LOOP) - {"@last"}
         variables = around.variables - {"this", "@key", "@last"} | turn
         self.slots[segment.name] = None
         # Its name has no value yet while its items are made.
         if not self._loop(segment.body, replace(around, variables=variables, of="geneach", level=around.level + 1)):
-            reason = "no slot of the geneach is called this (or this.field), so it has no items; name one so"
+            reason = "no slot of the geneach is called this (or this.field), so it has no items; give one this name"
             raise error_at(around.document, segment.span, reason)
         self.declare(segment.name, "a geneach", around, segment.span)
 
-    def _loop(self, body: Body, around: _Around) -> bool:
+    def _loop(self, body: ast.Body, around: _Around) -> bool:
         """Examine one turn of a loop, and return whether the loop has items.
 
         After the loop, the names of its slots are lists.
@@ -352,22 +341,21 @@ def _key(name: str, around: _Around) -> str:
     return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
 
 
-def _no_items(segment: Each, document: Document) -> str:
+def _no_items(segment: ast.Each, document: ast.Document) -> str:
     """Return the reason why a comparison cannot be looped over.
 
     Other languages write a loop as `x in xs`.
     """
     items = segment.items
-    if not isinstance(items, Compare) or items.operator != "in" or segment.variable != "this":
-        return "each goes through a list or a mapping, not through true or false"
-    names = [one.name for one in (items.left, items.right) if isinstance(one, Path) and not one.steps]
+    if not isinstance(items, ast.Compare) or items.operator != "in" or segment.variable != "this":
+        return "each loops over a list or a mapping, not over true or false"
+    names = [one.name for one in (items.left, items.right) if isinstance(one, ast.Path) and not one.steps]
     item, whole = names if len(names) == 2 else ("item", "items")
-    tag = f"#each {short(whole)} as {short(item)}"
-    written = f"{{{{{tag}}}}}" if document.dialect == "handlebars" else f"<<{tag}>>"
-    return f"each goes through a list or a mapping; write {written}"
+    tag = DIALECTS[document.dialect].tag(f"#each {clip(whole, 40)} as {clip(item, 40)}")
+    return f"each loops over a list or a mapping; write {tag}"
 
 
-def _second(around: _Around, span: Span, known: _Named) -> tuple[Document, Span]:
+def _second(around: _Around, span: ast.Span, known: _Named) -> tuple[ast.Document, ast.Span]:
     """Return the second of two positions.
 
     If a file is included twice, both positions are equal, and that of the include is
@@ -378,22 +366,10 @@ def _second(around: _Around, span: Span, known: _Named) -> tuple[Document, Span]
     return around.document, span
 
 
-def _twice(name: str, what: str, around: _Around, span: Span, known: _Named) -> str:
+def _twice(name: str, what: str, around: _Around, span: ast.Span, known: _Named) -> str:
     if known.document is around.document and known.span == span:
         return (
-            f"{shown(name)} is named at {known.place}, and that file is included twice; include it in a loop, or once"
+            f"{shown(name)} is named at {known.position}, and that file is included twice; "
+            "include it in a loop, or once"
         )
-    return f"{what} is called {shown(name)}, as {known.what} at {known.place} is; give it a name of its own"
-
-
-_HANDLERS: Mapping[type[Segment], Callable[[_Examination, Any, _Around], None]] = {
-    Set: _Examination.set,
-    Slot: _Examination.slot,
-    Block: _Examination.block,
-    Role: _Examination.role,
-    Include: _Examination.include,
-    Joint: _Examination.joint,
-    If: _Examination.branches,
-    Each: _Examination.each,
-    GenEach: _Examination.geneach,
-}
+    return f"{what} is called {shown(name)}, like {known.what} at {known.position}; give it another name"

@@ -69,7 +69,7 @@ class Template:
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > MOST_FILE_BYTES:
             n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MOST_FILE_BYTES + 1]) - 1
-            reason = f"the template is longer than {MOST_FILE_BYTES} bytes, which end here; split it by `include`"
+            reason = f"the template is longer than {MOST_FILE_BYTES} bytes, which end here; split it with `include`"
             raise error_in(text, name, n_characters, reason)
         document, documents = read_all(text, name, dialect, sources)
         refuse_foreign(document)

@@ -114,12 +114,12 @@ def loop_over(each: Each, template: Template, scope: Scope, document: Document) 
 
 def loop_of(each: GenEach, template: Template, scope: Scope, document: Document) -> Loop:
     """Return a loop whose items the model makes."""
-    given: dict[str, Any] = {name: plain(one) for name, one in values_at(each, scope, document, template).items()}
-    check_range(each, document, given)
-    join, stop = (text_of(given[name]) if name in given else None for name in ("join", "stop"))
-    least = given.get("num", given.get("min", 0))
-    most = given.get("num", given.get("max", max(DEFAULT_MOST, least)))
-    return Loop(each, names_in(each.body, template.documents), join or "", bounds=(least, most, stop))
+    values: dict[str, Any] = {name: plain(one) for name, one in values_at(each, scope, document, template).items()}
+    check_range(each, document, values)
+    join, stop = (text_of(values[name]) if name in values else None for name in ("join", "stop"))
+    min_turns = values.get("num", values.get("min", 0))
+    max_turns = values.get("num", values.get("max", max(DEFAULT_MOST, min_turns)))
+    return Loop(each, names_in(each.body, template.documents), join or "", bounds=(min_turns, max_turns, stop))
 
 
 def path_of(name: str, loops: list[Loop]) -> str:
@@ -135,5 +135,5 @@ def path_of(name: str, loops: list[Loop]) -> str:
     if not loops:
         return name
     segment = loops[-1].segment
-    place = f"{path_of(segment.name, loops[:-1])}[{loops[-1].n_done - 1}]" if isinstance(segment, GenEach) else ""
-    return f"{place}{dot}{inner}"
+    prefix = f"{path_of(segment.name, loops[:-1])}[{loops[-1].n_done - 1}]" if isinstance(segment, GenEach) else ""
+    return f"{prefix}{dot}{inner}"

@@ -15,23 +15,7 @@ from selectrie.template.analysis import segment_counts
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.frames import Environment, Frame, Loop, Values, fields_of, loop_of, loop_over, path_of
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
-from selectrie.template.syntax.ast import (
-    Block,
-    Body,
-    Comment,
-    Document,
-    Each,
-    GenEach,
-    If,
-    Include,
-    Joint,
-    Literal,
-    Output,
-    Role,
-    Segment,
-    Set,
-    Slot,
-)
+from selectrie.template.syntax import ast
 from selectrie.template.values.declared_names import names_in, refuse_given
 from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
 from selectrie.template.values.tag_values import role_named, value_at
@@ -71,7 +55,7 @@ class Interpreter:
         """Return the path of the list of the loop that asks whether it goes on."""
         loops = [frame.loop for frame in self._frames if frame.loop is not None]
         segment = loops[-1].segment
-        return path_of(segment.name, loops[:-1]) if isinstance(segment, GenEach) else ""
+        return path_of(segment.name, loops[:-1]) if isinstance(segment, ast.GenEach) else ""
 
     def ahead(self, n_steps: int) -> Interpreter:
         """Return a copy of the program for a lookahead.
@@ -129,9 +113,9 @@ class Interpreter:
         """Return the text before the first slot of a joint block."""
         written = []
         for part in step.joint.body:
-            if isinstance(part, Slot):
+            if isinstance(part, ast.Slot):
                 break
-            if not isinstance(part, Comment):
+            if not isinstance(part, ast.Comment):
                 write = self._pass(part, step.document)
                 written.append(write.text if isinstance(write, Write) else "")
         return "".join(written)
@@ -148,70 +132,73 @@ class Interpreter:
             segment = frame.body[frame.at]
             frame.at += 1
             self._count(segment, frame.document)
-            found = self._pass(segment, frame.document)
-            if found is not None:
-                return found
+            step = self._pass(segment, frame.document)
+            if step is not None:
+                return step
         return self._queue.popleft()
 
-    def _count(self, segment: Segment, document: Document) -> None:
+    def _count(self, segment: ast.Segment, document: ast.Document) -> None:
         self._n_left -= 1
         if self._n_left < 0:
             if self._is_ahead:
                 raise Undecided
             raise segment_counts.too_long(document, segment)
 
-    def _pass(self, segment: Segment, document: Document) -> Step | None:
+    def _pass(self, segment: ast.Segment, document: ast.Document) -> Step | None:
         """Execute one segment.
 
         Returns its step, or None if it only changes what comes next.
         """
-        if isinstance(segment, Literal):
+        if isinstance(segment, ast.Literal):
             return Write(segment.text, is_literal=True, span=segment.span, document=document)
-        if isinstance(segment, Comment):
+        if isinstance(segment, ast.Comment):
             return None
         scope = self._scope()
         if not self._is_ahead:
-            own = segment.body if isinstance(segment, Joint) else (segment,)
+            own = segment.body if isinstance(segment, ast.Joint) else (segment,)
             for one in own:
-                if isinstance(one, Slot | Block | GenEach):
+                if isinstance(one, ast.Slot | ast.Block | ast.GenEach):
                     refuse_given(one, scope, document)
-        if isinstance(segment, Slot):
+        if isinstance(segment, ast.Slot):
             return Decide(segment, scope, document)
-        if isinstance(segment, Joint):
+        if isinstance(segment, ast.Joint):
             return Together(segment, scope, document)
-        if isinstance(segment, Output):
+        if isinstance(segment, ast.Output):
             text = text_at(segment.value, scope, document)
             return Write(text, is_literal=False, span=segment.span, document=document) if text else None
         return self._enter(segment, scope, document)
 
     def _enter(
-        self, segment: Set | Include | If | Role | Block | Each | GenEach, scope: Scope, document: Document
+        self,
+        segment: ast.Set | ast.Include | ast.If | ast.Role | ast.Block | ast.Each | ast.GenEach,
+        scope: Scope,
+        document: ast.Document,
     ) -> Step | None:
         """Execute a segment that contains others, or a set.
 
         Its body, if any, becomes the innermost frame.
         """
-        if isinstance(segment, Set):
+        if isinstance(segment, ast.Set):
             self._assign(segment, scope, document)
-        elif isinstance(segment, Include):
+        elif isinstance(segment, ast.Include):
             included = self._template.included(segment)
             self._frames.append(Frame(included.body, included))
-        elif isinstance(segment, If):
+        elif isinstance(segment, ast.If):
             body = next((body for test, body in segment.branches if truth_at(test, scope, document)), segment.otherwise)
             self._frames.append(Frame(body, document))
-        elif isinstance(segment, Role):
+        elif isinstance(segment, ast.Role):
             ends = Turn(self._role(segment, scope, document), begins=False, span=segment.span, document=document)
             self._frames.append(Frame(segment.body, document, closing=(ends,)))
             return replace(ends, begins=True)
-        elif isinstance(segment, Block):
+        elif isinstance(segment, ast.Block):
             self._enter_block(segment, scope, document)
-        elif isinstance(segment, Each):
+        elif isinstance(segment, ast.Each):
             self._enter_loop(loop_over(segment, self._template, scope, document), document)
         else:
             self._enter_geneach(segment, scope, document)
         return None
 
-    def _role(self, segment: Role, scope: Scope, document: Document) -> str:
+    def _role(self, segment: ast.Role, scope: Scope, document: ast.Document) -> str:
         """Return the role of a turn."""
         if isinstance(segment.role, str):
             return segment.role
@@ -229,7 +216,7 @@ class Interpreter:
             assumed.update(level.assumed)
         return innermost.child(assumed)
 
-    def _assign(self, segment: Set, scope: Scope, document: Document) -> None:
+    def _assign(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
         page = self._levels[0]
         if self._is_ahead:
             try:
@@ -241,7 +228,7 @@ class Interpreter:
         page.values[segment.name] = value
         scope.assign(segment.name, value)
 
-    def _enter_block(self, block: Block, scope: Scope, document: Document) -> None:
+    def _enter_block(self, block: ast.Block, scope: Scope, document: ast.Document) -> None:
         if self._is_hidden(block, scope, document):
             if self._skips_hidden(block.body):
                 if block.name is not None:
@@ -254,14 +241,14 @@ class Interpreter:
             closing = (Naming(block.name, begins=False),)
         self._frames.append(Frame(block.body, document, closing=closing))
 
-    def _is_hidden(self, segment: Slot | Block | GenEach, scope: Scope, document: Document) -> bool:
+    def _is_hidden(self, segment: ast.Slot | ast.Block | ast.GenEach, scope: Scope, document: ast.Document) -> bool:
         """Return whether the tag is hidden, that is, not part of the page."""
         hidden = dict(segment.arguments).get("hidden")
         if hidden is None:
             return False
         return plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
 
-    def _skips_hidden(self, body: Body) -> bool:
+    def _skips_hidden(self, body: ast.Body) -> bool:
         """Return whether a hidden body is skipped, which lookaheads do.
 
         The names in it are then undecided.
@@ -277,7 +264,7 @@ class Interpreter:
         self._queue.append(Hide(begins=True))
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
-    def _enter_geneach(self, each: GenEach, scope: Scope, document: Document) -> None:
+    def _enter_geneach(self, each: ast.GenEach, scope: Scope, document: ast.Document) -> None:
         if self._is_hidden(each, scope, document):
             if self._skips_hidden(each.body):
                 self.suppose(each.name)
@@ -285,7 +272,7 @@ class Interpreter:
             self._enter_hidden()
         self._enter_loop(loop_of(each, self._template, scope, document), document)
 
-    def _enter_loop(self, loop: Loop, document: Document) -> None:
+    def _enter_loop(self, loop: Loop, document: ast.Document) -> None:
         frame = Frame((), document, loop=loop)
         self._frames.append(frame)
         self._next_turn(frame, loop)
@@ -313,10 +300,10 @@ class Interpreter:
             else:
                 self._end_loop(frame, loop)
             return
-        least, most, stop = loop.bounds
-        if loop.n_done < least:
+        min_turns, max_turns, stop = loop.bounds
+        if loop.n_done < min_turns:
             self._begin_turn(frame, loop)
-        elif loop.n_done >= most or stop is None:
+        elif loop.n_done >= max_turns or stop is None:
             self._end_loop(frame, loop)
         else:
             self._asked = loop
@@ -329,7 +316,7 @@ class Interpreter:
         if at and loop.join:
             self._queue.append(Write(loop.join, is_literal=False, span=segment.span, document=frame.document))
         variables: Values = {"@index": at, "@first": at == 0}
-        if isinstance(segment, Each) and loop.items is not None:
+        if isinstance(segment, ast.Each) and loop.items is not None:
             key, item = loop.items[at]
             variables |= {segment.variable: item, "@key": key, "@last": at == len(loop.items) - 1}
         elif loop.bounds[0] == loop.bounds[1]:
@@ -342,7 +329,7 @@ class Interpreter:
         """End a loop and turn the values of its slots into lists."""
         self._frames.pop()
         self._queue.extend(frame.closing)
-        own = (loop.segment.name,) if isinstance(loop.segment, GenEach) else ()
+        own = (loop.segment.name,) if isinstance(loop.segment, ast.GenEach) else ()
         if self._is_ahead:
             self.suppose(*own, *loop.names.decided)
             return

@@ -82,9 +82,9 @@ def _certain(ahead: Interpreter, cut: ChunkedProduct, *, may_branch: bool) -> Fo
             if isinstance(step, Write):
                 before = "".join(written).removesuffix(run) if step.is_literal else ""
                 run = run + step.text[: 2 * MOST_FOLLOWING] if step.is_literal else ""
-                found = cut(run) if run else None
-                if found is not None:
-                    written, end = [before, found[0]], Following(ends=found[1])
+                control = cut(run) if run else None
+                if control is not None:
+                    written, end = [before, control[0]], Following(ends=control[1])
                     break
                 written.append(step.text)
             elif isinstance(step, Naming):

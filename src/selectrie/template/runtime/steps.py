@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from selectrie.template.syntax.ast import Document, GenEach, Joint, Slot
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Document, GenEach, Joint, Slot, Span
 from selectrie.template.values.scope import Scope
 
 

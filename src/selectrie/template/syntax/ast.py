@@ -1,7 +1,9 @@
 """Define the template tree that the parser makes and everything else uses.
 
-The tree is immutable and its nodes have source spans. Spans are left out of equality,
-so that a template printed and read again is equal.
+The tree is immutable. Its segments are the text and tags of a template, its expressions
+the values in tags. Both are only data: nothing is called, and no attribute is read.
+Nodes have source spans, which are left out of equality, so that a template printed and
+read again is equal.
 """
 
 from __future__ import annotations
@@ -9,7 +11,83 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from selectrie.template.syntax.expressions import NOWHERE, Expression, Span
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The characters from `start` up to, but not including, `stop` of a source."""
+
+    start: int
+    stop: int
+
+
+NOWHERE = Span(0, 0)
+"""Span of a node that was made without a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node of the tree, with the position of its text."""
+
+    span: Span = field(default=NOWHERE, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(_Node):
+    """A constant as written: text, a number, true, false, none."""
+
+    value: str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Path(_Node):
+    """A value by name, or a part of it: `data.items[0]`, `this`, `@index`.
+
+    Attributes:
+        name: Name of a given value, of an earlier slot, or of a loop ("this", "@index",
+            "@first", "@last", "@key").
+        steps: Keys of mappings and indices of lists, or expressions for them
+            (`labels[lang]`).
+    """
+
+    name: str
+    steps: tuple[str | int | Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(_Node):
+    """A list of values: `["ranger", "wizard", class]`."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(_Node):
+    """The negation of the operand's truth."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(_Node):
+    """A conjunction or disjunction of two or more operands.
+
+    `operator` is "and" or "or". Evaluation stops at the first operand that decides.
+    """
+
+    operator: str
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(_Node):
+    """A comparison: `operator` is ==, !=, <, <=, >, >=, "in" or "not in"."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+Expression: TypeAlias = Constant | Path | ListOf | Not | Logical | Compare
 
 Arguments: TypeAlias = tuple[tuple[str, Expression], ...]
 """Named arguments of a tag, in the order written.
@@ -21,34 +99,31 @@ Body: TypeAlias = "tuple[Segment, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(_Node):
     """Text that appears on the page as it is; never empty.
 
     Escapes have been replaced, and white space has been trimmed at a `~`.
     """
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(_Node):
     """A comment, `<<! … >>`, which is not part of the page."""
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class Output(_Node):
     """A value as text: `<<name>>`."""
 
     value: Expression
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(_Node):
     """A position where the model decides.
 
     Attributes:
@@ -63,31 +138,28 @@ class Slot:
     name: str
     arguments: Arguments = ()
     choices: tuple[Body, ...] | None = None
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class Set(_Node):
     """A named value: `<<set 'name' value>>`; not part of the page."""
 
     name: str
     value: Expression
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Include:
+class Include(_Node):
     """The segments of another file of the search path: `<<include 'file.tmpl'>>`.
 
     They run in the same scope.
     """
 
     path: str
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
+class Each(_Node):
     """A loop, `<<#each items>>`, over a list or over the values of a mapping.
 
     The body runs once for each item, which is named `this`, or `variable` in
@@ -98,11 +170,10 @@ class Each:
     body: Body
     variable: str = "this"
     arguments: Arguments = ()
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class GenEach:
+class GenEach(_Node):
     """A loop that generates a list: `<<#geneach 'items' num=3 join=', '>>`.
 
     The body runs repeatedly. The values of its slots `this` (or `this.field`) become an
@@ -112,11 +183,10 @@ class GenEach:
     name: str
     body: Body
     arguments: Arguments = ()
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(_Node):
     """The body of the first true condition, else `otherwise`.
 
     `<<#unless x>>` is `If` of `Not(x)`.
@@ -124,11 +194,10 @@ class If:
 
     branches: tuple[tuple[Expression, Body], ...]
     otherwise: Body = ()
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Block(_Node):
     """A section of the page: `<<#block>>`.
 
     Attributes:
@@ -140,11 +209,10 @@ class Block:
     body: Body
     name: str | None = None
     arguments: Arguments = ()
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class Joint(_Node):
     """A block whose selects are decided together: `<<#joint>>`.
 
     Attributes:
@@ -154,11 +222,10 @@ class Joint:
 
     body: Body
     arguments: Arguments = ()
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class Role(_Node):
     """A turn of a chat, rendered by the model's chat template.
 
     The tags are `<<#system>>`, `<<#user>>`, `<<#assistant>>` and `<<#role 'name'>>`.
@@ -167,7 +234,6 @@ class Role:
 
     role: str | Expression
     body: Body
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 Segment: TypeAlias = Literal | Comment | Output | Slot | Set | Include | Each | GenEach | If | Block | Joint | Role

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from selectrie.template.syntax.ast import Body, Comment, If, Output, Segment, Slot
+from selectrie.errors import clip
+from selectrie.template.syntax.ast import Body, Comment, Expression, If, Output, Path, Segment, Slot, Span
 from selectrie.template.syntax.dialects import Dialect
-from selectrie.template.syntax.expressions import Expression, Path, Span
 from selectrie.template.syntax.lexer import MOST_DEPTH
-from selectrie.template.syntax.source_positions import Refused, clipped, short
+from selectrie.template.syntax.source_positions import Refused, clipped
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.syntax.whitespace import Edges, Literals
 
@@ -65,7 +65,7 @@ class Builder:
     """
 
     def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+        self._tag = dialect.tag
         self._bottom: list[Segment] = []
         self._frames: list[_Frame] = []
         self._literals = Literals()
@@ -100,7 +100,7 @@ class Builder:
         """Begin a block."""
         self._admit(opening.kind, opening.edges)
         if len(self._frames) >= MOST_DEPTH:
-            reason = f"blocks are nested more than {MOST_DEPTH} deep; include what is inside as a file of its own"
+            reason = f"blocks are nested more than {MOST_DEPTH} deep; move the inner ones into a file and include it"
             raise Refused(opening.edges.start, reason)
         self._end_literal(opening.edges)
         self._frames.append(_Frame(opening))
@@ -113,14 +113,12 @@ class Builder:
         frame = self._frames[-1] if self._frames else None
         kinds = _PARTED[word]
         if frame is None or frame.opening.kind not in kinds:
-            reason = f"{self._tag(word)} parts the bodies of {self._tag('#' + kinds[0])} and stands nowhere else"
+            reason = f"{self._tag(word)} divides {self._tag('#' + kinds[0])} and cannot be used elsewhere"
             if frame is None:
                 raise Refused(edges.start, reason + "; no block is open here")
-            raise Refused(edges.start, reason + "; here {tag} of line {line} is open", frame.opening.edges.span)
+            raise Refused(edges.start, reason + "; {tag} of line {line} is open here", frame.opening.edges.span)
         if frame.last:
-            reason = (
-                f"{self._tag(word)} behind the {self._tag('else')} of " + "{tag} in line {line}, which is its last part"
-            )
+            reason = f"{self._tag(word)} cannot follow {self._tag('else')}, the last part of " + "{tag} in line {line}"
             raise Refused(edges.start, reason, frame.opening.edges.span)
         self._end_literal(edges)
         frame.bodies.append(tuple(frame.body))
@@ -166,7 +164,7 @@ class Builder:
             one.value.name for body in bodies for one in body if isinstance(one, Output) and isinstance(one.value, Path)
         )
         word = next((name for name in names if name in words), None)
-        return "" if word is None else f"; {self._tag(word)} is a value, and ends nothing"
+        return "" if word is None else f"; {self._tag(word)} is a value and does not end a block"
 
     @property
     def _body(self) -> list[Segment]:
@@ -183,16 +181,13 @@ class Builder:
     def _flush(self) -> None:
         self._body.extend(self._literals.take())
 
-    def _tag(self, inner: str) -> str:
-        return f"{self._dialect.opens}{inner}{self._dialect.closes}"
-
     def _matching(self, name: str, edges: Edges) -> _Frame:
         """Return the block that an end tag closes."""
-        tag = self._tag("/" + short(name))
+        tag = self._tag("/" + clip(name, 40))
         if not self._frames:
             reason = f"{tag} closes nothing: no block is open here"
             if name not in TAGS or not TAGS[name].block:
-                reason = f"{tag} closes nothing: {clipped(name)} is no block"
+                reason = f"{tag} closes nothing: {clipped(name)} is not a block"
             raise Refused(edges.start, reason)
         frame = self._frames[-1]
         if frame.opening.kind == name:
@@ -209,21 +204,20 @@ class Builder:
         within = [frame.opening.kind for frame in self._frames]
         if self._is_in_choice and kind != "output":
             word = self._tag("/select")
-            reason = f"{kind} cannot stand in a choice of " + "{tag} (line {line}): a choice is text and values alone"
+            reason = f"{kind} is not allowed in a choice of " + "{tag} (line {line}), which holds only text and values"
             raise Refused(edges.start, f"{reason}; is {word} missing?", self._frames[-1].opening.edges.span)
         if "joint" in within and kind not in {"output", "comment", "select"}:
-            reason = f"{kind} cannot stand in a joint: it holds text, values and selects alone"
+            reason = f"{kind} is not allowed in a joint, which holds only text, values and selects"
             raise Refused(edges.start, reason)
         if kind in TURNS:
             for frame in self._frames:
                 if frame.opening.kind in TURNS:
-                    reason = (
-                        f"{self._tag('#' + kind)} inside of {{tag}} of line {{line}}: turns do not nest; close that one"
-                    )
+                    inside = f"{self._tag('#' + kind)} is inside " + "{tag} of line {line}"
+                    reason = f"{inside}, but turns cannot be nested; close that one"
                     raise Refused(edges.start, reason, frame.opening.edges.span)
 
 
 def _branches(frame: _Frame, span: Span) -> If:
     """Return the bodies of an `if` with their conditions, and that of its `else`."""
     otherwise = frame.bodies.pop() if frame.last else ()
-    return If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span)
+    return If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span=span)

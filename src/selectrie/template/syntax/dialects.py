@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+NO_CALLS = "templates cannot call functions; pass the result as a value"
+"""Advice for calls, which other languages have."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -37,6 +39,15 @@ class Dialect:
     aliases: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     commands: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     arguments: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+    def tag(self, content: str) -> str:
+        """Return a tag with this content."""
+        return f"{self.opens}{content}{self.closes}"
+
+    @property
+    def escaped(self) -> str:
+        """Return advice for an opening delimiter that is meant as text."""
+        return f"write \\{self.opens} for the characters {self.opens}"
 
 
 SELECTRIE = Dialect("selectrie", "<<", ">>")

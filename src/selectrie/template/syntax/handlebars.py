@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from selectrie.template.syntax.dialects import SELECTRIE, Dialect
+from selectrie.template.syntax.dialects import NO_CALLS, SELECTRIE, Dialect
 
-_NO_CALLS = "a template calls no functions; give the value under a name"
 _LISTS = "collect values with geneach"
 
 HANDLEBARS = Dialect(
@@ -41,27 +40,27 @@ HANDLEBARS = Dialect(
     ),
     commands=MappingProxyType(
         {
-            "await": "a page is rendered in one go; make two templates of it, or give the value",
-            "parse": "include the file of a template instead",
-            "break": "say num=, or stop= with min= and max=, where the geneach begins",
-            "shell": _NO_CALLS,
+            "await": "a page is rendered in one pass; split the template in two, or pass the value",
+            "parse": "include a template file instead",
+            "break": "set num=, or stop= with min= and max=, on the geneach",
+            "shell": NO_CALLS,
         }
     ),
     arguments=MappingProxyType(
         {
             "list_append": _LISTS,
-            "save_prompt": "the page itself has the text that a slot follows",
-            "save_stop_text": "the stop text is no part of a value; write it behind the slot",
-            "stop_regex": "write regex= for what the text may be",
+            "save_prompt": "the page contains the text before each slot",
+            "save_stop_text": "the stop text is not part of the value; write it after the slot",
+            "stop_regex": "use regex= to describe the whole text",
             "token_healing": "slots are always healed",
             "logprobs": "the record of the slot has them",
             "stream": "pages stream with llm.stream_render",
-            "cache_seed": "write seed=",
-            "filter": _NO_CALLS,
-            "parse": _NO_CALLS,
+            "cache_seed": "use seed=",
+            "filter": NO_CALLS,
+            "parse": NO_CALLS,
             "parallel": "slots are decided one after the other",
-            "unique": "give a grammar, or check the page",
-            "function_call": _NO_CALLS,
+            "unique": "use a grammar, or check the page afterwards",
+            "function_call": NO_CALLS,
             "single_call": "items are generated one by one; leave it out",
         }
     ),

@@ -77,53 +77,53 @@ class Scanner(Lexer):
         self._inside = re.compile("|".join(f"(?P<{name}>{patterns[name]})" for name in _INSIDE))
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # matches the interface of every lark
-        place = 0
-        while place < len(text):
-            match = self._outside.match(text, place)
+        offset = 0
+        while offset < len(text):
+            match = self._outside.match(text, offset)
             if match is None:
-                raise Refused(place, f"nothing of a template begins with {text[place]!r}")
-            place = match.end()
+                raise Refused(offset, f"no part of a template begins with {text[offset]!r}")
+            offset = match.end()
             opening = Token(match.lastgroup or "", match[0], match.start())
             yield opening
             if opening.type in OPENINGS:
-                tag = _Tag(match.start(), opening.type, place)
+                tag = _Tag(match.start(), opening.type, offset)
                 yield from self._symbols(text, tag)
-                place = tag.stop
+                offset = tag.stop
 
-    def symbols_before(self, text: str, opening: Token, place: int) -> list[Token]:
+    def symbols_before(self, text: str, opening: Token, offset: int) -> list[Token]:
         """Return the tokens of one tag before an offset in it, the opening first.
 
         `lex` has passed this part of the source without an error.
         """
         start = opening.start_pos or 0
         tag = _Tag(start, opening.type, start + len(opening))
-        return [opening, *takewhile(lambda symbol: (symbol.start_pos or 0) < place, self._symbols(text, tag))]
+        return [opening, *takewhile(lambda symbol: (symbol.start_pos or 0) < offset, self._symbols(text, tag))]
 
     def _symbols(self, text: str, tag: _Tag) -> Iterator[Token]:
         """Yield the tokens of a tag, including its end."""
-        place = tag.stop
+        offset = tag.stop
         while True:
-            match = self._inside.match(text, place)
+            match = self._inside.match(text, offset)
             if match is None:
-                if place >= len(text):
+                if offset >= len(text):
                     raise self._unclosed(tag)
-                kind, value = self._bracket(text, place, tag), text[place]
+                kind, value = self._bracket(text, offset, tag), text[offset]
             else:
                 kind, value = match.lastgroup or "", match[0]
             if kind == "BLANK":
-                place += len(value)
+                offset += len(value)
                 continue
-            if tag.last == "LPAR" and self._is_helper(text, value, place):
+            if tag.last == "LPAR" and self._is_helper(text, value, offset):
                 kind = "HELPER"
             elif kind == "NAME":
                 kind = self._word(value, tag)
-            self._check(tag, kind, value, place)
-            _deepen(tag, kind, place)
-            tag.last, tag.stop = kind, place + len(value)
-            yield Token(kind, value, place)
+            self._check(tag, kind, value, offset)
+            _deepen(tag, kind, offset)
+            tag.last, tag.stop = kind, offset + len(value)
+            yield Token(kind, value, offset)
             if kind == "CLOSE":
                 return
-            place = tag.stop
+            offset = tag.stop
 
     def _word(self, word: str, tag: _Tag) -> str:
         """Return the type of a word, depending on the token before it."""
@@ -138,47 +138,46 @@ class Scanner(Lexer):
             return "UNKNOWN_TAG"
         return WORDS.get(word, "RESERVED" if is_tag else "NAME")
 
-    def _bracket(self, text: str, place: int, tag: _Tag) -> str:
+    def _bracket(self, text: str, offset: int, tag: _Tag) -> str:
         """Return the type of a character that matches no pattern."""
-        character = text[place]
-        if character == "[" and tag.last in _PATH_ENDS and tag.stop == place:
+        character = text[offset]
+        if character == "[" and tag.last in _PATH_ENDS and tag.stop == offset:
             return "INDEX"
         if character in _BRACKETS:
             return _BRACKETS[character]
         if character == "!" and tag.last == "OPEN":
-            long = text.startswith("!--", place)
+            long = text.startswith("!--", offset)
             raise Refused(tag.start, f"this comment is not closed; end it with {'--' * long}{self._dialect.closes}")
         if character in "'\"":
-            raise Refused(place, f"this string is not closed; end it with {character}")
+            raise Refused(offset, f"this string is not closed; end it with {character}")
         return "BROKEN"
 
-    def _is_helper(self, text: str, word: str, place: int) -> bool:
+    def _is_helper(self, text: str, word: str, offset: int) -> bool:
         """Return whether a word or sign after "(" is a helper rather than a value.
 
         A helper says what is done with the operands that follow it.
         """
         if word not in self._dialect.helpers:
             return False
-        return _OPERATOR.match(text, place + len(word)) is None
+        return _OPERATOR.match(text, offset + len(word)) is None
 
-    def _check(self, tag: _Tag, kind: str, value: str, place: int) -> None:
+    def _check(self, tag: _Tag, kind: str, value: str, offset: int) -> None:
         """Raise if a token shows that something before it was not closed."""
-        opens, closes = self._dialect.opens, self._dialect.closes
+        closes = self._dialect.closes
         if kind == "STRING" and closes in value:
             if "\n" in value:
-                reason = f"this string goes on over {closes} and a line end; end it with {value[0]}"
-                raise Refused(place, f"{reason}, or write \\n for the line ends that it has")
-            tag.runaway = tag.runaway or Token(kind, value, place)
+                reason = f"this string continues past {closes} and a line end; end it with {value[0]}"
+                raise Refused(offset, f"{reason}, or write \\n for each line end in it")
+            tag.runaway = tag.runaway or Token(kind, value, offset)
         elif kind == "RAW" and tag.last == "OPEN_BLOCK":
-            raise Refused(tag.start, f"this raw block is not closed; write {opens}/raw{closes} where it ends")
+            raise Refused(tag.start, f"this raw block is not closed; write {self._dialect.tag('/raw')} where it ends")
 
     def _unclosed(self, tag: _Tag) -> Refused:
         """Return the error for a tag that is still open at the end of the source."""
-        opens, closes = self._dialect.opens, self._dialect.closes
+        closes = self._dialect.closes
         if tag.runaway is not None:
             return runaway(tag.runaway, closes)
-        escape = f"write \\{opens} for the characters {opens}"
-        return Refused(tag.start, f"this tag is not closed; end it with {closes}, or {escape}")
+        return Refused(tag.start, f"this tag is not closed; end it with {closes}, or {self._dialect.escaped}")
 
 
 def runaway(string: Token, closes: str) -> Refused:
@@ -186,11 +185,11 @@ def runaway(string: Token, closes: str) -> Refused:
 
     The string was ended by the next quote of the text.
     """
-    reason = f"this string goes on over {closes}, and behind it the tag cannot be read"
+    reason = f"this string continues past {closes}, and the rest of the tag cannot be read"
     return Refused(string.start_pos or 0, f"{reason}; is its closing {string[0]} missing?")
 
 
-def _deepen(tag: _Tag, kind: str, place: int) -> None:
+def _deepen(tag: _Tag, kind: str, offset: int) -> None:
     """Track the depth of brackets and of `not` before a value."""
     if kind in _OPENERS:
         tag.held.append(tag.depth + 1)
@@ -201,4 +200,4 @@ def _deepen(tag: _Tag, kind: str, place: int) -> None:
     else:
         tag.depth = tag.held[-1] if tag.held else 0
     if tag.depth > MOST_DEPTH:
-        raise Refused(place, f"nested more than {MOST_DEPTH} deep; name inner parts with `set`, or write less")
+        raise Refused(offset, f"expressions are nested more than {MOST_DEPTH} deep; name inner parts with `set`")

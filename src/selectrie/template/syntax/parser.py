@@ -48,14 +48,14 @@ def _read(source: str, dialect: str) -> Body:
     try:
         return cast("Body", _parser(dialect).parse(source))
     except UnexpectedToken as error:
-        place = error.token.start_pos or 0
+        offset = error.token.start_pos or 0
         stack = error.interactive_parser.parser_state.value_stack
         opening = next(
             (value for value in reversed(stack) if isinstance(value, Token) and value.type in OPENINGS), None
         )
         if opening is None:
-            raise Refused(place, f"{clipped(str(error.token))} cannot stand here") from None
-        symbols = Scanner(_parser(dialect).lexer_conf).symbols_before(source, opening, place)
+            raise Refused(offset, f"{clipped(str(error.token))} is not allowed here") from None
+        symbols = Scanner(_parser(dialect).lexer_conf).symbols_before(source, opening, offset)
         raise refusal(BrokenTag(source, DIALECTS[dialect], symbols, error.token, error.accepts)) from None
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from selectrie.errors import RequestError, TemplateError
-from selectrie.template.syntax.ast import Document
-from selectrie.template.syntax.expressions import Span
+from selectrie.errors import RequestError, TemplateError, clip
+from selectrie.template.syntax.ast import Document, Span
 
 
 class Refused(Exception):
@@ -31,7 +30,7 @@ class Refused(Exception):
         if self.about is not None:
             tag = " ".join(source[self.about.start : self.about.stop].split())
             line, _ = line_and_column(source, self.about.start)
-            reason = reason.replace("{line}", str(line)).replace("{tag}", short(tag, 60))
+            reason = reason.replace("{line}", str(line)).replace("{tag}", clip(tag, 60))
         return error_in(source, name, self.offset, reason)
 
 
@@ -83,11 +82,6 @@ def where(document: Document, span: Span) -> str:
     return f"{document.name}:{line}:{column}"
 
 
-def short(text: str, limit: int = 40) -> str:
-    """Shorten a text for an error message."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def clipped(text: str, limit: int = 40) -> str:
     """Quote a text for an error message, shortened."""
-    return repr(short(text, limit))
+    return repr(clip(text, limit))

@@ -13,32 +13,33 @@ from itertools import pairwise
 
 from lark import Token
 
-from selectrie.template.syntax.dialects import Dialect
+from selectrie.errors import clip
+from selectrie.template.syntax.dialects import NO_CALLS, Dialect
 from selectrie.template.syntax.lexer import runaway
-from selectrie.template.syntax.source_positions import Refused, clipped, short
+from selectrie.template.syntax.source_positions import Refused, clipped
 from selectrie.template.syntax.tags import MIDDLE, TAGS
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
 _OPERATORS = frozenset({"COMPARISON", "IN", "AND", "OR"})
-_NO_CALLS = "a template calls no functions: give the value under a name"
 _VALUE_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB", "RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"})
 _ENDS = frozenset({"CLOSE", "RPAR", "RSQB"})
 _WORDS = frozenset({"RESERVED", "AS", "IN", "AND", "OR", "NOT", "THIS", "TRUE", "FALSE", "NONE"})
 _SIGNS = {"EQUALS": "=", "COMMA": "','", "RPAR": ")", "RSQB": "]", "AS": "as"}
-_RECKONED = "values are not reckoned with"
+_NO_ARITHMETIC = "templates have no arithmetic: pass the result as a value"
+_BLANKS = "the parts of a tag are separated by blanks"
 _STRAIGHT = "write straight quotes, ' or \""
 _BEHIND_VALUES = {
     "&": "write and",
     "|": "write or; values have no filters",
-    **dict.fromkeys("+-*/%", _RECKONED),
-    ";": "parts of a tag are parted by blanks",
+    **dict.fromkeys("+-*/%", _NO_ARITHMETIC),
+    ";": _BLANKS,
 }
 """Advice about signs that other languages put after a value."""
 _FOR_VALUES = {
     "!": "write not",
-    "{": "mappings are given as values, not written",
-    "$": "write the name alone",
-    "\\": "a text stands in quotes",
+    "{": "mappings cannot be written here; pass one as a value",
+    "$": "write the name without it",
+    "\\": "put texts in quotes",
     ".": "a path begins with a name",
 }
 """Advice about signs with which other languages begin a value."""
@@ -84,7 +85,7 @@ class BrokenTag:
     accepted: AbstractSet[str]
 
     @property
-    def place(self) -> int:
+    def offset(self) -> int:
         return self.token.start_pos or 0
 
     @property
@@ -106,10 +107,6 @@ class BrokenTag:
         return self.word in TAGS and (
             len(self.symbols) == 2 or (len(self.symbols) == 3 and self.word not in {"each", "if", "unless"})
         )
-
-    def tag(self, inner: str) -> str:
-        """Return a tag of the dialect with this content."""
-        return f"{self.dialect.opens}{inner}{self.dialect.closes}"
 
 
 def refusal(broken: BrokenTag) -> Refused:
@@ -139,11 +136,10 @@ def _unclosed(broken: BrokenTag) -> Refused | None:
     start = broken.opening.start_pos or 0
     behind = start + len(broken.opening)
     close, other = broken.source.find(closes, behind), broken.source.find(opens, behind)
-    begins_anew = 0 <= other < close and (other <= broken.place or "\n" in broken.source[start:other])
+    begins_anew = 0 <= other < close and (other <= broken.offset or "\n" in broken.source[start:other])
     if close >= 0 and not begins_anew:
         return None
-    escape = f"write \\{opens} for the characters {opens}"
-    return Refused(start, f"this tag is not closed; end it with {closes}, or {escape}")
+    return Refused(start, f"this tag is not closed; end it with {closes}, or {broken.dialect.escaped}")
 
 
 def _command(broken: BrokenTag) -> Refused | None:
@@ -162,16 +158,18 @@ def _headless(broken: BrokenTag) -> Refused | None:
     """Return an error if the first word of a tag is wrong."""
     if len(broken.symbols) > 1:
         return None
-    opens, kind = broken.dialect.opens, broken.opening.type
+    kind = broken.opening.type
     if kind == "OPEN_BLOCK":
-        return Refused(broken.place, _no_block(broken))
+        return Refused(broken.offset, _no_block(broken))
     if kind == "OPEN_END":
-        return Refused(broken.place, f"expected the name of the block that ends here, as in {broken.tag('/if')}")
+        return Refused(
+            broken.offset, f"expected the name of the block that ends here, as in {broken.dialect.tag('/if')}"
+        )
     if broken.token in TAGS:
-        block = broken.tag(f"#{broken.token} …")
-        return Refused(broken.place, f"{broken.token} is a block; write {block}, or name the value otherwise")
+        block = broken.dialect.tag(f"#{broken.token} …")
+        return Refused(broken.offset, f"{broken.token} is a block; write {block}, or rename the value")
     if broken.token.type == "CLOSE":
-        return Refused(broken.place, f"this tag is empty; expected a value or a tag, or write \\{opens} for {opens}")
+        return Refused(broken.offset, f"this tag is empty; expected a value or a tag, or {broken.dialect.escaped}")
     return None
 
 
@@ -179,13 +177,13 @@ def _no_block(broken: BrokenTag) -> str:
     """Return the reason why the token after `#` begins no block."""
     word = str(broken.token)
     if word in MIDDLE:
-        return f"{word} begins no block; write {broken.tag(word)}"
+        return f"{word} does not begin a block; write {broken.dialect.tag(word)}"
     if word in TAGS:
-        return f"{word} has no block form; write {broken.tag(word + ' …')}"
+        return f"{word} has no block form; write {broken.dialect.tag(word + ' …')}"
     known = f"the blocks are {', '.join(_BLOCKS)}"
     if broken.token.type == "UNKNOWN_TAG":
         return f"no block is called {clipped(word)}{_nearest(word, _BLOCKS, known)}"
-    return f"expected the name of a block behind {broken.dialect.opens}#; {known}"
+    return f"expected the name of a block after {broken.dialect.opens}#; {known}"
 
 
 def _wrong_head(broken: BrokenTag) -> Refused | None:
@@ -195,7 +193,9 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
         return None
     word = str(head)
     if token.type == "EQUALS":
-        return Refused(broken.place, f"to name a value write {broken.tag(f'set {short(word)}=…')}, to compare write ==")
+        return Refused(
+            broken.offset, f"to name a value write {broken.dialect.tag(f'set {clip(word, 40)}=…')}, to compare write =="
+        )
     if token.type not in _VALUES | {"RESERVED"} or token.type == "LPAR":
         return None
     return _misnamed(broken, head)
@@ -203,13 +203,13 @@ def _wrong_head(broken: BrokenTag) -> Refused | None:
 
 def _misnamed(broken: BrokenTag, head: Token) -> Refused | None:
     """Return an error if a tag has an unknown name or lacks its `#`."""
-    word, place = str(head), head.start_pos or 0
+    word, offset = str(head), head.start_pos or 0
     block = near_tag(word, _BLOCKS)
     known = f"the tags are {', '.join(_INLINE)}; functions cannot be called"
     if broken.token.type == "STRING" or near_tag(word, _INLINE):
-        return Refused(place, f"no tag is called {clipped(word)}{_nearest(word, _INLINE, known)}")
+        return Refused(offset, f"no tag is called {clipped(word)}{_nearest(word, _INLINE, known)}")
     return (
-        Refused(place, f"no tag is called {clipped(word)}; did you mean {broken.tag(f'#{block} …')}?")
+        Refused(offset, f"no tag is called {clipped(word)}; did you mean {broken.dialect.tag(f'#{block} …')}?")
         if block
         else None
     )
@@ -219,10 +219,10 @@ def _bare(broken: BrokenTag) -> Refused | None:
     """Return an error for a name or a file name without its quotes."""
     head, last = broken.word, broken.symbols[-1]
     if head == "include" and len(broken.symbols) == 2:
-        match = _FILE.match(broken.source, broken.place)
+        match = _FILE.match(broken.source, broken.offset)
         path = match[0].rstrip(broken.dialect.closes[0] + "~") if match else ""
         if path:
-            return Refused(broken.place, f"expected a file name in quotes; write include {clipped(path, 80)}")
+            return Refused(broken.offset, f"expected a file name in quotes; write include {clipped(path, 80)}")
     if head not in _NAMED or len(broken.symbols) != 3:
         return None
     if last.type != "NAME" or broken.accepted != {"EQUALS"} or broken.token.type == "COMPARISON":
@@ -232,7 +232,7 @@ def _bare(broken: BrokenTag) -> Refused | None:
 
 def _at(broken: BrokenTag) -> Refused:
     """Return the error for anything else in the middle of a tag."""
-    return Refused(broken.place, f"expected {_expected(broken)}, not {_found(broken)}{_advice(broken)}")
+    return Refused(broken.offset, f"expected {_expected(broken)}, not {_found(broken)}{_advice(broken)}")
 
 
 def _found(broken: BrokenTag) -> str:
@@ -240,8 +240,8 @@ def _found(broken: BrokenTag) -> str:
     if token.type == "CLOSE":
         return "the end of the tag"
     if token.type in _WORDS:
-        return f"{word!r}, a word of the language"
-    return f"the text {word if len(word) <= 40 else word[:39] + '…'}" if token.type == "STRING" else clipped(word)
+        return f"the reserved word {word!r}"
+    return f"the text {clip(word, 40)}" if token.type == "STRING" else clipped(word)
 
 
 def _expected(broken: BrokenTag) -> str:
@@ -267,13 +267,13 @@ def _expected(broken: BrokenTag) -> str:
 
 def _advice(broken: BrokenTag) -> str:
     """Return advice about the token, or ""."""
-    told = _about_names(broken) or _about_operators(broken) or _about_signs(broken)
-    if told:
-        return f"; {told}"
-    last, opens = broken.symbols[-1], broken.dialect.opens
+    advice = _about_names(broken) or _about_operators(broken) or _about_signs(broken)
+    if advice:
+        return f"; {advice}"
+    last = broken.symbols[-1]
     is_prose = last.type in {"NAME", "NUMBER"} and broken.token.type in {"NAME", "NUMBER", "BROKEN", "COMMA"}
     if is_prose and broken.opening.type == "OPEN" and broken.word not in {*TAGS, *MIDDLE}:
-        return f"; write \\{opens} for the characters {opens}"
+        return f"; {broken.dialect.escaped}"
     return ""
 
 
@@ -293,14 +293,14 @@ def _about_names(broken: BrokenTag) -> str:
     """Return advice about words that cannot be names, and about unquoted names."""
     word, kind, head = str(broken.token), broken.token.type, broken.word
     last, accepted = broken.symbols[-1], broken.accepted
-    bare, quoted = short(str(last)), clipped(str(last))
+    bare, quoted = clip(str(last), 40), clipped(str(last))
     is_bare = head == "set" and last.type == "NAME" and accepted == {"EQUALS"}
     is_word = kind in _WORDS and "NAME" in accepted
     hints = (
-        (head == "else" and word == "if", f"write {broken.tag('elif …')}"),
-        (is_bare, f"write {broken.tag(f'set {bare}=value')} or {broken.tag(f'set {quoted} value')}"),
+        (head == "else" and word == "if", f"write {broken.dialect.tag('elif …')}"),
+        (is_bare, f"write {broken.dialect.tag(f'set {bare}=value')} or {broken.dialect.tag(f'set {quoted} value')}"),
         (is_word and (last.type == "AS" or head == "set"), "choose another name"),
-        (is_word and "NUMBER" in accepted, "no value is called so; of a mapping it may be a key: data.key"),
+        (is_word and "NUMBER" in accepted, "it cannot name a value, but it can be a key: data.key"),
         (kind in {"CLOSE", "COMPARISON"} and "EQUALS" in accepted, "an argument is written name=value"),
     )
     return next((hint for applies, hint in hints if applies), "")
@@ -309,19 +309,21 @@ def _about_names(broken: BrokenTag) -> str:
 def _about_operators(broken: BrokenTag) -> str:
     """Return advice about operators of other languages."""
     word, kind, last = str(broken.token), broken.token.type, broken.symbols[-1].type
-    escape = f"\\{broken.dialect.opens} for the characters {broken.dialect.opens}"
     is_behind = last in _VALUE_ENDS and "EQUALS" not in broken.accepted
     chained = kind == "COMPARISON" and any(symbol.type == "COMPARISON" for symbol in broken.symbols)
     hints = (
         (is_behind and (kind == "EQUALS" or word == "is"), "to compare write =="),
-        (is_behind and chained, "comparisons do not chain: join two with and"),
-        (kind == "LIST" and is_behind, "a place in a list stands directly behind its name: items[0]"),
-        (kind == "NUMBER" and last == "DOT", "a place in a list is written items[0]"),
-        (kind == "LPAR" and last == "NAME", _NO_CALLS),
-        (kind in _VALUES and last == "NAME" and broken.symbols[-2].type == "LPAR", _NO_CALLS),
-        (kind in _VALUES and len(broken.symbols) == 2 and broken.dialect.partials, f"{_NO_CALLS}, or write {escape}"),
+        (is_behind and chained, "comparisons cannot be chained: join two with and"),
+        (kind == "LIST" and is_behind, "an index directly follows the name of a list: items[0]"),
+        (kind == "NUMBER" and last == "DOT", "an index is written items[0]"),
+        (kind == "LPAR" and last == "NAME", NO_CALLS),
+        (kind in _VALUES and last == "NAME" and broken.symbols[-2].type == "LPAR", NO_CALLS),
+        (
+            kind in _VALUES and len(broken.symbols) == 2 and broken.dialect.partials,
+            f"{NO_CALLS}, or {broken.dialect.escaped}",
+        ),
         (word == ":" and "EQUALS" in broken.accepted, "an argument is written name=value"),
-        (kind == "COMMA" and broken.word in TAGS, "parts of a tag are parted by blanks"),
+        (kind == "COMMA" and broken.word in TAGS, _BLANKS),
     )
     return next((hint for applies, hint in hints if applies), "")
 

@@ -6,7 +6,7 @@ import re
 
 from lark import Token
 
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Span
 from selectrie.template.syntax.source_positions import Refused, clipped
 from selectrie.template.syntax.tags import RESERVED
 from selectrie.template.syntax.whitespace import Edges
@@ -42,22 +42,22 @@ def text_of(token: Token, *, lenient: bool = False) -> str:
 
 
 def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
-    place = start_of(token) + 1 + match.start()
+    offset = start_of(token) + 1 + match.start()
     if match[1]:
         code = int(match[1], 16)
         if 0xD800 <= code < 0xE000:
-            raise Refused(place, f"{match[0]} is half a character; write the character itself")
+            raise Refused(offset, f"{match[0]} is half of a character; write the character itself")
         return chr(code)
     if match[2] in _ESCAPES:
         return _ESCAPES[match[2]]
     if lenient:
         return match[0]
     if match[2] == "u":
-        raise Refused(place, r"\u wants four hexadecimal digits, as in \u00e9")
-    known = r"there are \n \t \\ \' \" and \uXXXX"
+        raise Refused(offset, r"\u needs four hexadecimal digits, as in \u00e9")
+    known = r"the escapes are \n \t \\ \' \" and \uXXXX"
     if not match[2].isprintable():
-        raise Refused(place, rf"a backslash before {match[2]!r} is no escape; for a backslash write \\ ({known})")
-    raise Refused(place, rf"\{match[2]} is no escape; for a backslash write \\{match[2]} ({known})")
+        raise Refused(offset, rf"a backslash before {match[2]!r} is not an escape; for a backslash write \\ ({known})")
+    raise Refused(offset, rf"\{match[2]} is not an escape; for a backslash write \\{match[2]} ({known})")
 
 
 def edges_of(opening: Token, closing: Token) -> Edges:
@@ -65,18 +65,20 @@ def edges_of(opening: Token, closing: Token) -> Edges:
     return Edges(start_of(opening), stop_of(closing), "~" in opening, closing.startswith("~"))
 
 
-def slot_name(kind: str, name: str, place: int) -> str:
+def slot_name(kind: str, name: str, offset: int) -> str:
     """Return a valid slot name: a name, or a geneach's `this` or `this.field`."""
     first, dot, key = name.partition(".")
     if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
         return name
-    return checked_name(name, place)
+    return checked_name(name, offset)
 
 
-def checked_name(name: str, place: int) -> str:
+def checked_name(name: str, offset: int) -> str:
     """Return the name if it may name a value, else raise `Refused`."""
     if name in RESERVED:
-        raise Refused(place, f"{name!r} is a word of the language; choose another name")
+        raise Refused(offset, f"{name!r} is a reserved word; choose another name")
     if not _NAME.fullmatch(name):
-        raise Refused(place, f"{clipped(name)} is no name: names are letters, digits and _, and begin with no digit")
+        raise Refused(
+            offset, f"{clipped(name)} is not a name: names are letters, digits and _, and do not begin with a digit"
+        )
     return name

@@ -8,25 +8,12 @@ from typing import Any
 
 from lark import Token, Transformer
 
-from selectrie.template.syntax.ast import (
-    Arguments,
-    Block,
-    Body,
-    Comment,
-    Each,
-    GenEach,
-    Include,
-    Joint,
-    Output,
-    Role,
-    Set,
-    Slot,
-)
+from selectrie.errors import clip
+from selectrie.template.syntax import ast
 from selectrie.template.syntax.block_builder import Builder, Opening
 from selectrie.template.syntax.dialects import Dialect
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path, Span
 from selectrie.template.syntax.lexer import MOST_DEPTH
-from selectrie.template.syntax.source_positions import Refused, clipped, short
+from selectrie.template.syntax.source_positions import Refused, clipped
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.syntax.token_text import checked_name, edges_of, slot_name, span_of, start_of, stop_of, text_of
 from selectrie.template.syntax.whitespace import Edges
@@ -34,8 +21,8 @@ from selectrie.template.syntax.whitespace import Edges
 _WORDS = {"TRUE": True, "FALSE": False, "NONE": None}
 AT_NAMES = ("@index", "@first", "@last", "@key")
 _EXAMPLES = {"select": "answer", "gen": "answer", "beam": "answer", "geneach": "items"}
-_ROLE = "role wants the name of a role in quotes and nothing else, as in role 'tool'"
-Named = list[tuple[Token, Expression]]
+_ROLE = "role takes the name of a role in quotes and nothing else, as in role 'tool'"
+Named = list[tuple[Token, ast.Expression]]
 
 
 class Reader(Transformer[Token, Any]):
@@ -84,80 +71,80 @@ class Reader(Transformer[Token, Any]):
         builder, token = children
         edges, n = self._edges(token), len(self._dialect.opens)
         inner = str(token[n + edges.trims_left + 1 : len(token) - n - edges.trims_right])
-        return builder.leaf(Comment(inner[2:-2] if inner.startswith("--") else inner, edges.span), edges)
+        return builder.leaf(ast.Comment(inner[2:-2] if inner.startswith("--") else inner, span=edges.span), edges)
 
     def partial(self, children: list[Any]) -> Any:
         builder, token = children
         edges, n = self._edges(token), len(self._dialect.opens)
         path = str(token[n:-n]).strip("~").strip().removeprefix(">").strip()
-        return builder.leaf(Include(path, edges.span), edges)
+        return builder.leaf(ast.Include(path, span=edges.span), edges)
 
     def output(self, children: list[Any]) -> Any:
         builder, opening, value, closing = children
         edges = edges_of(opening, closing)
-        if isinstance(value, Path) and value.name in self._dialect.commands and not value.steps:
+        if isinstance(value, ast.Path) and value.name in self._dialect.commands and not value.steps:
             reason = f"{value.name} has no meaning here: {self._dialect.commands[value.name]}"
             raise Refused(value.span.start, reason)
         if not _says_something(value):
-            opens = self._dialect.opens
-            raise Refused(edges.start, f"this tag names no value; write \\{opens} for the characters {opens}")
-        return builder.leaf(Output(value, edges.span), edges)
+            raise Refused(edges.start, f"this tag names no value; {self._dialect.escaped}")
+        return builder.leaf(ast.Output(value, span=edges.span), edges)
 
     def slot(self, children: list[Any]) -> Any:
         builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
         name, arguments = self._named(kind, called, named)
-        return builder.leaf(Slot(str(kind), name, arguments, None, edges.span), edges)
+        return builder.leaf(ast.Slot(str(kind), name, arguments, None, span=edges.span), edges)
 
     def set_text(self, children: list[Any]) -> Any:
         builder, opening, _, name, value, closing = children
         edges = edges_of(opening, closing)
-        return builder.leaf(Set(checked_name(self._text(name), start_of(name) + 1), value, edges.span), edges)
+        return builder.leaf(ast.Set(checked_name(self._text(name), start_of(name) + 1), value, span=edges.span), edges)
 
     def set_name(self, children: list[Any]) -> Any:
         builder, opening, _, name, _, value, closing = children
         edges = edges_of(opening, closing)
-        return builder.leaf(Set(str(name), value, edges.span), edges)
+        return builder.leaf(ast.Set(str(name), value, span=edges.span), edges)
 
     def include(self, children: list[Any]) -> Any:
         builder, opening, _, path, closing = children
         edges = edges_of(opening, closing)
         if not self._text(path):
-            raise Refused(start_of(path), "include wants the name of a file of the search path")
-        return builder.leaf(Include(self._text(path), edges.span), edges)
+            raise Refused(start_of(path), "include needs the name of a file of the search path")
+        return builder.leaf(ast.Include(self._text(path), span=edges.span), edges)
 
     def named_block(self, children: list[Any]) -> Any:
         builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
-        name, arguments = self._named(kind, called, named, needed=kind != "block")
+        name, arguments = self._named(kind, called, named, required=kind != "block")
 
-        def make(bodies: list[Body], span: Span) -> Slot | GenEach | Block:
+        def make(bodies: list[ast.Body], span: ast.Span) -> ast.Slot | ast.GenEach | ast.Block:
             if kind == "select":
                 self._check_choices(bodies, dict(arguments), span)
-                return Slot("select", name, arguments, tuple(bodies), span)
+                return ast.Slot("select", name, arguments, tuple(bodies), span=span)
             if kind == "geneach":
-                return GenEach(name, bodies[0], arguments, span)
-            return Block(bodies[0], name or None, arguments, span)
+                return ast.GenEach(name, bodies[0], arguments, span=span)
+            return ast.Block(bodies[0], name or None, arguments, span=span)
 
         return builder.opened(Opening(str(kind), edges, make))
 
-    def _check_choices(self, bodies: list[Body], arguments: Mapping[str, Expression], span: Span) -> None:
+    def _check_choices(self, bodies: list[ast.Body], arguments: Mapping[str, ast.Expression], span: ast.Span) -> None:
         """Refuse the block form with nothing between its tags."""
         if bodies != [()]:
             return
         language = next((name for name in ("options", "grammar", "regex") if name in arguments), None)
-        opens, closes = self._dialect.opens, self._dialect.closes
+        tag = self._dialect.tag
         if language is not None:
-            reason = f"with {language}= a select is no block: write it without # and without {opens}/select{closes}"
+            reason = f"with {language}= a select is not a block: write it without # and without {tag('/select')}"
             raise Refused(span.start, reason)
-        reason = f"this select has no choices; write them between its tags with {opens}or{closes} between two"
-        raise Refused(span.start, reason)
+        raise Refused(span.start, f"this select has no choices; write them between its tags, separated by {tag('or')}")
 
     def joint(self, children: list[Any]) -> Any:
         builder, opening, kind, named, closing = children
         arguments = self._arguments(kind, named)
         return builder.opened(
-            Opening(str(kind), edges_of(opening, closing), lambda bodies, span: Joint(bodies[0], arguments, span)),
+            Opening(
+                str(kind), edges_of(opening, closing), lambda bodies, span: ast.Joint(bodies[0], arguments, span=span)
+            ),
         )
 
     def each(self, children: list[Any]) -> Any:
@@ -168,16 +155,16 @@ class Reader(Transformer[Token, Any]):
         builder, opening, kind, items, _, variable, named, closing = children
         return self._each(builder, kind, edges_of(opening, closing), (items, str(variable), named))
 
-    def _each(self, builder: Builder, kind: Token, edges: Edges, parts: tuple[Expression, str, Named]) -> Any:
+    def _each(self, builder: Builder, kind: Token, edges: Edges, parts: tuple[ast.Expression, str, Named]) -> Any:
         items, variable, named = parts
         arguments = self._arguments(kind, named)
         return builder.opened(
-            Opening("each", edges, lambda bodies, span: Each(items, bodies[0], variable, arguments, span))
+            Opening("each", edges, lambda bodies, span: ast.Each(items, bodies[0], variable, arguments, span=span))
         )
 
     def condition(self, children: list[Any]) -> Any:
         builder, opening, kind, condition, closing = children
-        first: Expression = Not(condition, condition.span) if kind == "unless" else condition
+        first: ast.Expression = ast.Not(condition, span=condition.span) if kind == "unless" else condition
         return builder.opened(Opening(str(kind), edges_of(opening, closing), condition=first))
 
     def turn(self, children: list[Any]) -> Any:
@@ -196,7 +183,7 @@ class Reader(Transformer[Token, Any]):
 
     def role_argument(self, children: list[Any]) -> Any:
         builder, opening, kind, name, _, value, named, closing = children
-        role = value.value if isinstance(value, Constant) else value
+        role = value.value if isinstance(value, ast.Constant) else value
         if (
             name != "name"
             or named
@@ -212,8 +199,8 @@ class Reader(Transformer[Token, Any]):
             raise Refused(path.span.start, f"expected a name in quotes; write role {clipped(path.name)}")
         return self._role(builder, kind, edges_of(opening, closing), path)
 
-    def _role(self, builder: Builder, kind: Token, edges: Edges, role: str | Expression) -> Any:
-        return builder.opened(Opening(str(kind), edges, lambda bodies, span: Role(role, bodies[0], span)))
+    def _role(self, builder: Builder, kind: Token, edges: Edges, role: str | ast.Expression) -> Any:
+        return builder.opened(Opening(str(kind), edges, lambda bodies, span: ast.Role(role, bodies[0], span=span)))
 
     def middle(self, children: list[Any]) -> Any:
         builder, opening, word, closing = children
@@ -247,31 +234,33 @@ class Reader(Transformer[Token, Any]):
         return []
 
     def argument(self, children: list[Any]) -> Named:
-        found: Named = children[0]
-        found.append((children[1], children[3]))
-        return found
+        pairs: Named = children[0]
+        pairs.append((children[1], children[3]))
+        return pairs
 
-    def _named(self, kind: Token, called: Token | None, named: Named, *, needed: bool = True) -> tuple[str, Arguments]:
+    def _named(
+        self, kind: Token, called: Token | None, named: Named, *, required: bool = True
+    ) -> tuple[str, ast.Arguments]:
         """Return the name of a slot or block, or "", and its other arguments."""
         others = [(argument, value) for argument, value in named if argument != "name"]
-        found = "" if called is None else slot_name(kind, self._text(called), start_of(called) + 1)
+        name = "" if called is None else slot_name(kind, self._text(called), start_of(called) + 1)
         is_named = called is not None
         for argument, value in named:
             if argument == "name":
                 if is_named:
                     raise Refused(start_of(argument), f"the name of this {kind} is given twice")
-                if not isinstance(value, Constant) or not isinstance(value.value, str):
-                    raise Refused(value.span.start, "a name is a text in quotes")
-                found, is_named = slot_name(kind, value.value, value.span.start + 1), True
-        if needed and not is_named:
+                if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+                    raise Refused(value.span.start, "a name must be a text in quotes")
+                name, is_named = slot_name(kind, value.value, value.span.start + 1), True
+        if required and not is_named:
             example = f"{kind} '{_EXAMPLES[str(kind)]}'"
-            raise Refused(stop_of(kind), f"{kind} wants a name in quotes first, as in {example}")
-        return found, self._arguments(kind, others)
+            raise Refused(stop_of(kind), f"{kind} needs a name in quotes first, as in {example}")
+        return name, self._arguments(kind, others)
 
-    def _arguments(self, kind: Token, named: Named) -> Arguments:
+    def _arguments(self, kind: Token, named: Named) -> ast.Arguments:
         """Return the arguments by the names in the table of tags."""
         known = TAGS[str(kind)].arguments
-        found: dict[str, Expression] = {}
+        arguments: dict[str, ast.Expression] = {}
         for argument, value in named:
             name = str(argument)
             if name not in known:
@@ -280,10 +269,10 @@ class Reader(Transformer[Token, Any]):
                 raise Refused(
                     start_of(argument), f"{kind} takes no argument {clipped(name)}; {self._instead(name, known)}"
                 )
-            if name in found:
-                raise Refused(start_of(argument), f"{short(argument)}= is given twice")
-            found[name] = value
-        return tuple(found.items())
+            if name in arguments:
+                raise Refused(start_of(argument), f"{clip(argument, 40)}= is given twice")
+            arguments[name] = value
+        return tuple(arguments.items())
 
     def _instead(self, name: str, known: Mapping[str, str]) -> str:
         """Return advice about an argument that a tag does not take."""
@@ -295,127 +284,127 @@ class Reader(Transformer[Token, Any]):
 
     # Expressions.
 
-    def first_two(self, children: list[Any]) -> list[Expression]:
+    def first_two(self, children: list[Any]) -> list[ast.Expression]:
         return [children[0], children[2]]
 
-    def one_more(self, children: list[Any]) -> list[Expression]:
+    def one_more(self, children: list[Any]) -> list[ast.Expression]:
         children[0].append(children[2])
         return children[0]  # type: ignore[no-any-return]
 
-    def disjunction(self, children: list[Any]) -> Logical:
+    def disjunction(self, children: list[Any]) -> ast.Logical:
         return _logical("or", children[0])
 
-    def conjunction(self, children: list[Any]) -> Logical:
+    def conjunction(self, children: list[Any]) -> ast.Logical:
         return _logical("and", children[0])
 
-    def negated(self, children: list[Any]) -> Not:
-        return Not(children[1], Span(start_of(children[0]), children[1].span.stop))
+    def negated(self, children: list[Any]) -> ast.Not:
+        return ast.Not(children[1], span=ast.Span(start_of(children[0]), children[1].span.stop))
 
-    def compared(self, children: list[Any]) -> Compare:
+    def compared(self, children: list[Any]) -> ast.Compare:
         return _compare(str(children[1]), children[0], children[2])
 
-    def inside(self, children: list[Any]) -> Compare:
+    def inside(self, children: list[Any]) -> ast.Compare:
         return _compare("in", children[0], children[2])
 
-    def outside(self, children: list[Any]) -> Compare:
+    def outside(self, children: list[Any]) -> ast.Compare:
         return _compare("not in", children[0], children[3])
 
-    def string(self, children: list[Token]) -> Constant:
-        return Constant(self._text(children[0]), span_of(children[0]))
+    def string(self, children: list[Token]) -> ast.Constant:
+        return ast.Constant(self._text(children[0]), span=span_of(children[0]))
 
-    def number(self, children: list[Token]) -> Constant:
+    def number(self, children: list[Token]) -> ast.Constant:
         token = children[0]
         if len(token) > 300:
-            raise Refused(start_of(token), "a number of more than 300 characters")
+            raise Refused(start_of(token), "this number has more than 300 characters")
         value = int(token) if token.lstrip("-").isdecimal() else float(token)
         if value in {float("inf"), -float("inf")}:
-            raise Refused(start_of(token), f"{short(token)} is beyond the largest number")
-        return Constant(value, span_of(token))
+            raise Refused(start_of(token), f"{clip(token, 40)} exceeds the largest number")
+        return ast.Constant(value, span=span_of(token))
 
-    def word(self, children: list[Token]) -> Constant:
-        return Constant(_WORDS[children[0].type], span_of(children[0]))
+    def word(self, children: list[Token]) -> ast.Constant:
+        return ast.Constant(_WORDS[children[0].type], span=span_of(children[0]))
 
-    def group(self, children: list[Any]) -> Expression:
+    def group(self, children: list[Any]) -> ast.Expression:
         return children[1]  # type: ignore[no-any-return]
 
-    def no_items(self, children: list[Token]) -> ListOf:
-        return ListOf((), Span(start_of(children[0]), stop_of(children[-1])))
+    def no_items(self, children: list[Token]) -> ast.ListOf:
+        return ast.ListOf((), span=ast.Span(start_of(children[0]), stop_of(children[-1])))
 
-    def list_of(self, children: list[Any]) -> ListOf:
-        return ListOf(tuple(children[1]), Span(start_of(children[0]), stop_of(children[-1])))
+    def list_of(self, children: list[Any]) -> ast.ListOf:
+        return ast.ListOf(tuple(children[1]), span=ast.Span(start_of(children[0]), stop_of(children[-1])))
 
-    def first_item(self, children: list[Any]) -> list[Expression]:
+    def first_item(self, children: list[Any]) -> list[ast.Expression]:
         return [children[0]]
 
-    def next_item(self, children: list[Any]) -> list[Expression]:
+    def next_item(self, children: list[Any]) -> list[ast.Expression]:
         children[0].append(children[-1])
         return children[0]  # type: ignore[no-any-return]
 
     one_more_operand = next_item
 
-    def helper(self, children: list[Any]) -> Expression:
-        span = Span(start_of(children[0]), stop_of(children[-1]))
+    def helper(self, children: list[Any]) -> ast.Expression:
+        span = ast.Span(start_of(children[0]), stop_of(children[-1]))
         return _helped(children[1], self._dialect.helpers[str(children[1])], children[2], span)
 
-    def first_step(self, children: list[Token]) -> Path:
+    def first_step(self, children: list[Token]) -> ast.Path:
         token = children[0]
         if token.type == "AT_NAME" and token not in AT_NAMES:
-            raise Refused(start_of(token), f"{short(token)} is not known; there are {', '.join(AT_NAMES)}")
-        return Path(str(token), (), span_of(token))
+            raise Refused(start_of(token), f"{clip(token, 40)} is unknown; a loop has {', '.join(AT_NAMES)}")
+        return ast.Path(str(token), (), span=span_of(token))
 
-    def key(self, children: list[Any]) -> Path:
+    def key(self, children: list[Any]) -> ast.Path:
         return _step(children[0], str(children[2]), children[2])
 
-    def place(self, children: list[Any]) -> Path:
+    def place(self, children: list[Any]) -> ast.Path:
         step = children[2]
-        if isinstance(step, Constant):
+        if isinstance(step, ast.Constant):
             if isinstance(step.value, bool) or not isinstance(step.value, int | str):
-                raise Refused(step.span.start, "a place is a whole number, or a key in quotes")
+                raise Refused(step.span.start, "an index must be a whole number or a key in quotes")
             step = step.value
         return _step(children[0], step, children[3])
 
 
-def _says_something(expression: Expression) -> bool:
+def _says_something(expression: ast.Expression) -> bool:
     """Return whether an expression contains a text or names a value."""
     pending = [expression]
     while pending:
         match pending.pop():
-            case Path():
+            case ast.Path():
                 return True
-            case Constant(value):
+            case ast.Constant(value):
                 if isinstance(value, str) and value:
                     return True
-            case Not(operand):
+            case ast.Not(operand):
                 pending.append(operand)
-            case Compare(_, left, right):
+            case ast.Compare(_, left, right):
                 pending += [left, right]
-            case Logical(_, several) | ListOf(several):
+            case ast.Logical(_, several) | ast.ListOf(several):
                 pending += several
     return False
 
 
-def _step(path: Path, step: str | int | Expression, last: Token) -> Path:
+def _step(path: ast.Path, step: str | int | ast.Expression, last: Token) -> ast.Path:
     """Return the path extended by one step."""
     if len(path.steps) >= MOST_DEPTH:
-        raise Refused(start_of(last), f"a path of more than {MOST_DEPTH} steps")
-    return Path(path.name, (*path.steps, step), Span(path.span.start, stop_of(last)))
+        raise Refused(start_of(last), f"this path has more than {MOST_DEPTH} steps")
+    return ast.Path(path.name, (*path.steps, step), span=ast.Span(path.span.start, stop_of(last)))
 
 
-def _logical(operator: str, operands: list[Expression]) -> Logical:
-    return Logical(operator, tuple(operands), Span(operands[0].span.start, operands[-1].span.stop))
+def _logical(operator: str, operands: list[ast.Expression]) -> ast.Logical:
+    return ast.Logical(operator, tuple(operands), span=ast.Span(operands[0].span.start, operands[-1].span.stop))
 
 
-def _compare(operator: str, left: Expression, right: Expression) -> Compare:
-    return Compare(operator, left, right, Span(left.span.start, right.span.stop))
+def _compare(operator: str, left: ast.Expression, right: ast.Expression) -> ast.Compare:
+    return ast.Compare(operator, left, right, span=ast.Span(left.span.start, right.span.stop))
 
 
-def _helped(word: Token, operator: str, operands: list[Expression], span: Span) -> Expression:
+def _helped(word: Token, operator: str, operands: list[ast.Expression], span: ast.Span) -> ast.Expression:
     """Return the expression for `(equal a b)` and similar helpers."""
     if operator in {"and", "or"}:
         if len(operands) < 2:
-            raise Refused(start_of(word), f"{word} wants two values or more, not {len(operands)}")
-        return Logical(operator, tuple(operands), span)
+            raise Refused(start_of(word), f"{word} needs at least two values, not {len(operands)}")
+        return ast.Logical(operator, tuple(operands), span=span)
     if len(operands) != 2:
         raise Refused(start_of(word), f"{word} compares two values, not {len(operands)}")
     left, right = operands if operator != "in" else operands[::-1]
-    return Compare(operator, left, right, span)
+    return ast.Compare(operator, left, right, span=span)

@@ -6,25 +6,8 @@ import re
 from collections.abc import Iterator
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import (
-    Arguments,
-    Block,
-    Body,
-    Comment,
-    Document,
-    Each,
-    GenEach,
-    If,
-    Include,
-    Joint,
-    Literal,
-    Output,
-    Role,
-    Segment,
-    Set,
-    Slot,
-)
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.syntax import ast
+from selectrie.template.syntax.dialects import Dialect
 from selectrie.template.syntax.handlebars import DIALECTS
 from selectrie.template.syntax.source_positions import clipped
 
@@ -34,7 +17,7 @@ _ANY, _ALL, _NOT, _COMPARE, _OPERAND = range(5)
 _TURNS = frozenset({"system", "user", "assistant"})
 
 
-def unparse(document: Document) -> str:
+def unparse(document: ast.Document) -> str:
     """Return the canonical text of a document in its dialect.
 
     `parse` of it gives the same segments, with other spans. White space is written as
@@ -45,22 +28,22 @@ def unparse(document: Document) -> str:
     Raises `TemplateError` for a comment that contains its own end.
     """
     dialect = DIALECTS[document.dialect]
-    return "".join(_Printer(dialect.opens, dialect.closes).body(document.body, ends=True))
+    return "".join(_Printer(dialect).body(document.body, ends=True))
 
 
 class _Printer:
     """Yields the pieces of a document's text."""
 
-    def __init__(self, opens: str, closes: str) -> None:
-        self._opens, self._closes = opens, closes
-        first = re.escape(opens[0])
+    def __init__(self, dialect: Dialect) -> None:
+        self._opens, self._closes, self._tag = dialect.opens, dialect.closes, dialect.tag
+        first = re.escape(dialect.opens[0])
         self._opening = re.compile(rf"(?<!\\)(\\*)(?:({first}{first})|({first}?)\Z)")
 
-    def body(self, body: Body, *, ends: bool = False) -> Iterator[str]:
+    def body(self, body: ast.Body, *, ends: bool = False) -> Iterator[str]:
         """Yield the text of a body. ends: whether the source ends after it."""
         last = len(body) - 1
         for i, segment in enumerate(body):
-            if isinstance(segment, Literal):
+            if isinstance(segment, ast.Literal):
                 yield self._literal(segment.text, before_tag=not (ends and i == last))
             else:
                 yield from self._segment(segment)
@@ -78,38 +61,38 @@ class _Printer:
 
         return self._opening.sub(written, text)
 
-    def _segment(self, segment: Segment) -> Iterator[str]:
+    def _segment(self, segment: ast.Segment) -> Iterator[str]:
         match segment:
-            case Literal(text):
+            case ast.Literal(text):
                 yield self._literal(text, before_tag=True)
-            case Comment(text):
+            case ast.Comment(text):
                 yield self._comment(text)
-            case Output(value):
+            case ast.Output(value):
                 yield self._tag(expression_text(value))
-            case Set(name, value):
+            case ast.Set(name, value):
                 yield self._tag(f"set {quoted(name)} {expression_text(value)}")
-            case Include(path):
+            case ast.Include(path):
                 yield self._tag(f"include {quoted(path)}")
-            case Slot(kind, name, arguments, None):
+            case ast.Slot(kind, name, arguments, None):
                 yield self._tag(f"{kind} {quoted(name)}{_arguments(arguments)}")
-            case Slot(kind, name, arguments, choices):
+            case ast.Slot(kind, name, arguments, choices):
                 yield self._tag(f"#{kind} {quoted(name)}{_arguments(arguments)}")
                 for i, choice in enumerate(choices or ()):
                     yield from [self._tag("or")] if i else []
                     yield from self.body(choice)
                 yield self._tag(f"/{kind}")
-            case If(branches, otherwise):
+            case ast.If(branches, otherwise):
                 yield from self._branches(branches, otherwise)
             case _:
                 yield from self._block(segment)
 
-    def _block(self, block: Each | GenEach | Block | Joint | Role) -> Iterator[str]:
+    def _block(self, block: ast.Each | ast.GenEach | ast.Block | ast.Joint | ast.Role) -> Iterator[str]:
         head = _head(block)
         yield self._tag(f"#{head}")
         yield from self.body(block.body)
         yield self._tag(f"/{head.partition(' ')[0]}")
 
-    def _branches(self, branches: tuple[tuple[Expression, Body], ...], otherwise: Body) -> Iterator[str]:
+    def _branches(self, branches: tuple[tuple[ast.Expression, ast.Body], ...], otherwise: ast.Body) -> Iterator[str]:
         for i, (condition, body) in enumerate(branches):
             yield self._tag(f"{'elif' if i else '#if'} {expression_text(condition)}")
             yield from self.body(body)
@@ -118,34 +101,31 @@ class _Printer:
             yield from self.body(otherwise)
         yield self._tag("/if")
 
-    def _tag(self, inner: str) -> str:
-        return f"{self._opens}{inner}{self._closes}"
-
     def _comment(self, text: str) -> str:
         """Return a comment tag, without `--` if that means the same."""
         first = self._closes[0]
         if self._closes not in text and not text.startswith("--") and not text.endswith(("~", first)):
             return self._tag(f"!{text}")
         if f"--{self._closes}" in text or f"--~{self._closes}" in text:
-            raise TemplateError(f"a comment that holds --{self._closes} cannot be written: {clipped(text)}")
+            raise TemplateError(f"a comment that contains --{self._closes} cannot be written: {clipped(text)}")
         return self._tag(f"!--{text}--")
 
 
-def _head(block: Each | GenEach | Block | Joint | Role) -> str:
+def _head(block: ast.Each | ast.GenEach | ast.Block | ast.Joint | ast.Role) -> str:
     """Return the content of a block's opening tag after the `#`."""
     match block:
-        case Each(items, _, variable, arguments):
+        case ast.Each(items, _, variable, arguments):
             named = "" if variable == "this" else f" as {variable}"
             return f"each {expression_text(items)}{named}{_arguments(arguments)}"
-        case GenEach(name, _, arguments):
+        case ast.GenEach(name, _, arguments):
             return f"geneach {quoted(name)}{_arguments(arguments)}"
-        case Block(_, called, arguments):
+        case ast.Block(_, called, arguments):
             return f"block{'' if called is None else ' ' + quoted(called)}{_arguments(arguments)}"
-        case Joint(_, arguments):
+        case ast.Joint(_, arguments):
             return f"joint{_arguments(arguments)}"
-        case Role(role):
+        case ast.Role(role):
             if not isinstance(role, str):
-                is_place = isinstance(role, Path) and (role.steps or role.name == "this")
+                is_place = isinstance(role, ast.Path) and (role.steps or role.name == "this")
                 return f"role {'' if is_place else 'name='}{expression_text(role)}"
             return role if role in _TURNS else f"role {quoted(role)}"
 
@@ -155,24 +135,24 @@ def quoted(text: str) -> str:
     return f"'{text.translate(_ESCAPES)}'"
 
 
-def expression_text(expression: Expression, around: int = _ANY) -> str:
+def expression_text(expression: ast.Expression, around: int = _ANY) -> str:
     """Return an expression as text.
 
     It is put in parentheses if its context binds more tightly.
     """
     match expression:
-        case Constant(value):
+        case ast.Constant(value):
             return _constant(value)
-        case Path(name, steps):
+        case ast.Path(name, steps):
             return name + "".join(_step(step) for step in steps)
-        case ListOf(items):
+        case ast.ListOf(items):
             return f"[{', '.join(expression_text(item) for item in items)}]"
-        case Not(operand):
+        case ast.Not(operand):
             return _within(f"not {expression_text(operand, _NOT)}", _NOT, around)
-        case Compare(operator, left, right):
+        case ast.Compare(operator, left, right):
             text = f"{expression_text(left, _OPERAND)} {operator} {expression_text(right, _OPERAND)}"
             return _within(text, _COMPARE, around)
-        case Logical(operator, operands):
+        case ast.Logical(operator, operands):
             own = _ANY if operator == "or" else _ALL
             return _within(f" {operator} ".join(expression_text(one, own + 1) for one in operands), own, around)
 
@@ -189,11 +169,11 @@ def _constant(value: object) -> str:
     return repr(value)
 
 
-def _step(step: str | int | Expression) -> str:
+def _step(step: str | int | ast.Expression) -> str:
     if isinstance(step, str):
         return f".{step}" if _KEY.fullmatch(step) else f"[{quoted(step)}]"
     return f"[{step}]" if isinstance(step, int) else f"[{expression_text(step)}]"
 
 
-def _arguments(arguments: Arguments) -> str:
+def _arguments(arguments: ast.Arguments) -> str:
     return "".join(f" {name}={expression_text(value)}" for name, value in arguments)

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from selectrie.template.syntax.ast import (
-    Block,
-    Body,
-    Document,
-    Each,
-    GenEach,
-    If,
-    Include,
-    Joint,
-    Output,
-    Role,
-    Segment,
-    Set,
-    Slot,
-)
-from selectrie.template.syntax.expressions import Compare, Expression, ListOf, Logical, Not, Path
+from selectrie.template.syntax import ast
 
 
-def bodies_of(segment: Segment) -> tuple[Body, ...]:
+def bodies_of(segment: ast.Segment) -> tuple[ast.Body, ...]:
     """Return the bodies of a block in the order written; a slot's are its choices."""
-    if isinstance(segment, If):
+    if isinstance(segment, ast.If):
         return (*(body for _, body in segment.branches), segment.otherwise)
-    if isinstance(segment, Slot):
+    if isinstance(segment, ast.Slot):
         return segment.choices or ()
-    if isinstance(segment, Each | GenEach | Block | Joint | Role):
+    if isinstance(segment, ast.Each | ast.GenEach | ast.Block | ast.Joint | ast.Role):
         return (segment.body,)
     return ()
 
 
-def walk(body: Body) -> Iterator[tuple[Segment, int]]:
+def visit_method(visitor: object, segment: ast.Segment) -> Callable[..., None] | None:
+    """Return the visitor's method for this kind of segment (`visit_slot`), or None."""
+    method: Callable[..., None] | None = getattr(visitor, f"visit_{type(segment).__name__.lower()}", None)
+    return method
+
+
+def walk(body: ast.Body) -> Iterator[tuple[ast.Segment, int]]:
     """Yield every segment below in source order, with its depth in blocks."""
     pending = [(segment, 0) for segment in reversed(body)]
     while pending:
@@ -43,7 +34,7 @@ def walk(body: Body) -> Iterator[tuple[Segment, int]]:
             pending.extend((one, depth + 1) for one in reversed(inner))
 
 
-def walk_through(body: Body, documents: Mapping[str, Document]) -> Iterator[Segment]:
+def walk_through(body: ast.Body, documents: Mapping[str, ast.Document]) -> Iterator[ast.Segment]:
     """Yield every segment below in page order, including those of included files.
 
     documents: the included files, by path.
@@ -52,50 +43,50 @@ def walk_through(body: Body, documents: Mapping[str, Document]) -> Iterator[Segm
     while pending:
         segment = pending.pop()
         yield segment
-        bodies = (documents[segment.path].body,) if isinstance(segment, Include) else bodies_of(segment)
+        bodies = (documents[segment.path].body,) if isinstance(segment, ast.Include) else bodies_of(segment)
         for inner in reversed(bodies):
             pending.extend(reversed(inner))
 
 
-def expressions_of(segment: Segment) -> tuple[tuple[str, Expression], ...]:
+def expressions_of(segment: ast.Segment) -> tuple[tuple[str, ast.Expression], ...]:
     """Return the expressions of a tag itself, each with its purpose.
 
     The purpose is an argument's name, or "value", "items", "condition" or "role".
     """
-    if isinstance(segment, Output | Set):
+    if isinstance(segment, ast.Output | ast.Set):
         return (("value", segment.value),)
-    if isinstance(segment, If):
+    if isinstance(segment, ast.If):
         return tuple(("condition", condition) for condition, _ in segment.branches)
-    if isinstance(segment, Role):
+    if isinstance(segment, ast.Role):
         return () if isinstance(segment.role, str) else (("role", segment.role),)
-    if isinstance(segment, Each):
+    if isinstance(segment, ast.Each):
         return (("items", segment.items), *segment.arguments)
-    if isinstance(segment, Slot | GenEach | Block | Joint):
+    if isinstance(segment, ast.Slot | ast.GenEach | ast.Block | ast.Joint):
         return segment.arguments
     return ()
 
 
-def paths_in(expression: Expression) -> Iterator[Path]:
+def paths_in(expression: ast.Expression) -> Iterator[ast.Path]:
     """Yield every path of an expression in source order.
 
     Paths inside the steps of other paths are included.
     """
-    pending: list[Expression] = [expression]
+    pending: list[ast.Expression] = [expression]
     while pending:
         one = pending.pop()
-        if isinstance(one, Path):
+        if isinstance(one, ast.Path):
             yield one
         pending.extend(reversed(parts_of(one)))
 
 
-def parts_of(expression: Expression) -> tuple[Expression, ...]:
+def parts_of(expression: ast.Expression) -> tuple[ast.Expression, ...]:
     """Return the direct subexpressions of an expression."""
-    if isinstance(expression, Path):
+    if isinstance(expression, ast.Path):
         return tuple(step for step in expression.steps if not isinstance(step, str | int))
-    if isinstance(expression, ListOf):
+    if isinstance(expression, ast.ListOf):
         return expression.items
-    if isinstance(expression, Logical):
+    if isinstance(expression, ast.Logical):
         return expression.operands
-    if isinstance(expression, Not):
+    if isinstance(expression, ast.Not):
         return (expression.operand,)
-    return (expression.left, expression.right) if isinstance(expression, Compare) else ()
+    return (expression.left, expression.right) if isinstance(expression, ast.Compare) else ()

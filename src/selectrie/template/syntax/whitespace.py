@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from selectrie.template.syntax.ast import Literal
-from selectrie.template.syntax.expressions import Span
+from selectrie.template.syntax.ast import Literal, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,6 @@ class Literals:
         Returns an empty list if the literal would be empty.
         """
         text = "".join(piece.text for piece in self._pieces)
-        found = [Literal(text, Span(self._pieces[0].span.start, self._pieces[-1].span.stop))] if text else []
+        literals = [Literal(text, span=Span(self._pieces[0].span.start, self._pieces[-1].span.stop))] if text else []
         self._pieces.clear()
-        return found
+        return literals

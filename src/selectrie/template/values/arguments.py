@@ -41,6 +41,7 @@ from selectrie.template.values.values import (
 
 UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
 """Possible ends of a text of a grammar that is searched."""
+_KEYS = "its keys are the texts of the options"
 _KINDS = (str, int, float, Mapping, EnumMeta, ScoringRule, NoneType)
 
 
@@ -54,7 +55,7 @@ class Grammars(Protocol):
     def read_regex(self, pattern: str) -> Grammar: ...
 
 
-Check = Callable[[str, object], None]
+Check = Callable[[str, object], object]
 """Checks a name and its value, which is not None.
 
 Raises `OptionError` or `TemplateError`.
@@ -98,10 +99,6 @@ def _check_language(name: str, value: object, grammars: Grammars) -> None:
     (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
-def _whole(name: str, value: object, *, least: int) -> None:
-    at_least(name, value, least, optional=False)
-
-
 def _number(name: str, value: object, *, most: float = float("inf")) -> None:
     remedy = "a number of at least 0" if most == float("inf") else f"a number from 0 to {most:g}"
     number(name, value, least=0, most=most, remedy=remedy)
@@ -127,14 +124,6 @@ def _turns(name: str, value: object) -> None:
         raise OptionError(name, value, f"a whole number from 0 to {MOST_TURNS}")
 
 
-def _seed(name: str, value: object) -> None:
-    seed(name, value)
-
-
-def _of(name: str, value: object, *, allowed: tuple[str, ...]) -> None:
-    one_of(name, value, allowed)
-
-
 def _rule(name: str, value: object) -> None:
     """Check a scoring rule.
 
@@ -145,9 +134,10 @@ def _rule(name: str, value: object) -> None:
         raise OptionError(name, value, f"one of {RULES}")
     rule = value.name if isinstance(value, ScoringRule) else value
     if rule == "batch":
-        raise OptionError(name, rule, "another rule: a slot has no other prompts to compare with")
+        raise TemplateError(f"{name}='batch' compares several prompts, but a slot has only one; use another rule")
     if value == "calibrated":
-        raise OptionError(name, rule, 'another rule, or a value: ScoringRule("calibrated", content_free=[…])')
+        advice = 'pass ScoringRule("calibrated", content_free=[…]) as a value'
+        raise TemplateError(f"{name}='calibrated' needs content-free prompts; {advice}")
     one_of(name, rule, RULES)
 
 
@@ -165,12 +155,12 @@ def _prior(name: str, value: object) -> None:
         raise OptionError(name, value, "a list of weights, or a mapping from the texts to weights")
     if len(weights) > MOST_OPTIONS:
         raise OptionError(name, value, f"at most {MOST_OPTIONS} weights")
-    for place, weight in enumerate(weights):
-        number(f"{name}[{place}]", weight, least=0, remedy="finite weights of at least 0")
+    for index, weight in enumerate(weights):
+        number(f"{name}[{index}]", weight, least=0, remedy="finite weights of at least 0")
 
 
-_COUNT = partial(_whole, least=1)
-_NATURAL = partial(_whole, least=0)
+_COUNT = partial(at_least, least=1, optional=False)
+_NATURAL = partial(at_least, least=0, optional=False)
 _SHARE = partial(_number, most=1)
 _HIDDEN: Mapping[str, Check] = {"hidden": flag}
 _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
@@ -178,11 +168,11 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         "select": {
             "options": _options,
             "rule": _rule,
-            "terminator": partial(_of, allowed=TERMINATORS),
+            "terminator": partial(one_of, allowed=TERMINATORS),
             "prior": _prior,
             "k": _COUNT,
             "temperature": _number,
-            "seed": _seed,
+            "seed": seed,
             "logprobs": _name,
             **_HIDDEN,
         },
@@ -194,7 +184,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "top_k": _NATURAL,
             "top_p": _SHARE,
             "min_p": _SHARE,
-            "seed": _seed,
+            "seed": seed,
             "n": _COUNT,
             **_HIDDEN,
         },
@@ -204,7 +194,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "k": _COUNT,
             "max_tokens": _COUNT,
             "length_penalty": _number,
-            "terminator": partial(_of, allowed=UNLISTED_TERMINATORS),
+            "terminator": partial(one_of, allowed=UNLISTED_TERMINATORS),
             **_HIDDEN,
         },
         "geneach": {"num": _turns, "min": _turns, "max": _turns, "join": _text, "stop": _some_text, **_HIDDEN},
@@ -244,10 +234,9 @@ def weights_of(prior: object, options: tuple[Option, ...]) -> tuple[float, ...]:
         unknown = next((text for text in by_text if text not in texts), None)
         missing = next((text for text in texts if text not in by_text), None)
         if missing is not None:
-            raise TemplateError(f"the prior has no weight for {shown(missing)}; its keys are the texts of the options")
+            raise TemplateError(f"the prior has no weight for {shown(missing)}; {_KEYS}")
         if unknown is not None:
-            reason = f"the prior weighs {shown(unknown)}, which is no option; its keys are the texts of the options"
-            raise TemplateError(reason)
+            raise TemplateError(f"the prior has a weight for {shown(unknown)}, which is not an option; {_KEYS}")
         weights = [by_text[text] for text in texts]
     else:
         weights = list(prior) if is_list(prior) else []

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from selectrie.template.syntax.ast import Block, Body, Document, GenEach, Set, Slot
-from selectrie.template.syntax.expressions import Constant
+from selectrie.template.syntax.ast import Block, Body, Constant, Document, GenEach, Set, Slot
 from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.syntax.visitors import walk_through
 from selectrie.template.values.scope import Scope
@@ -73,8 +72,8 @@ def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Docume
     for name in (*own.slots, *own.texts):
         if scope.is_given(name):
             reason = (
-                f"{shown(name)} is decided here, but a value of that name is given; "
-                "leave that out, or choose another name"
+                f"{shown(name)} is decided here, but a value of that name was passed too; "
+                "leave it out, or rename the slot"
             )
             raise error_at(document, segment.span, reason)
 

@@ -10,41 +10,9 @@ from types import MappingProxyType
 from typing import TypeAlias, final
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Document
-from selectrie.template.syntax.expressions import Compare, Constant, Expression, ListOf, Logical, Not, Path
+from selectrie.template.syntax.ast import Compare, Constant, Document, Expression, ListOf, Logical, Not, Path
 from selectrie.template.syntax.source_positions import error_at, told_at
-from selectrie.template.values.values import (
-    Option,
-    contains,
-    did_you_mean,
-    items_of,
-    option_of,
-    options_of,
-    order,
-    part,
-    same,
-    shown,
-    text_of,
-    truth,
-)
-
-__all__ = [
-    "UNDECIDED",
-    "UNKNOWN",
-    "Option",
-    "Scope",
-    "Snapshot",
-    "Undecided",
-    "evaluate",
-    "items_at",
-    "option_of",
-    "options_at",
-    "options_of",
-    "text_at",
-    "text_of",
-    "truth",
-    "truth_at",
-]
+from selectrie.template.values.values import contains, did_you_mean, items_of, order, part, same, shown, text_of, truth
 
 MOST_NESTED = 100
 """Maximum depth of nested expressions."""
@@ -223,7 +191,7 @@ def evaluate(expression: Expression, scope: Scope, document: Document) -> object
 
 def _value(expression: Expression, scope: Scope, document: Document, room: int) -> object:
     if room == 0:
-        raise error_at(document, expression.span, f"more than {MOST_NESTED} expressions stand one within the other")
+        raise error_at(document, expression.span, f"expressions are nested more than {MOST_NESTED} deep")
     if isinstance(expression, Constant):
         return expression.value
     if isinstance(expression, Path):
@@ -250,7 +218,7 @@ def _operand(expression: Expression, scope: Scope, document: Document, room: int
     """
     if isinstance(expression, Path) and not expression.steps and expression.name not in scope:
         name = expression.name
-        advice = did_you_mean(name, scope.names()) or f"; if it is a text, it stands in quotes: {shown(name)}"
+        advice = did_you_mean(name, scope.names()) or f"; if it is a text, put it in quotes: {shown(name)}"
         raise error_at(document, expression.span, f"no value is called {shown(name)}{advice}")
     return _value(expression, scope, document, room)
 
@@ -297,13 +265,6 @@ def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
     value = evaluate(expression, scope, document)
     with told_at(document, expression.span):
         return truth(value)
-
-
-def options_at(expression: Expression, scope: Scope, document: Document) -> tuple[Option, ...]:
-    """Return the options that an expression lists (`values.options_of`)."""
-    value = evaluate(expression, scope, document)
-    with told_at(document, expression.span):
-        return options_of(value)
 
 
 def items_at(expression: Expression, scope: Scope, document: Document) -> list[tuple[object, object]]:

@@ -29,21 +29,23 @@ def read_source(path: Path, shown_as: str) -> str:
     """
     try:
         if not path.is_file():
-            reason = "is a folder; name a file" if path.is_dir() else "is no file" if path.exists() else "no such file"
+            reason = (
+                "is a folder; name a file" if path.is_dir() else "is not a file" if path.exists() else "no such file"
+            )
             raise InputFileError(shown_as, reason)
         with path.open("rb") as file:
             data = file.read(MOST_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise InputFileError(shown_as, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MOST_FILE_BYTES:
-        raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it by `include`")
+        raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it with `include`")
     data = data.removeprefix(_BOM)
     try:
         return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} is no UTF-8 ({error.reason}); save the file as UTF-8"
-        raise InputFileError(shown_as, found, line=line) from error
+        reason = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(shown_as, reason, line=line) from error
 
 
 def dialect_of(path: str, otherwise: str) -> str:
@@ -73,7 +75,7 @@ class Sources:
     def text(self, path: str) -> str:
         """Return the text of an included file."""
         if path not in self.texts:
-            self.texts.setdefault(path, self._read(self._found(path, "include"), path))
+            self.texts.setdefault(path, self._read(self._found(path), path))
         return self.texts[path]
 
     def read_grammar(self, name: str) -> Grammar:
@@ -103,9 +105,9 @@ class Sources:
             known = did_you_mean(name, installed_names()) or f"; installed are {', '.join(installed_names())}"
             endings = ", ".join(GRAMMAR_ENDINGS)
             raise TemplateError(
-                f"no grammar is called {shown(name)}: it is no file name ({endings}) and not installed{known}"
+                f"no grammar is called {shown(name)}: it is not a file name ({endings}) and not installed{known}"
             )
-        path = self._found(name, "grammar")
+        path = self._found(name)
         # Only the size and the encoding are checked; the content is parsed below.
         self._read(path, name)
         try:
@@ -121,7 +123,7 @@ class Sources:
             where = "" if error.line is None else f", line {error.line}"
             raise TemplateError(f"the file {shown(name)} cannot be read{where}: {error.reason}") from error
 
-    def _found(self, name: str, what: str) -> Path:
+    def _found(self, name: str) -> Path:
         """Return the path of a file of the search path, with links resolved.
 
         Raises `TemplateError` if it is outside the search path.
@@ -130,7 +132,7 @@ class Sources:
             raise TemplateError(f"no search path is given, so {shown(name)} cannot be read; give search_path=<folder>")
         pure = PurePosixPath(name)
         if not pure.parts or "\0" in name:
-            raise TemplateError(f"{shown(name)} is no file name")
+            raise TemplateError(f"{shown(name)} is not a file name")
         if "\\" in name:
             raise TemplateError(f"{shown(name)} has a backslash; write / between folders")
         if pure.is_absolute() or Path(name).is_absolute() or ":" in pure.parts[0]:
@@ -142,9 +144,7 @@ class Sources:
         except (OSError, RuntimeError) as error:  # RuntimeError: circular links, before Python 3.13
             raise TemplateError(f"the file {shown(name)} cannot be read: {error}") from error
         if not path.is_relative_to(self.root):
-            raise TemplateError(
-                f"{shown(name)} is a link that leads out of the search path; {what} only files within it"
-            )
+            raise TemplateError(f"{shown(name)} is a link that leads out of the search path; name a file within it")
         return path
 
 

@@ -6,8 +6,19 @@ This happens before any value is given, with values, and while a page is made.
 from __future__ import annotations
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import Body, Comment, Document, GenEach, Literal, Output, Role, Segment, Slot
-from selectrie.template.syntax.expressions import Expression, ListOf
+from selectrie.template.syntax.ast import (
+    Body,
+    Comment,
+    Document,
+    Expression,
+    GenEach,
+    ListOf,
+    Literal,
+    Output,
+    Role,
+    Segment,
+    Slot,
+)
 from selectrie.template.syntax.source_positions import error_at, told_at
 from selectrie.template.syntax.visitors import expressions_of, parts_of, paths_in
 from selectrie.template.values.arguments import Grammars, check_argument, kind_of_tag, weights_of
@@ -98,7 +109,7 @@ def role_named(value: object) -> str:
     """
     name = plain(value)
     if not isinstance(name, str) or not name.strip():
-        raise TemplateError(f"a role is a text such as 'user', not {shown(value)}")
+        raise TemplateError(f"a role must be a text such as 'user', not {shown(value)}")
     return text_of(name)
 
 
@@ -118,7 +129,7 @@ def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ..
             continue
         if option.text in options:
             span = body[0].span if body else slot.span
-            raise error_at(document, span, f"the choice {shown(option.text)} stands there twice; leave one out")
+            raise error_at(document, span, f"the choice {shown(option.text)} occurs twice; leave one out")
         options[option.text] = option
     return tuple(options.values()) if is_known else None
 

@@ -21,7 +21,7 @@ from itertools import islice
 from numbers import Integral, Rational, Real
 from typing import TypeGuard
 
-from selectrie.errors import TemplateError
+from selectrie.errors import TemplateError, clip
 
 MOST_TURNS = 100_000
 """Maximum number of items of one loop."""
@@ -80,8 +80,7 @@ def shown(value: object) -> str:
     if isinstance(inner, bool) or inner is None:
         return str(inner).lower()
     if isinstance(inner, str):
-        text = str.__str__(inner)
-        return repr(text if len(text) <= 60 else text[:59] + "…")
+        return repr(clip(str.__str__(inner), 60))
     if isinstance(inner, float):
         return float.__repr__(inner)
     if isinstance(inner, int):
@@ -112,7 +111,7 @@ def text_of(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         if _SURROGATE.search(value):
-            raise TemplateError("the text holds a lone surrogate, which no tokenizer can read; mend the text")
+            raise TemplateError("the text contains a lone surrogate, which no tokenizer can read; repair the text")
         return str.__str__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -130,9 +129,9 @@ def _no_text(value: object) -> str:
     if value is None:
         return "none has no text; give a value, or put the tag in an `if`"
     if is_list(value):
-        return f"{shown(value)} has no text; use `each`, or one of its places: name[0]"
+        return f"{shown(value)} has no text; use `each`, or one of its items: name[0]"
     if isinstance(value, Mapping):
-        return f"{shown(value)} has no text; use `each`, or one of its keys: name.key"
+        return f"{shown(value)} has no text; use `each`, or one of its values: name.key"
     return f"{shown(value)} has no text; give a str, a number, True, False or an Enum member"
 
 
@@ -207,9 +206,9 @@ def order(left: object, right: object) -> int:
         return (one > other) - (one < other)
     if _is_number(one) and _is_number(other):
         if one != one or other != other:  # noqa: PLR0124 - NaN
-            raise TemplateError("NaN is neither less nor more than a number")
+            raise TemplateError("NaN is neither less nor greater than a number")
         return (one > other) - (one < other)
-    raise TemplateError(f"{shown(left)} and {shown(right)} have no order; only two numbers, or two texts, have one")
+    raise TemplateError(f"{shown(left)} and {shown(right)} cannot be ordered; only two numbers, or two texts, can")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -238,7 +237,7 @@ def contains(container: object, item: object) -> bool:
         return any(same(one, item) for one in container)
     if isinstance(container, EnumMeta):
         return any(same(one, item) for one in members_of(container))
-    raise TemplateError(f"`in` looks in lists, mappings and texts, not in {shown(container)}")
+    raise TemplateError(f"`in` searches lists, mappings and texts, not {shown(container)}")
 
 
 def part(value: object, step: object) -> object:
@@ -254,16 +253,14 @@ def part(value: object, step: object) -> object:
             raise TemplateError(f"the mapping has no key {shown(step)}{_nearest(step, whole)}")
         return whole[key[0]]
     if is_list(whole):
-        place = plain(step)
-        if not isinstance(place, int) or isinstance(place, bool):
-            raise TemplateError(f"a list has places, not {shown(step)}; give a whole number such as [0]")
-        if not -len(whole) <= place < len(whole):
-            held = f"0 to {len(whole) - 1}" if len(whole) else "none"
-            raise TemplateError(f"the list has no place {shown(place)}; its places: {held}")
-        return whole[place]
-    raise TemplateError(
-        f"{shown(value)} has no parts, so {shown(step)} is nowhere in it; mappings and lists have parts"
-    )
+        index = plain(step)
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise TemplateError(f"the index of a list must be a whole number such as [0], not {shown(step)}")
+        if not -len(whole) <= index < len(whole):
+            held = f"its indices are 0 to {len(whole) - 1}" if len(whole) else "it is empty"
+            raise TemplateError(f"the list has no index {shown(index)}; {held}")
+        return whole[index]
+    raise TemplateError(f"{shown(value)} has no parts, so it has no {shown(step)}; only mappings and lists have parts")
 
 
 def _key_in(mapping: Mapping[object, object], key: object) -> tuple[object] | None:
@@ -306,20 +303,20 @@ def items_of(value: object) -> list[tuple[object, object]]:
     These are (index, item) of a list or an Enum class and (key, value) of a mapping.
     Raises `TemplateError` for other values and beyond `MOST_TURNS` items.
     """
-    _check_size(value, MOST_TURNS, "items", "that a loop goes through")
+    _check_size(value, MOST_TURNS, "items", "a loop")
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, EnumMeta):
         return list(enumerate(members_of(value)))
     if is_list(value):
         return list(enumerate(value))
-    raise TemplateError(f"`each` goes through a list or a mapping, not {shown(value)}{_make_list(value)}")
+    raise TemplateError(f"`each` loops over a list or a mapping, not {shown(value)}{_make_list(value)}")
 
 
-def _check_size(value: object, most: int, what: str, of: str) -> None:
+def _check_size(value: object, limit: int, what: str, of: str) -> None:
     """Check a size before anything is listed, since a range may exceed memory."""
-    if (is_list(value) or isinstance(value, Mapping)) and len(value) > most:
-        raise TemplateError(f"{len(value)} {what} are more than the {most} {of}; give fewer")
+    if (is_list(value) or isinstance(value, Mapping)) and len(value) > limit:
+        raise TemplateError(f"{len(value)} {what} are too many: {of} takes at most {limit}")
 
 
 def option_of(value: object) -> Option:
@@ -330,7 +327,7 @@ def option_of(value: object) -> Option:
     if is_list(value):
         if len(value) == 2 and isinstance(value[0], str):
             return Option(text_of(value[0]), value[1])
-        raise TemplateError(f"{shown(value)} is no option; a pair is a text and its value: (text, value)")
+        raise TemplateError(f"{shown(value)} is not an option; a pair is a text and its value: (text, value)")
     return Option(text_of(value), value)
 
 
@@ -341,26 +338,26 @@ def options_of(value: object) -> tuple[Option, ...]:
     `TemplateError` if there are none, if there are more than `MOST_OPTIONS`, or if two
     have the same text.
     """
-    _check_size(value, MOST_OPTIONS, "options", "of one slot")
+    _check_size(value, MOST_OPTIONS, "options", "a slot")
     if isinstance(value, EnumMeta):
-        given: Iterable[object] = members_of(value)
+        listed: Iterable[object] = members_of(value)
     elif isinstance(value, Mapping):
-        given = list(value.items())
+        listed = list(value.items())
     elif is_list(value):
-        given = value
+        listed = value
     else:
-        reason = f"options are a list, a mapping from texts to values, or an Enum class, not {shown(value)}"
+        reason = f"options must be a list, a mapping from texts to values, or an Enum class, not {shown(value)}"
         raise TemplateError(reason + _make_list(value))
     options: list[Option] = []
-    places: dict[str, int] = {}
-    for place, one in enumerate(given):
+    indices: dict[str, int] = {}
+    for index, one in enumerate(listed):
         try:
             option = option_of(one)
         except TemplateError as error:
-            raise TemplateError(f"option {place}: {error.reason}") from None
-        first = places.setdefault(option.text, place)
-        if first != place:
-            both = f"option {first} is {shown(options[first].value)}, option {place} is {shown(option.value)}"
+            raise TemplateError(f"option {index}: {error.reason}") from None
+        first = indices.setdefault(option.text, index)
+        if first != index:
+            both = f"option {first} is {shown(options[first].value)}, option {index} is {shown(option.value)}"
             raise TemplateError(f"two options have the text {shown(option.text)}: {both}; leave one out")
         options.append(option)
     if not options:
@@ -371,5 +368,5 @@ def options_of(value: object) -> tuple[Option, ...]:
 def _make_list(value: object) -> str:
     """Return a hint for an iterable that is not a list."""
     if isinstance(value, AbstractSet) and not isinstance(value, MappingView):
-        return "; a set has no order, give sorted(…)"
-    return "; give list(…) of it" if isinstance(value, Iterable) and not isinstance(value, _NO_LIST) else ""
+        return "; a set has no order, so pass sorted(…)"
+    return "; pass list(…) of it" if isinstance(value, Iterable) and not isinstance(value, _NO_LIST) else ""
