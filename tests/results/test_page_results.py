@@ -43,7 +43,7 @@ def test_values_are_looked_up_by_name(page):
     assert "nothing" not in page
     assert list(page) == ["h", "x", "lp", "j", "k", "y"]
     assert list(page.selections) == ["h", "x", "j", "k", "y"]
-    with pytest.raises(KeyError, match="'nothing', but h, x"):
+    with pytest.raises(KeyError, match="'nothing'; it has h, x"):
         _ = page["nothing"]
     with pytest.raises(TypeError):
         page.values["x"] = 1

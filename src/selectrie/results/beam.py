@@ -12,7 +12,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.html import texts_html
-from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.plain import fields_of, listing, plain, text_fields
 from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
 from selectrie.results.trie_view import TrieView, view_of
 
@@ -55,17 +55,9 @@ class Hypothesis:
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON; -inf becomes None."""
         return {
-            "text": self.text,
-            **({} if self.text.encode() == self.data else {"text_bytes": list(self.data)}),
-            "logp": number(self.logp),
-            "logp_path": number(self.logp_path),
-            "logp_end": number(self.logp_end),
-            "score": number(self.score),
-            "n_paths": self.n_paths,
-            "complete": self.complete,
-            "ended_by": self.ended_by,
-            "group": self.group,
-            "tokens": [token.to_dict() for token in self.tokens],
+            **text_fields(self.text, self.data),
+            **fields_of(self, "logp", "logp_path", "logp_end", "score", "n_paths", "complete", "ended_by", "group"),
+            **fields_of(self, "tokens"),
         }
 
 
@@ -194,17 +186,17 @@ class BeamResult(Sequence[Hypothesis]):
 
         The greedy one is added only if it is none of the others.
         """
-        given = (*self.hypotheses, *self.incomplete)
-        return given if self.greedy is None or self._greedy_place is not None else (*given, self.greedy)
+        listed = (*self.hypotheses, *self.incomplete)
+        return listed if self.greedy is None or self._greedy_index is not None else (*listed, self.greedy)
 
     @property
-    def _greedy_place(self) -> int | None:
+    def _greedy_index(self) -> int | None:
         """Return the index of the hypothesis with the greedy path, or None."""
         if self.greedy is None:
             return None
         path = [token.id for token in self.greedy.tokens]
-        given = (*self.hypotheses, *self.incomplete)
-        return next((at for at, one in enumerate(given) if [token.id for token in one.tokens] == path), None)
+        listed = (*self.hypotheses, *self.incomplete)
+        return next((at for at, one in enumerate(listed) if [token.id for token in one.tokens] == path), None)
 
     def trie(self, limit: int = 60) -> TrieView:
         """Return the heaviest `limit` nodes of the trie of the paths in `shown`.
@@ -222,7 +214,7 @@ class BeamResult(Sequence[Hypothesis]):
                 pieces[token.id] = token.piece or token.spelling.encode()
                 edge_logp[node] = token.logp
                 node = int(trie.parent[node])
-        greedy = None if self.greedy is None else self._greedy_place
+        greedy = None if self.greedy is None else self._greedy_index
         greedy = len(paths) - 1 if greedy is None and self.greedy is not None else greedy
         return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy)
 
@@ -234,27 +226,11 @@ class BeamResult(Sequence[Hypothesis]):
         return {
             "format": FORMAT_VERSION,
             "kind": "beam",
-            "grammar": self.grammar,
-            "grammar_digest": self.grammar_digest,
+            **fields_of(self, "grammar", "grammar_digest"),
             "beam": {**plain(self.beam), "expand": self.beam.expand is not None},
-            "terminator": self.terminator,
-            "stopped": self.stopped,
-            "hypotheses": [hypothesis.to_dict() for hypothesis in self.hypotheses],
-            "incomplete": [hypothesis.to_dict() for hypothesis in self.incomplete],
-            "greedy": None if self.greedy is None else self.greedy.to_dict(),
-            "agrees_with_greedy": self.agrees_with_greedy,
-            "certificate": plain(self.certificate),
-            "n_dead_ends": self.n_dead_ends,
-            "n_merged": self.n_merged,
-            "n_refused": self.n_refused,
-            "n_steps": self.n_steps,
-            "close_steps": list(self.close_steps),
-            "coverage": number(self.coverage),
-            **bytes_fields("healed", self.healed),
-            "log_heal": number(self.log_heal),
-            "heal_gap": number(self.heal_gap),
-            "cost": plain(self.cost),
-            "signature": plain(self.signature),
+            **fields_of(self, "terminator", "stopped", "hypotheses", "incomplete", "greedy", "agrees_with_greedy"),
+            **fields_of(self, "certificate", "n_dead_ends", "n_merged", "n_refused", "n_steps", "close_steps"),
+            **fields_of(self, "coverage", "healed", "log_heal", "heal_gap", "cost", "signature"),
         }
 
     def _repr_html_(self) -> str:
@@ -266,6 +242,5 @@ class BeamResult(Sequence[Hypothesis]):
     def __repr__(self) -> str:
         shown = [f"  {h.text!r} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
         shown += [f"  {h.text!r} logp {h.logp:.4f} (incomplete)" for h in self.incomplete[:_REPR_ROWS]]
-        rest = len(self.hypotheses) + len(self.incomplete) - len(shown)
         head = f"BeamResult(grammar={self.grammar!r}, width={self.beam.width}, n={self.beam.n})"
-        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
+        return listing(head, shown, len(self.hypotheses) + len(self.incomplete))

@@ -10,7 +10,7 @@ from typing import overload
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.options import SamplingParams, StopParams
 from selectrie.results.openai import chat_completion, text_completion
-from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.plain import fields_of, listing, number, plain, text_fields
 from selectrie.results.records import FORMAT_VERSION, TokenScore
 from selectrie.version import __version__
 
@@ -78,21 +78,9 @@ class Completion:
         return {
             "prompt": self.prompt_index,
             "index": self.index,
-            "text": self.text,
-            **({} if self.text.encode() == self.data else {"text_bytes": list(self.data)}),
-            "logp": number(self.logp),
-            **bytes_fields("healed", self.healed),
-            "log_heal": number(self.log_heal),
-            "finish": self.finish,
-            "stop": self.stop,
-            "ended_by": self.ended_by,
-            "seed": self.seed,
-            "close_steps": None if self.close_steps is None else list(self.close_steps),
-            "tokens": [token.to_dict() for token in self.tokens],
-            "alternatives": [[token.to_dict() for token in place] for place in self.alternatives],
-            "n_drafted": self.n_drafted,
-            "n_accepted": self.n_accepted,
-            "cost": plain(self.cost),
+            **text_fields(self.text, self.data),
+            **fields_of(self, "logp", "healed", "log_heal", "finish", "stop", "ended_by", "seed", "close_steps"),
+            **fields_of(self, "tokens", "alternatives", "n_drafted", "n_accepted", "cost"),
         }
 
 
@@ -175,25 +163,19 @@ class Generation(Sequence[Completion]):
         n_prompts = len(self.prompt_tokens)
         if not -n_prompts <= operator.index(prompt_index) < n_prompts:
             raise IndexError(f"there is no prompt {prompt_index} among {n_prompts}")
-        place = operator.index(prompt_index) % n_prompts
-        return self.completions[place * self.n : (place + 1) * self.n]
+        index = operator.index(prompt_index) % n_prompts
+        return self.completions[index * self.n : (index + 1) * self.n]
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "generation"."""
         return {
             "format": FORMAT_VERSION,
             "kind": "generation",
-            "id": self.id,
-            "n": self.n,
-            "prompt_tokens": list(self.prompt_tokens),
-            "n_drawn": self.n_drawn,
+            **fields_of(self, "id", "n", "prompt_tokens", "n_drawn"),
             "sampling": _jsonable(self.sampling, "logit_bias"),
             "stopping": {**_jsonable(self.stopping, "when"), "when": self.stopping.when is not None},
             "model": plain(self.identity),
-            "tolerance": self.tolerance,
-            "version": self.version,
-            "cost": plain(self.cost),
-            "completions": [completion.to_dict() for completion in self.completions],
+            **fields_of(self, "tolerance", "version", "cost", "completions"),
         }
 
     def to_openai(self, model: str | None = None, *, chat: bool = False) -> dict[str, object]:
@@ -225,9 +207,8 @@ class Generation(Sequence[Completion]):
 
     def __repr__(self) -> str:
         shown = [f"  {c.prompt_index}.{c.index} {c.text!r} ({c.finish})" for c in self.completions[:_REPR_ROWS]]
-        rest = len(self) - len(shown)
         head = f"Generation({len(self.prompt_tokens)} prompts, n={self.n})"
-        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
+        return listing(head, shown, len(self))
 
 
 def _jsonable(record: SamplingParams | StopParams, apart: str) -> dict[str, object]:

@@ -53,8 +53,8 @@ def joint_html(
     A row has an option per slot, a bar, the probability and the log-probability.
     """
     lines = []
-    for place, (texts, probability, logp) in enumerate(rows):
-        options = (label(repr(text), bold=place == 0, of=len(names)) for text in texts)
+    for rank, (texts, probability, logp) in enumerate(rows):
+        options = (label(repr(text), bold=rank == 0, of=len(names)) for text in texts)
         numbers = (cell(f"{probability:.4f}"), cell(f"{logp:.3f}"))
-        lines.append(row(*options, bar(probability, strong=place == 0), *numbers))
+        lines.append(row(*options, bar(probability, strong=rank == 0), *numbers))
     return table((*names, "", "p", "logp"), lines, caption, hidden=hidden)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError
 from selectrie.results.html import joint_html
-from selectrie.results.plain import bytes_fields, jsonable, number, plain
+from selectrie.results.plain import fields_of, jsonable, listing, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, Signature
 
 _REPR_ROWS = 5
@@ -42,9 +42,7 @@ class Assignment:
         return {
             "texts": list(self.texts),
             "values": [jsonable(value) for value in self.values],
-            "text": self.text,
-            "logp": number(self.logp),
-            "probability": number(self.probability),
+            **fields_of(self, "text", "logp", "probability"),
         }
 
 
@@ -132,14 +130,14 @@ class JointSelection:
 
         Raises `OptionError` for an unknown name.
         """
-        return self.best.values[self._place(name)]
+        return self.best.values[self._index(name)]
 
     def option(self, name: str) -> str:
         """Return the text chosen for a slot.
 
         Raises `OptionError` for an unknown name.
         """
-        return self.best.texts[self._place(name)]
+        return self.best.texts[self._index(name)]
 
     def marginal(self, name: str) -> dict[str, float]:
         """Return the probability of each option of a slot, summed over the other slots.
@@ -147,14 +145,14 @@ class JointSelection:
         Raises `OptionError` for an unknown name, and if not all assignments were
         scored.
         """
-        place = self._place(name)
+        index = self._index(name)
         if self.marginals is None:
             raise OptionError(
-                "name", name, "nothing: a search left assignments open, so no sum over all of them is known"
+                "name", name, "a slot of a block whose assignments were all scored; a search left some open"
             )
-        return dict(self.marginals[place])
+        return dict(self.marginals[index])
 
-    def _place(self, name: str) -> int:
+    def _index(self, name: str) -> int:
         if name not in self.names:
             raise OptionError("name", name, f"one of {self.names}")
         return self.names.index(name)
@@ -168,23 +166,10 @@ class JointSelection:
         return {
             "format": FORMAT_VERSION,
             "kind": "joint",
-            "names": list(self.names),
-            "text": self.text,
-            "logp": number(self.logp),
-            "probability": number(self.probability),
-            "margin": number(self.margin),
-            "is_tie": self.is_tie,
-            "coverage": number(self.coverage),
+            **fields_of(self, "names", "text", "logp", "probability", "margin", "is_tie", "coverage"),
             "rule": "joint",
-            "terminator": self.terminator,
-            **bytes_fields("healed", self.healed),
-            "log_heal": number(self.log_heal),
-            "heal_gap": number(self.heal_gap),
-            "certificate": plain(self.certificate),
-            "cost": plain(self.cost),
-            "signature": plain(self.signature),
-            "n_assignments": self.n_assignments,
-            "assignments": [assignment.to_dict() for assignment in self.assignments],
+            **fields_of(self, "terminator", "healed", "log_heal", "heal_gap", "certificate", "cost", "signature"),
+            **fields_of(self, "n_assignments", "assignments"),
             "marginals": None
             if marginals is None
             else {name: dict(of_slot) for name, of_slot in zip(self.names, marginals, strict=True)},
@@ -192,16 +177,15 @@ class JointSelection:
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
-        decided = ", ".join(f"{name}={_clip(text)}" for name, text in zip(self.names, self.best.texts, strict=True))
+        decided = ", ".join(f"{name}={quoted(text)}" for name, text in zip(self.names, self.best.texts, strict=True))
         head = f"JointSelection({decided}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
         head += f"coverage={self.coverage:.3g}, terminator={self.terminator!r}, proved={self.certificate.proved})"
         shown = self.assignments[:_REPR_ROWS]
         lines = [
-            f"  {place}. {_clip(one.text)}  p={one.probability:.4f}  logp={one.logp:.3f}"
-            for place, one in enumerate(shown, start=1)
+            f"  {rank}. {quoted(one.text)}  p={one.probability:.4f}  logp={one.logp:.3f}"
+            for rank, one in enumerate(shown, start=1)
         ]
-        rest = self.n_assignments - len(shown)
-        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+        return listing(head, lines, self.n_assignments)
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
@@ -210,7 +194,3 @@ class JointSelection:
         proved = "proved" if self.certificate.proved else "not proved"
         caption = f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.terminator} · {proved}"
         return joint_html(self.names, rows, hidden=self.n_assignments - len(shown), caption=caption)
-
-
-def _clip(text: str, limit: int = 48) -> str:
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -72,7 +72,7 @@ def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
 
 def _logprobs(one: Drawn) -> dict[str, object]:
     """Return parallel lists over the tokens."""
-    top = [_top(token, place) for token, place in zip(one.tokens, one.alternatives, strict=False)]
+    top = [_top(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
         "token_logprobs": [number(token.logp) for token in one.tokens],
@@ -110,8 +110,8 @@ def _offsets(one: Drawn) -> list[int]:
 def _chat_logprobs(one: Drawn) -> list[dict[str, object]]:
     alternatives = one.alternatives or ((),) * len(one.tokens)
     return [
-        {**_token(token), "top_logprobs": [_token(other) for other in place]}
-        for token, place in zip(one.tokens, alternatives, strict=True)
+        {**_token(token), "top_logprobs": [_token(other) for other in others]}
+        for token, others in zip(one.tokens, alternatives, strict=True)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from selectrie.core.types import Cost, ModelIdentity
-from selectrie.results.plain import jsonable, plain
+from selectrie.errors import clip
+from selectrie.options.checks import copied
+from selectrie.results.plain import fields_of, jsonable, listing, plain
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.version import __version__
 
@@ -132,10 +134,8 @@ class Page:
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
         object.__setattr__(self, "selections", MappingProxyType(dict(self.selections)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle by fields, because a `MappingProxyType` can be neither."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return _restored, ({**fields, "values": dict(self.values), "selections": dict(self.selections)},)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return copied(self)
 
     def __getitem__(self, name: str) -> object:
         """Return the value of a slot, `set` or named block.
@@ -145,7 +145,7 @@ class Page:
         try:
             return self.values[name]
         except KeyError:
-            raise KeyError(f"the page names no value {name!r}, but {', '.join(self.values) or 'none'}") from None
+            raise KeyError(f"the page has no value {name!r}; it has {', '.join(self.values) or 'none'}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self.values
@@ -176,15 +176,12 @@ class Page:
         return {
             "format": FORMAT_VERSION,
             "kind": "page",
-            "template": self.template,
-            "text": self.text,
+            **fields_of(self, "template", "text"),
             "values": jsonable(self.values),
             "slots": _slots(self.slots),
             "seed": self.seed,
             "model": plain(self.identity),
-            "tolerance": self.tolerance,
-            "version": self.version,
-            "cost": plain(self.cost),
+            **fields_of(self, "tolerance", "version", "cost"),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -192,10 +189,9 @@ class Page:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def __repr__(self) -> str:
-        lines = [f"  {slot.path or slot.name} = {_clip(slot.value)}{_tail(slot)}" for slot in self.slots[:_REPR_SLOTS]]
-        rest = len(self.slots) - len(lines)
+        lines = [f"  {slot.path or slot.name} = {_shown(slot)}" for slot in self.slots[:_REPR_SLOTS]]
         head = f"Page({self.template!r}, {len(self.text)} characters, {len(self.slots)} slots, {self.cost.rows} rows)"
-        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+        return listing(head, lines, len(self.slots))
 
     def _repr_html_(self) -> str:
         """Return the page with what was decided marked.
@@ -217,18 +213,15 @@ def _slots(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:
     return made
 
 
-def _restored(fields: dict[str, Any]) -> Page:
-    return Page(**fields)
-
-
 def _probability(slot: SlotEvent) -> float | None:
-    found = getattr(slot.record, "probability", None)
-    return found if isinstance(found, float) else None
+    p = getattr(slot.record, "probability", None)
+    return p if isinstance(p, float) else None
 
 
-def _tail(slot: SlotEvent) -> str:
+def _shown(slot: SlotEvent) -> str:
     p = _probability(slot)
-    return ("" if p is None else f"  p={p:.4f}") + ("  hidden" if slot.hidden else "")
+    facts = ("" if p is None else f"  p={p:.4f}") + ("  hidden" if slot.hidden else "")
+    return clip(repr(slot.value), _CLIP) + facts
 
 
 def _html(piece: Event) -> str:
@@ -239,8 +232,3 @@ def _html(piece: Event) -> str:
     p = _probability(piece)
     title = escape(f"{piece.kind} {piece.path or piece.name}" + ("" if p is None else f", p={p:.4f}"), quote=True)
     return f'<span title="{title}" style="background:#4c8bf533;border-radius:2px">{escape(piece.text)}</span>'
-
-
-def _clip(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _CLIP else text[: _CLIP - 1] + "…"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from selectrie.core.types import FloatArray
+from selectrie.errors import clip
 
 _DEEPEST = 64
 """Maximum nesting of lists and mappings that is converted for JSON."""
@@ -41,12 +42,51 @@ def bytes_fields(name: str, value: bytes) -> dict[str, object]:
     return {name: text, "bytes" if name == "piece" else f"{name}_bytes": list(value)}
 
 
+def text_fields(text: str, data: bytes) -> dict[str, object]:
+    """Return `{"text": text}`, with "text_bytes" if bytes were replaced in the text."""
+    return {"text": text, **({} if text.encode() == data else {"text_bytes": list(data)})}
+
+
 def plain(record: Any) -> dict[str, object]:
     """Return the fields of a flat record."""
     if not is_dataclass(record):
-        raise TypeError(f"{type(record).__name__} is no record")
+        raise TypeError(f"{type(record).__name__} is not a record")
     values = {field.name: getattr(record, field.name) for field in fields(record)}
     return {name: number(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def fields_of(record: object, *names: str) -> dict[str, object]:
+    """Return these fields of a record, ready for JSON.
+
+    Records in them are converted by their `to_dict` or field by field. Bytes become
+    text (see `bytes_fields`).
+    """
+    made: dict[str, object] = {}
+    for name in names:
+        value = getattr(record, name)
+        made.update(bytes_fields(name, value) if isinstance(value, bytes) else {name: _converted(value)})
+    return made
+
+
+def _converted(value: Any) -> object:
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, tuple):
+        return [_converted(one) for one in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return plain(value) if is_dataclass(value) else value
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, cut if it is long."""
+    return repr(clip(text, 48))
+
+
+def listing(head: str, lines: Sequence[str], n: int) -> str:
+    """Return a `repr` of several lines: a head, and the first of n lines below it."""
+    more = [f"  … {n - len(lines)} more"] if n > len(lines) else []
+    return "\n".join([head, *lines, *more])
 
 
 def jsonable(value: object, depth: int = _DEEPEST) -> object:

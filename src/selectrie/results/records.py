@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
-from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.plain import bytes_fields, fields_of, listing, number, quoted
 from selectrie.version import __version__
 
 FORMAT_VERSION = 2
@@ -19,7 +19,6 @@ and `n_rescored`, and the kinds "draws" and "drawn_choice".
 """
 
 _REPR_ROWS = 12
-_REPR_TEXT = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,25 +295,16 @@ class TextScore:
         return {
             "format": FORMAT_VERSION,
             "kind": "text_score",
-            "text": self.text,
-            "logp": number(self.logp),
-            "is_greedy": self.is_greedy,
-            "tokens": [token.to_dict() for token in self.tokens],
-            **bytes_fields("healed", self.healed),
-            "log_heal": number(self.log_heal),
-            "heal_gap": number(self.heal_gap),
-            "cost": plain(self.cost),
-            "signature": plain(self.signature),
+            **fields_of(self, "text", "logp", "is_greedy", "tokens"),
+            **fields_of(self, "healed", "log_heal", "heal_gap", "cost", "signature"),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def __repr__(self) -> str:
         shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
-        rest = len(self.tokens) - len(shown)
-        text = self.text if len(self.text) <= _REPR_TEXT else self.text[: _REPR_TEXT - 1] + "…"
-        head = f"TextScore({text!r}, logp={self.logp:.4f}, {len(self.tokens)} tokens"
+        head = f"TextScore({quoted(self.text)}, logp={self.logp:.4f}, {len(self.tokens)} tokens"
         head += f"{', as greedy decoding' if self.is_greedy else ''})"
-        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
+        return listing(head, shown, len(self.tokens))
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""

@@ -9,7 +9,7 @@ from typing import overload
 from selectrie.core.types import Cost
 from selectrie.results.beam import Hypothesis
 from selectrie.results.html import texts_html
-from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.plain import fields_of, listing
 from selectrie.results.records import FORMAT_VERSION, Signature
 
 _REPR_ROWS = 8
@@ -89,24 +89,9 @@ class Samples(Sequence[Hypothesis]):
         return {
             "format": FORMAT_VERSION,
             "kind": "samples",
-            "texts": [one.to_dict() for one in self.texts],
-            "exact": self.exact,
-            "reason": self.reason,
-            "about": self.about,
-            "seed": self.seed,
-            "max_tokens": self.max_tokens,
-            "mass": number(self.mass),
-            "mass_low": number(self.mass_low),
-            "mass_high": number(self.mass_high),
-            "n_attempts": self.n_attempts,
-            "close_steps": None if self.close_steps is None else [list(steps) for steps in self.close_steps],
-            **bytes_fields("healed", self.healed),
-            "log_heal": number(self.log_heal),
-            "heal_gap": number(self.heal_gap),
-            "grammar": self.grammar,
-            "grammar_digest": self.grammar_digest,
-            "cost": plain(self.cost),
-            "signature": plain(self.signature),
+            **fields_of(self, "texts", "exact", "reason", "about", "seed", "max_tokens"),
+            **fields_of(self, "mass", "mass_low", "mass_high", "n_attempts", "close_steps"),
+            **fields_of(self, "healed", "log_heal", "heal_gap", "grammar", "grammar_digest", "cost", "signature"),
         }
 
     def _repr_html_(self) -> str:
@@ -116,6 +101,5 @@ class Samples(Sequence[Hypothesis]):
 
     def __repr__(self) -> str:
         shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]
-        rest = len(self) - len(shown)
         head = f"Samples({self.grammar!r}, n={len(self)}, {'exact' if self.exact else 'local'})"
-        return "\n".join([head, *shown, *([f"  … {rest} more"] if rest else [])])
+        return listing(head, shown, len(self))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
-from selectrie.results.plain import bytes_fields, number, plain
+from selectrie.results.plain import fields_of, listing, plain, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
@@ -137,24 +137,10 @@ class Selection:
             "format": FORMAT_VERSION,
             "kind": "selection",
             "winner": self.index,
-            "text": self.text,
-            "logp": number(self.logp),
-            "score": number(self.score),
-            "probability": number(self.probability),
-            "margin": number(self.margin),
-            "is_tie": self.is_tie,
-            "coverage": number(self.coverage),
-            "top_tokens": [token.to_dict() for token in self.top_tokens],
+            **fields_of(self, "text", "logp", "score", "probability", "margin", "is_tie", "coverage", "top_tokens"),
             "greedy": self.greedy_index,
-            "agrees_with_greedy": self.agrees_with_greedy,
-            "rule": self.rule,
-            "terminator": self.terminator,
-            **bytes_fields("healed", self.healed),
-            "log_heal": number(self.log_heal),
-            "heal_gap": number(self.heal_gap),
-            "certificate": plain(self.certificate),
-            "cost": plain(self.cost),
-            "signature": plain(self.signature),
+            **fields_of(self, "agrees_with_greedy", "rule", "terminator", "healed", "log_heal", "heal_gap"),
+            **fields_of(self, "certificate", "cost", "signature"),
             **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
             **({"notes": list(self.notes)} if self.notes else {}),
             "choices": self.choices.to_dicts(),
@@ -162,11 +148,10 @@ class Selection:
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
-        head = f"Selection({_clip(self.text)}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
+        head = f"Selection({quoted(self.text)}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
         head += f"coverage={self.coverage:.3g}, rule={self.rule!r}, terminator={self.terminator!r})"
-        lines = [f"  {place}. {_line(choice)}" for place, choice in enumerate(self.top(_REPR_ROWS), start=1)]
-        rest = len(self.choices) - len(lines)
-        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+        lines = [f"  {rank}. {_line(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
+        return listing(head, lines, len(self.choices))
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
@@ -176,7 +161,7 @@ class Selection:
     def _caption(self) -> str:
         greedy = ""
         if self.greedy_index is not None and not self.agrees_with_greedy:
-            greedy = f" · masked greedy picks {_clip(self.choices.texts[self.greedy_index])}"
+            greedy = f" · masked greedy picks {quoted(self.choices.texts[self.greedy_index])}"
         return f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.rule} · {self.terminator}{greedy}"
 
 
@@ -228,32 +213,26 @@ class TokenPlan:
             "bos": self.bos,
             "prompt": _tokens(self.prompt),
             "context": _tokens(self.context),
-            **bytes_fields("healed", self.healed),
-            "boundary": self.boundary,
-            "terminator": self.terminator,
+            **fields_of(self, "healed", "boundary", "terminator"),
             "choices": [
                 {"tokens": _tokens(path), "boundary_shift": shift}
                 for path, shift in zip(self.choices, self.boundary_shift, strict=True)
             ],
-            "n_trie_nodes": self.n_trie_nodes,
-            "rows_prompt": self.rows_prompt,
-            "rows_inner": self.rows_inner,
-            "rows_naive": self.rows_naive,
+            **fields_of(self, "n_trie_nodes", "rows_prompt", "rows_inner", "rows_naive"),
         }
 
     def __repr__(self) -> str:
         head = f"TokenPlan({len(self.choices)} choices, boundary={self.boundary!r}, terminator={self.terminator!r}, "
         head += f"rows {self.rows_prompt} + {self.rows_inner}, one by one {self.rows_naive})"
         lines = [f"  context  {self._context()}"]
-        lines += [f"  {place}. {_spelled(path)}" for place, path in enumerate(self.choices[:_HTML_ROWS], start=1)]
-        rest = len(self.choices) - _HTML_ROWS
-        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+        lines += [f"  {rank}. {_spelled(path)}" for rank, path in enumerate(self.choices[:_HTML_ROWS], start=1)]
+        return listing(head, lines, len(self.choices) + 1)
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: the context's end, then each choice."""
         paths = [("context", self._context(), len(self.context))]
         paths += [
-            (str(place), _spelled(path), len(path)) for place, path in enumerate(self.choices[:_HTML_ROWS], start=1)
+            (str(rank), _spelled(path), len(path)) for rank, path in enumerate(self.choices[:_HTML_ROWS], start=1)
         ]
         rows = [row(cell(name), label(path, wide=True), cell(str(n))) for name, path, n in paths]
         caption = (
@@ -278,9 +257,5 @@ def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
 
 def _line(choice: ChoiceScore) -> str:
     if choice.logp is None or choice.probability is None:
-        return f"{_clip(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-    return f"{_clip(choice.text)}  p={choice.probability:.4f}  logp={choice.logp:.3f}"
-
-
-def _clip(text: str, limit: int = 48) -> str:
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+        return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
+    return f"{quoted(choice.text)}  p={choice.probability:.4f}  logp={choice.logp:.3f}"

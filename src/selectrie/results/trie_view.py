@@ -11,6 +11,7 @@ import numpy as np
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.results.cells import bar, cell, label, row, table
+from selectrie.results.plain import listing
 
 _REPR_ROWS = 20
 _HTML_ROWS = 100
@@ -56,9 +57,8 @@ class TrieView:
             f"{' *' if self.on_winner[at] else ''}"
             for at, depth in self._depths(_REPR_ROWS)
         ]
-        rest = len(self) - 1 - len(lines)
         head = f"TrieView({len(self) - 1} nodes, {self.n_choices[0] if len(self) else 0} choices)"
-        return "\n".join([head, *lines, *([f"  … {rest} more"] if rest > 0 else [])])
+        return listing(head, lines, len(self) - 1)
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks.
@@ -74,10 +74,10 @@ class TrieView:
         hidden = len(self) - 1 - len(rows)
         return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
 
-    def _depths(self, most: int) -> list[tuple[int, int]]:
+    def _depths(self, limit: int) -> list[tuple[int, int]]:
         """Return the first nodes below node 0, each with its depth."""
         depths = [0]
-        for parent in self.parent[1 : most + 1]:
+        for parent in self.parent[1 : limit + 1]:
             depths.append(depths[parent] + 1)
         return list(enumerate(depths))[1:]
 
@@ -125,15 +125,15 @@ def view_of(
     n_choices = counts[trie.first_path + trie.n_paths] - counts[trie.first_path]
     on_winner, on_greedy = _path_mask(trie, winner), _path_mask(trie, greedy)
     shown = _shown(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
-    place = np.full(len(trie.token), NO_NODE)
-    place[shown] = np.arange(len(shown))
+    row_of = np.full(len(trie.token), NO_NODE)
+    row_of[shown] = np.arange(len(shown))
     first = np.zeros(len(trie.path_node), dtype=np.int64)
     first[trie.path_of[::-1]] = np.arange(len(trie.path_of) - 1, -1, -1)
     tokens, ends = trie.token[shown].tolist(), trie.end_path[shown]
     hidden = n_choices[shown] - np.where(ends >= 0, on_path[ends], 0)
-    np.subtract.at(hidden, place[trie.parent[shown[1:]]], n_choices[shown[1:]])
+    np.subtract.at(hidden, row_of[trie.parent[shown[1:]]], n_choices[shown[1:]])
     return TrieView(
-        parent=(NO_NODE, *place[trie.parent[shown[1:]]].tolist()),
+        parent=(NO_NODE, *row_of[trie.parent[shown[1:]]].tolist()),
         piece=(b"", *(pieces[token] for token in tokens[1:])),
         logp=(None, *_known(edge[shown[1:]])),
         logp_prefix=tuple(_known(prefix[shown])),
