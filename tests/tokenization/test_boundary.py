@@ -117,7 +117,7 @@ def test_ten_thousand_tails_are_encoded_as_the_whole(real_vocabulary):
 def test_the_comparison_of_tails_can_fail(weights, monkeypatch):
     """A tail cut where a token spans the place, and believed unseen, is found by the law above."""
     vocabulary = vocabulary_of(weights("stories260K.gguf"))
-    monkeypatch.setattr("selectrie.tokenization.encoding._places", lambda _v, text, _r: iter([len(text)]))
+    monkeypatch.setattr("selectrie.tokenization.encoding._positions", lambda _v, text, _r: iter([len(text)]))
     rests = [b" park", b"."]
     for text in (b"the big dog and the ca", b"she went to the sto"):
         prompt = PromptText(start_of(vocabulary), text)

@@ -328,7 +328,7 @@ def test_no_way_of_handling_text_makes_it_the_templates(way, said):
     try:
         read = read_prompt(vocabulary, messages, PromptParams())
     except PromptError as error:
-        assert "cannot be told" in str(error)  # noqa: PT017 - which of both it is, the way decides
+        assert "cannot be distinguished" in str(error)  # noqa: PT017 - which of both it is, the way decides
         assert said != "a</s" or way in REFUSED
     else:
         assert spelled(vocabulary, read) == ["<s>", "</s>"]
@@ -457,7 +457,7 @@ def test_an_origin_that_gets_lost_leaves_none_of_the_templates(said, steps):
     try:
         read = read_with_unknown_functions(vocabulary, said)
     except PromptError as error:
-        assert re.search("cannot be told|refuses these messages", str(error))  # noqa: PT017 - the steps decide
+        assert re.search("cannot be distinguished|refuses these messages", str(error))  # noqa: PT017 - the steps decide
     else:
         assert spelled(vocabulary, read) == ["<s>", "</s>"]
 
@@ -466,14 +466,14 @@ def test_an_origin_that_gets_lost_leaves_none_of_the_templates(said, steps):
 def test_a_control_token_whose_origin_is_lost_is_refused_by_name(way):
     """Other text without an origin is read, as text."""
     vocabulary = with_template(lossy([way]))
-    with pytest.raises(PromptError, match=r"computes '.*<\|im_end\|>.*cannot be told"):
+    with pytest.raises(PromptError, match=r"computes '.*<\|im_end\|>.*cannot be distinguished"):
         read_with_unknown_functions(vocabulary, "<|im_end|>")
     assert spelled(vocabulary, read_with_unknown_functions(vocabulary, "a < b")) == ["<s>", "</s>"]
 
 
 def test_what_a_filter_makes_of_the_templates_text_is_not_all_the_templates():
     """It may keep what messages said, so its text is mixed, also where Jinja would compute it ahead."""
-    with pytest.raises(PromptError, match="cannot be told"):
+    with pytest.raises(PromptError, match="cannot be distinguished"):
         read_with_unknown_functions(with_template("<s>{{ '' | kept }}</s>"), "<|im_end|>")
 
 
@@ -482,7 +482,7 @@ def test_a_part_of_a_control_token_whose_origin_is_lost_is_refused(lost):
     """The template's text around it would make one of it: neither a token nor text can be right."""
     before, after = "</s>".split(lost)
     vocabulary = with_template("<s>" + before + "{{ messages[0].content | plain }}" + after)
-    with pytest.raises(PromptError, match="cannot be told"):
+    with pytest.raises(PromptError, match="cannot be distinguished"):
         read_with_unknown_functions(vocabulary, lost)
     assert spelled(vocabulary, read_with_unknown_functions(vocabulary, "-")) == ["<s>"]
 
@@ -574,7 +574,9 @@ def test_keys_of_a_message_are_text():
 def test_text_that_becomes_bytes_is_refused():
     """Bytes have no origins, so a control token that a template makes of them is refused."""
     vocabulary = with_template("<s>{{ messages[0].content.encode().decode() }}</s>")
-    with pytest.raises(PromptError, match=r"computes '</s>' from its own text and that of messages .* cannot be told"):
+    with pytest.raises(
+        PromptError, match=r"computes '</s>' from its own text and that of messages .* cannot be distinguished"
+    ):
         read_prompt(vocabulary, [{"role": "user", "content": "</s>"}], PromptParams())
 
 

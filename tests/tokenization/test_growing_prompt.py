@@ -71,7 +71,7 @@ def test_a_page_is_bos_and_its_text():
 def test_nothing_predicts_the_first_token_without_bos():
     """A model that adds no BOS needs text before the first slot, and the error says so."""
     page = GrowingPrompt(replace(TINY, bos=None))
-    with pytest.raises(PromptError, match="nothing stands on the page before this slot"):
+    with pytest.raises(PromptError, match="the page is empty before this slot"):
         _ = page.prompt
     page.add("a")
     assert tokens_of(page) == TINY.tokenize(b"a")
@@ -364,7 +364,7 @@ def test_what_was_drawn_elsewhere_is_refused(context):
     """The context must be tokens of this page from its beginning."""
     page = page_of(TINY, "a c")
     before = state_of(page)
-    with pytest.raises(ProtocolError, match="not drawn behind this page"):
+    with pytest.raises(ProtocolError, match="not drawn after this page"):
         drawn(page, context, ["a"], b"a")
     assert state_of(page) == before
 

@@ -192,7 +192,7 @@ def test_words_taken_whole_are_found_by_the_law(named, monkeypatch):
     monkeypatch.setattr(canonical, "_ENCODE_PARTS_ALIKE", frozenset(TokenizerKind))
     monkeypatch.setattr(
         canonical,
-        "_stand_in",
+        "_are_neighbours",
         lambda vocabulary, left, right, *_: (
             canonical.encode_inside(vocabulary, vocabulary.pieces[left] + vocabulary.pieces[right]) == [left, right]
         ),
@@ -473,7 +473,7 @@ def test_a_prompt_without_a_settled_place_says_so():
         drawn = engine.sample("c", grammar, n=1, seed=1)
         selected = engine.select("c", grammar=Grammar.from_regex("(u|at)+"), search=SearchParams(max_tokens=4))
     for reason in (found.certificate.reason, selected.certificate.reason, drawn.reason):
-        assert reason.startswith("no place of the prompt's text")
+        assert reason.startswith("no position of the prompt's text")
     assert (found.certificate.proved, selected.certificate.proved, drawn.exact) == (False, False, False)
     assert (drawn.mass, drawn.mass_low, drawn.mass_high) == (None, None, None)
 
@@ -495,7 +495,7 @@ def test_a_prompt_of_one_word_that_every_text_changes_is_answered(prompt, texts)
     certificates = [one.certificate for one in (*found, selected, page.selections["x"])]
     for proved, reason in [*((one.proved, one.reason) for one in certificates), (drawn.exact, drawn.reason)]:
         assert not proved
-        assert reason.startswith("no place of the prompt's text")
+        assert reason.startswith("no position of the prompt's text")
     if prompt == "c":  # of which nothing can be taken back
         assert found[0].logp == pytest.approx(split.logp)
 

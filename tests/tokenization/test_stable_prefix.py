@@ -110,7 +110,7 @@ def test_the_law_finds_a_wrong_place(weights, monkeypatch):
     rests = [b".", b"le"]
     assert rests_that_differ(vocabulary, whole, rests)[0] == []
     monkeypatch.setattr(
-        "selectrie.tokenization.stable_prefix.settled_places", lambda _, text, _n: iter(range(len(text) - 1, 0, -1))
+        "selectrie.tokenization.stable_prefix.settled_positions", lambda _, text, _n: iter(range(len(text) - 1, 0, -1))
     )
     assert rests_that_differ(vocabulary, whole, rests)[0] == [b"le"]
 

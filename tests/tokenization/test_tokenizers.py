@@ -347,7 +347,7 @@ def test_where_every_byte_may_be_taken_nothing_is_proved(tmp_path):
     tokens = [(SIGN, 0.0, 1), ("aa", 0.0, 1), ("\u00e9", 0.0, 1), ("\u00e9\u00e9", 0.0, 1), *bytes_taken]
     vocabulary = vocabulary_of(make_scored(tmp_path / "m.gguf", tokens, space_prefix=True))
     one = asked(vocabulary, "\u00e9", Grammar.from_choices(["\u00e9", "\u00e9\u00e9"]))
-    assert one.doubt == "it is not certain how the tokenizer writes text behind other text"
+    assert one.doubt == "it is not certain how the tokenizer writes text after other text"
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -66,10 +66,10 @@ class ChoiceAutomaton:
 
     def advance(self, state: int, token: int) -> int:
         children = self._trie.children(state)
-        place = int(np.searchsorted(self._trie.token[children], token))
-        if place == len(children) or self._trie.token[children[place]] != token:
+        index = int(np.searchsorted(self._trie.token[children], token))
+        if index == len(children) or self._trie.token[children[index]] != token:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
-        return int(children[place])
+        return int(children[index])
 
     def can_end(self, state: int) -> bool:
         return bool(self._trie.end_path[state] != NO_PATH)

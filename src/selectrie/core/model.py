@@ -61,13 +61,13 @@ class Rows:
 
         Values computed before are reused.
         """
-        found: FloatArray = self._normaliser[rows]
-        unread = np.isnan(found)
+        values: FloatArray = self._normaliser[rows]
+        unread = np.isnan(values)
         if unread.any():
             todo = np.unique(rows[unread])
             self._normaliser[todo] = numerics.logsumexp_rows(self._matrix, self._index[todo])
-            found = self._normaliser[rows]
-        return found
+            values = self._normaliser[rows]
+        return values
 
     def logsumexp(self, i: int) -> float:
         """Return the log of the sum of exponentials of row i's logits."""

@@ -42,10 +42,10 @@ def logsumexp_rows(matrix: LogitArray, index: NDArray[np.int64]) -> FloatArray:
     result = np.empty(n, dtype=np.float64)
     if vocabulary_size > _BLOCK_ELEMENTS // 8:
         scratch = np.empty(_BLOCK_ELEMENTS, dtype=np.float32)
-        for place, row in enumerate(index):
+        for i, row in enumerate(index):
             peak = float(matrix[row].max())
             _check_finite(peak, int(row))
-            result[place] = peak + np.log(_sum_exp(matrix[row], peak, scratch))
+            result[i] = peak + np.log(_sum_exp(matrix[row], peak, scratch))
         return result
     step = max(1, _BLOCK_ELEMENTS // max(1, vocabulary_size))
     for start in range(0, n, step):

@@ -42,7 +42,7 @@ def json_escaped(text: str) -> str:
     These are DEL, the C1 controls, direction marks and separators; the meaning stays
     the same. JSON itself escapes the other controls.
     """
-    return _ACTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ACTIVE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

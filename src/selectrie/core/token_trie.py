@@ -92,9 +92,9 @@ class TokenTrie:
 
         For many sequences, `from_flat` is faster.
         """
-        given = [np.asarray(sequence, dtype=np.int32) for sequence in sequences]
-        offsets = np.cumsum([0, *(len(sequence) for sequence in given)], dtype=np.int64)
-        return cls.from_flat(np.concatenate([np.empty(0, dtype=np.int32), *given]), offsets)
+        arrays = [np.asarray(sequence, dtype=np.int32) for sequence in sequences]
+        offsets = np.cumsum([0, *(len(sequence) for sequence in arrays)], dtype=np.int64)
+        return cls.from_flat(np.concatenate([np.empty(0, dtype=np.int32), *arrays]), offsets)
 
     def __repr__(self) -> str:
         return f"TokenTrie({len(self)} nodes, {len(self.path_node)} paths, {len(self.path_of)} sequences)"
@@ -237,8 +237,8 @@ def _latest_at_depth(depth: IntArray, wanted: IntArray, before: OffsetArray) -> 
     key = depth.astype(np.int64) * len(depth) + np.arange(len(depth))
     key.sort()
     at = np.searchsorted(key, wanted.astype(np.int64) * len(depth) + before) - 1
-    found: OffsetArray = key[at] % len(depth)
-    return found
+    result: OffsetArray = key[at] % len(depth)
+    return result
 
 
 def _subtree_stops(parent: IntArray, child: IntArray) -> OffsetArray:

@@ -284,7 +284,7 @@ class Vocabulary:
         The result is int32[], ordered by id. Tokens without bytes are not included.
         """
         texts, ids = self.by_bytes()
-        found: list[IntArray] = []
+        parts: list[IntArray] = []
         low = 0
         for n in range(1, min(len(text), int(self.lengths.max(initial=0)) + 1)):
             start = text[:n]
@@ -292,26 +292,14 @@ class Vocabulary:
             high = low
             while high < len(texts) and texts[high] == start:
                 high += 1
-            found.append(ids[low:high])
-        return np.sort(np.concatenate(found)) if found else _NONE.copy()
-
-    def same_bytes(self) -> tuple[tuple[int, ...], ...]:
-        """Return the groups of two or more ids that spell the same bytes, by first id.
-
-        The 256 byte tokens of SentencePiece are an example.
-        """
-        texts, ids = self.by_bytes()
-        groups: dict[bytes, list[int]] = {}
-        for i in range(1, len(texts)):
-            if texts[i] == texts[i - 1]:
-                groups.setdefault(texts[i], [int(ids[i - 1])]).append(int(ids[i]))
-        return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
+            parts.append(ids[low:high])
+        return np.sort(np.concatenate(parts)) if parts else _NONE.copy()
 
     def begins_with(self, start: bytes) -> bool:
         """Return whether some token's bytes begin with `start`."""
         texts, _ = self.by_bytes()
-        place = bisect_left(texts, start)
-        return place < len(texts) and texts[place].startswith(start)
+        index = bisect_left(texts, start)
+        return index < len(texts) and texts[index].startswith(start)
 
     def has_bytes(self, text: bytes) -> bool:
         """Return whether some token has exactly these bytes."""
@@ -343,8 +331,8 @@ class Vocabulary:
         """
         if make not in self._tables.derived:
             self._tables.derived[make] = make(self)
-        found: Derived = self._tables.derived[make]
-        return found
+        value: Derived = self._tables.derived[make]
+        return value
 
     def by_bytes(self) -> tuple[list[bytes], IntArray]:
         """Return the sorted bytes of the tokens that have any, and int32[] their ids.

@@ -115,10 +115,10 @@ class FakeModel:
         if evaluated:
             self._decode(len(evaluated))
         matrix = np.empty((sum(plan.wanted), len(self._vocabulary.pieces)), dtype=np.float32)
-        place = {e: i for i, e in enumerate(np.flatnonzero(plan.wanted).tolist())}
-        for e, i in place.items():
+        row_of = {e: i for i, e in enumerate(np.flatnonzero(plan.wanted).tolist())}
+        for e, i in row_of.items():
             matrix[i] = self._row_of(paths[e])
-        index = [place[e] for e, is_wanted in zip(plan.entry, np.asarray(wanted), strict=True) if is_wanted]
+        index = [row_of[e] for e, is_wanted in zip(plan.entry, np.asarray(wanted), strict=True) if is_wanted]
         self._last.fill(np.nan)
         self._last = matrix
         self.evaluations.update(paths[e] for e in evaluated)

@@ -157,9 +157,7 @@ class _Check:
         self._give_back(list(range(len(self._held))), forget=False)
         self._model.trim(0)
         if self._model.capacity() != self._empty_room:
-            raise LawBroken(
-                5, f"{self._model.capacity()} is left of {self._empty_room} after everything was given back"
-            )
+            raise LawBroken(5, f"{self._model.capacity()} is left of {self._empty_room} after everything was released")
         node, depth = self._model.match_prefix(np.array(self._start * 2, dtype=np.int32))
         self._model.release(np.array([node], dtype=np.int32))
         if (node, depth) != (ROOT, 0):
@@ -319,7 +317,7 @@ class _Check:
             return None
         if len(nodes) != len(paths) or len(rows) != int(wanted.sum()):
             raise LawBroken(
-                2, f"{len(paths)} nodes and {wanted.sum()} rows asked for, {len(nodes)} and {len(rows)} came"
+                2, f"extend returned {len(nodes)} nodes and {len(rows)} rows, not {len(paths)} and {wanted.sum()}"
             )
         forks = self._model.limits.kind.forks
         parent_of = [bool(k) or not forks for k in keep]
@@ -343,15 +341,15 @@ class _Check:
             raise LawBroken(4, "a row differs from evaluating its path alone", path=path, difference_nats=difference)
         self.worst_nats = max(self.worst_nats, difference)
 
-    def _give_back(self, places: list[int], *, forget: bool) -> None:
-        nodes = np.array([self._held[place][0] for place in places], dtype=np.int32)
+    def _give_back(self, indices: list[int], *, forget: bool) -> None:
+        nodes = np.array([self._held[index][0] for index in indices], dtype=np.int32)
         self._model.release(nodes, forget=forget)
-        gone = set(places)
-        self._held = [held for place, held in enumerate(self._held) if place not in gone]
+        gone = set(indices)
+        self._held = [held for index, held in enumerate(self._held) if index not in gone]
 
     def _some_held(self) -> list[int]:
         share = self._rng.random()
-        return [place for place in range(len(self._held)) if self._rng.random() < share]
+        return [index for index in range(len(self._held)) if self._rng.random() < share]
 
     def _call_size(self) -> int:
         return min(self._model.limits.rows_per_call, max(12, self._longest // 2))

@@ -43,10 +43,10 @@ class NestedTrie:
 
     def walk(self, prefix: Path = ()) -> list[tuple[Path, NestedTrie]]:
         """Return every node with its path, depth-first, children by token id."""
-        found = [(prefix, self)]
+        nodes = [(prefix, self)]
         for token in sorted(self.children):
-            found += self.children[token].walk((*prefix, token))
-        return found
+            nodes += self.children[token].walk((*prefix, token))
+        return nodes
 
 
 def score_paths_alone(model: Model, context: Sequence[int], paths: Iterable[Sequence[int]]) -> list[list[float]]:
@@ -113,11 +113,11 @@ def enumerate_table(model: FakeModel, context: Sequence[int], paths: Sequence[Se
         matches = [i for i, path in enumerate(wanted) if text[: len(path)] == path]
         for i in matches:
             joint[i].append(p)
-        most = max((len(wanted[i]) for i in matches), default=None)
-        if most is None:
+        longest_match = max((len(wanted[i]) for i in matches), default=None)
+        if longest_match is None:
             none.append(p)
         for i in matches:
-            if len(wanted[i]) == most:
+            if len(wanted[i]) == longest_match:
                 longest[i].append(p)
     return ExactTexts(tuple(map(fsum, joint)), tuple(map(fsum, longest)), fsum(none))
 

@@ -17,7 +17,7 @@ from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.errors import OptionError, PromptError
 from selectrie.tokenization.encoding import encode_after, find_separator, is_at_start
 from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.settled_positions import MOST_HEALED, settled_places
+from selectrie.tokenization.settled_positions import MOST_HEALED, settled_positions
 
 _SPACE = b" "
 _LETTER = b"a"
@@ -117,7 +117,7 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
         raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
     is_aligned = spells_text(vocabulary, own, prompt.text)
     is_certain = not vocabulary.space_prefix or vocabulary.derived(find_separator) is not None
-    unknown = "" if is_certain else "it is not certain how the tokenizer writes text behind other text"
+    unknown = "" if is_certain else "it is not certain how the tokenizer writes text after other text"
     if not heal or not is_aligned or not len(own):
         return HealedPrompt(tokens, b"", tokens, is_aligned, unknown)
     n_kept, doubt = _n_settled(vocabulary, prompt, own)
@@ -131,9 +131,9 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space added before the text
     is_eog = np.isin(own, vocabulary.eog)
     n_least = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
-    for place in settled_places(vocabulary, vocabulary.decode(own)):
-        n_kept = int(np.searchsorted(ends, place)) + 1
-        if place <= n_put or n_kept < n_least or ends[n_kept - 1] != place:
+    for position in settled_positions(vocabulary, vocabulary.decode(own)):
+        n_kept = int(np.searchsorted(ends, position)) + 1
+        if position <= n_put or n_kept < n_least or ends[n_kept - 1] != position:
             continue
         rest = vocabulary.decode(own[n_kept:])
         if encode_after(vocabulary, own[:n_kept], rest) == own[n_kept:].tolist():
@@ -141,7 +141,7 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     if len(prompt.prefix) and not n_least and len(prompt.text) <= MOST_HEALED:
         return 0, ""
     n_kept = max(n_least, len(own) - 1, int(not len(prompt.prefix)))
-    return n_kept, "no place of the prompt's text is certain to stay a token boundary whatever follows"
+    return n_kept, "no position of the prompt's text is certain to stay a token boundary whatever follows"
 
 
 def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> PromptBoundary:
@@ -209,7 +209,7 @@ class CanonicalPaths:
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
         self._context, self._prompt_tokens = opened.context, opened.prompt_tokens
         self._kept = opened.context[len(prompt.prefix) :].tolist()
-        self._seams = {int(self._context[-1]), int(self._prompt_tokens[-1])}
+        self._last_tokens = {int(self._context[-1]), int(self._prompt_tokens[-1])}
         self._pairs: dict[tuple[int, int], bool] = {}
 
     def is_canonical(self, tokens: Sequence[int]) -> bool:
@@ -218,7 +218,7 @@ class CanonicalPaths:
         This normally takes one tokenizer call, on the prompt's tail and the text.
         """
         pieces = self._vocabulary.pieces
-        starts = [0, *(place + 1 for place, token in enumerate(tokens) if not pieces[token])]
+        starts = [0, *(index + 1 for index, token in enumerate(tokens) if not pieces[token])]
         stops = [*(start - 1 for start in starts[1:]), len(tokens)]
         first, *others = [list(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True)]
         if not self._begins_own(first):
@@ -257,7 +257,7 @@ class CanonicalPaths:
 
         After the last token of the context, or of the prompt, any token may follow.
         """
-        return left in self._seams or self.may_join(left, right)
+        return left in self._last_tokens or self.may_join(left, right)
 
     def _joins(self, left: int, right: int) -> bool:
         one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
@@ -267,7 +267,7 @@ class CanonicalPaths:
             return True
         before, behind = one[-1:].strip(), other[-1:]
         around = ((b"", b""), (b"", behind), (before, behind))  # as a word, at the beginning of a word, inside a word
-        return any(_stand_in(self._vocabulary, left, right, *letters) for letters in around)
+        return any(_are_neighbours(self._vocabulary, left, right, *letters) for letters in around)
 
     def may_start(self, tokens: Sequence[int]) -> bool:
         """Return whether an own path may begin with these tokens, judged by their text.
@@ -346,13 +346,13 @@ def _is_cut(text: bytes) -> bool:
     return False
 
 
-def _stand_in(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
+def _are_neighbours(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
     """Return whether these two tokens are neighbours between the given letters."""
     pieces = vocabulary.pieces
     tokens = encode_inside(vocabulary, before + pieces[left] + pieces[right] + behind)
     ends = np.cumsum(vocabulary.lengths[tokens]).tolist()
-    place = ends.index(len(before)) + 1 if len(before) in ends else 0 if not before else len(tokens)
-    return tokens[place : place + 2] == [left, right]
+    index = ends.index(len(before)) + 1 if len(before) in ends else 0 if not before else len(tokens)
+    return tokens[index : index + 2] == [left, right]
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, trimmed_to
 from selectrie.core.vocabulary import ChatTemplate
-from selectrie.errors import OptionError, PromptError
+from selectrie.errors import IncompatibleOptionsError, PromptError
 from selectrie.tokenization.prompts import ROLE, tracked_args
 
 _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
@@ -104,7 +104,7 @@ class Turns:
     @property
     def _written(self) -> str:
         """Return what the page holds so far, with marks in place of the contents."""
-        return self._with([_mark(place) for place in range(len(self.all))])
+        return self._with([_mark(index) for index in range(len(self.all))])
 
     def _with(self, said: Sequence[str]) -> str:
         return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
@@ -123,15 +123,16 @@ class Turns:
             rendered = render(values, **tracked_args(self.args)) if self.args else plain
         except PromptError as error:
             before = f" after {self._roles}" if self.all else " at the beginning"
-            raise PromptError(f"no turn of {role!r} can stand{before}: {error}") from error
+            raise PromptError(f"a turn of {role!r} is not possible{before}: {error}") from error
         if rendered != plain:
             raise PromptError(
-                "the model's chat template changes what template_args say, so their text cannot be told from its own"
+                "the model's chat template changes what template_args say, so their text cannot be distinguished from "
+                "its own"
             )
         return rendered if isinstance(rendered, TrackedText) else TrackedText(rendered, TEMPLATE)
 
     def _messages(self, *, marked: bool) -> list[Mapping[str, str]]:
-        said = [_mark(place) if marked else turn.said or "" for place, turn in enumerate(self.all)]
+        said = [_mark(index) if marked else turn.said or "" for index, turn in enumerate(self.all)]
         return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
 
     def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
@@ -215,15 +216,15 @@ class Turns:
     def _rewritten(self, role: str) -> PromptError:
         return PromptError(
             f"with a turn of {role!r} the model's chat template rewrites the turns before it ({self._roles}), "
-            "which stand on the page already (templates do that which move the system message, "
+            "which are on the page already (templates do that if they move the system message, "
             "or strip reasoning from earlier answers); "
             "render such a chat in pages of one answer each, or write the turns as text with parse_special"
         )
 
 
-def _mark(place: int) -> str:
+def _mark(index: int) -> str:
     """Return the mark that replaces the content of a turn."""
-    return f"m{_KEY}n{place}m"
+    return f"m{_KEY}n{index}m"
 
 
 def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> Turns:
@@ -232,6 +233,6 @@ def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Seque
     Raises `OptionError` for a template argument that opening a turn decides.
     """
     if "add_generation_prompt" in args:
-        value = args["add_generation_prompt"]
-        raise OptionError("template_args['add_generation_prompt']", value, "nothing: the page opens its turns itself")
+        remedy = "the page opens its turns itself, so leave it out"
+        raise IncompatibleOptionsError("template_args['add_generation_prompt']", "a template", remedy)
     return Turns(template, dict(args), tuple(ends))

@@ -40,9 +40,9 @@ def encode_choices(
     """
     if boundary not in ("heal", "split", "harness"):
         raise OptionError("boundary", boundary, "one of 'heal', 'split', 'harness'")
-    place = {choice: i for i, choice in enumerate(dict.fromkeys(choices))}
-    which = np.fromiter(map(place.__getitem__, choices), dtype=np.int64, count=len(choices))
-    distinct = list(place)
+    index_of = {choice: i for i, choice in enumerate(dict.fromkeys(choices))}
+    which = np.fromiter(map(index_of.__getitem__, choices), dtype=np.int64, count=len(choices))
+    distinct = list(index_of)
     part = shortened(vocabulary, following)
     encoded, aligned = _encode(vocabulary, prompt, distinct, part, boundary)
     if not aligned and part != following:

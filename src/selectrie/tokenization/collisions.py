@@ -35,13 +35,13 @@ def collisions(choices: Sequence[str], encoded: EncodedChoices) -> tuple[Collisi
     tokens, offsets = encoded.tokens, encoded.offsets.tolist()
     by_path: dict[bytes, int] = {}
     by_form: dict[str, int] = {}
-    found = []
+    pairs = []
     for i, choice in enumerate(choices):
         twin = by_path.setdefault(tokens[offsets[i] : offsets[i + 1]].tobytes(), i)
         form = choice if choice.isascii() else unicodedata.normalize("NFC", choice)
         likeness = by_form.setdefault(form, i)
         if choices[twin] != choice:
-            found.append(Collision(twin, i, "tokens"))
+            pairs.append(Collision(twin, i, "tokens"))
         elif choices[likeness] != choice:
-            found.append(Collision(likeness, i, "canonical"))
-    return tuple(found)
+            pairs.append(Collision(likeness, i, "canonical"))
+    return tuple(pairs)

@@ -148,10 +148,10 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
     own = np.asarray(whole, dtype=np.int32)
     sample = rests[0] if rests else b""
     wanted = encode_after(vocabulary, prefix, text + sample)
-    for place in islice(_places(vocabulary, text, rests), _MOST_TRIED):
-        takes_space = vocabulary.space_prefix and (place == len(text) or text[place] == _SPACE[0])
+    for position in islice(_positions(vocabulary, text, rests), _MOST_TRIED):
+        takes_space = vocabulary.space_prefix and (position == len(text) or text[position] == _SPACE[0])
         put = separator_of(vocabulary) if vocabulary.space_prefix and not takes_space else b""
-        lead, skip = put + text[place + takes_space :], int(takes_space and place == len(text))
+        lead, skip = put + text[position + takes_space :], int(takes_space and position == len(text))
         encoded, n_put = vocabulary.tokenize(lead), len(vocabulary.tokenize(put))
         n_own = len(encoded) - n_put
         if n_own < 0 or encoded[n_put:] != whole[len(whole) - n_own :]:
@@ -191,9 +191,9 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
             tokens = vocabulary.tokenize(joined)
             ends = np.cumsum(vocabulary.lengths[tokens])
             stops = np.cumsum([len(texts[i]) for i in block])
-            places = np.minimum(np.searchsorted(ends, stops), len(tokens) - 1)
-            if (ends[places] == stops).all() and vocabulary.decode(tokens) == joined:
-                bounds = [0, *(places + 1).tolist()]
+            last_tokens = np.minimum(np.searchsorted(ends, stops), len(tokens) - 1)
+            if (ends[last_tokens] == stops).all() and vocabulary.decode(tokens) == joined:
+                bounds = [0, *(last_tokens + 1).tolist()]
                 for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
                     result[i] = tokens[start:stop]
     return [vocabulary.tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
@@ -240,40 +240,40 @@ def _is_plain(text: bytes) -> bool:
         return False
 
 
-def _places(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iterator[int]:
+def _positions(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> Iterator[int]:
     """Yield positions of `text` that no token spans, nearest the end first.
 
     Positions before a space after another character come first, then any others.
     """
     size = len(text)
-    least = max(0, size - _SEARCH_BYTES)
+    first = max(0, size - _SEARCH_BYTES)
     ends_word = size > 0 and not text[-1:].isspace() and not vocabulary.joins(text[-1], _SPACE[0])
     if ends_word and all(rest[:1] == _SPACE for rest in rests):
         yield size
-    for place in range(size - _WORDS_BYTES, least, -1):
+    for position in range(size - _WORDS_BYTES, first, -1):
         if (
-            text[place] == _SPACE[0]
-            and not text[place - 1 : place].isspace()
-            and not is_spanned(vocabulary, text, place)
+            text[position] == _SPACE[0]
+            and not text[position - 1 : position].isspace()
+            and not is_spanned(vocabulary, text, position)
         ):
-            yield place
-    for place in range(size - _TAIL_BYTES, least, -1):
-        inside_number = text[place - 1 : place + 1].isdigit()
-        inside_character = text[place] & 0xC0 == 0x80
-        if not inside_number and not inside_character and not is_spanned(vocabulary, text, place):
-            yield place
+            yield position
+    for position in range(size - _TAIL_BYTES, first, -1):
+        inside_number = text[position - 1 : position + 1].isdigit()
+        inside_character = text[position] & 0xC0 == 0x80
+        if not inside_number and not inside_character and not is_spanned(vocabulary, text, position):
+            yield position
 
 
-def is_spanned(vocabulary: Vocabulary, text: bytes, place: int) -> bool:
+def is_spanned(vocabulary: Vocabulary, text: bytes, position: int) -> bool:
     """Return whether a token may lie on both sides of `place`.
 
     This holds for the text, and for any text that continues it.
     """
-    if not vocabulary.joins(text[place - 1], text[place]):
+    if not vocabulary.joins(text[position - 1], text[position]):
         return False
     longest = int(vocabulary.lengths.max(initial=0))
-    for start in range(place - 1, max(-1, place - longest), -1):
-        stop = place + 1
+    for start in range(position - 1, max(-1, position - longest), -1):
+        stop = position + 1
         while vocabulary.begins_with(text[start:stop]):
             if stop == len(text) or vocabulary.has_bytes(text[start:stop]):
                 return True
@@ -286,10 +286,10 @@ def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
 
     It reaches up to a position where every encoding has a boundary.
     """
-    for place in range(_TAIL_BYTES, len(following)):
-        is_word_end = following[place] == _SPACE[0] and not following[place - 1 : place].isspace()
-        if is_word_end and not is_spanned(vocabulary, following, place):
-            return following[:place]
+    for position in range(_TAIL_BYTES, len(following)):
+        is_word_end = following[position] == _SPACE[0] and not following[position - 1 : position].isspace()
+        if is_word_end and not is_spanned(vocabulary, following, position):
+            return following[:position]
     return following
 
 

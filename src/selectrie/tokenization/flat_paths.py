@@ -55,13 +55,13 @@ def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntAr
 def shared_prefix(tokens: IntArray, offsets: OffsetArray, own: IntArray) -> OffsetArray:
     """Return the number of first tokens that each path shares with `own`, int64[C]."""
     lengths = np.diff(offsets)
-    place = _positions(offsets)
+    position = _positions(offsets)
     differs = np.ones(len(tokens), dtype=np.bool_)
-    inside = place < len(own)
-    differs[inside] = tokens[inside] != own[place[inside]]
+    inside = position < len(own)
+    differs[inside] = tokens[inside] != own[position[inside]]
     result: OffsetArray = lengths.copy()
     filled = lengths > 0
     if filled.any():
-        first = np.minimum.reduceat(np.where(differs, place, len(tokens)), offsets[:-1][filled])
+        first = np.minimum.reduceat(np.where(differs, position, len(tokens)), offsets[:-1][filled])
         result[filled] = np.minimum(first, lengths[filled])
     return result

@@ -121,11 +121,11 @@ class GrowingPrompt:
         no BOS token.
         """
         if self._is_between_turns:
-            raise PromptError("a slot of a page with roles must stand inside of one, such as the assistant's")
+            raise PromptError("on a page with roles, a slot must be inside one, such as the assistant's")
         prompt = self._settled
         if not len(prompt.prefix) and not prompt.text:
             raise PromptError(
-                "nothing stands on the page before this slot, and this model puts no BOS token there, so "
+                "the page is empty before this slot, and this model adds no BOS token, so "
                 "nothing predicts the first token; begin the page with text"
             )
         return prompt
@@ -157,7 +157,7 @@ class GrowingPrompt:
         if self._is_between_turns:
             if text.strip():
                 raise PromptError(
-                    f"{shortened(text)} stands outside of every role; on a page with roles only white space can"
+                    f"{shortened(text)} is outside every role; on a page with roles, only white space is allowed there"
                 )
             return ""
         self._write(text, [(data, literal and self._parse_special)])
@@ -180,7 +180,7 @@ class GrowingPrompt:
             data: The drawn bytes to write.
         """
         if self._is_between_turns:
-            raise PromptError("what is drawn on a page with roles must stand inside of one, such as the assistant's")
+            raise PromptError("on a page with roles, what is drawn must be inside one, such as the assistant's")
         text = data.decode("utf-8", "replace")
         page = self._settled
         healed = self._rest_after(page, context)
@@ -230,7 +230,8 @@ class GrowingPrompt:
         at = self._at
         if not at.turns.all and at.text.since().strip():
             raise PromptError(
-                f"{shortened(at.text.since())} stands before the first role; on a page with roles only white space can"
+                f"{shortened(at.text.since())} comes before the first role; on a page with roles, only white space is "
+                "allowed there"
             )
         turns = at.turns.opened(role)
         before = turns.all[-1].before
@@ -301,7 +302,7 @@ class GrowingPrompt:
             if has_control and spelling in data:
                 return first, start + data.index(spelling)
             start += len(data)
-        raise ProtocolError("a control token stands in no text of the template")
+        raise ProtocolError("a control token is missing from the text of the template")
 
     def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
         """Set the content of the page.
@@ -331,7 +332,7 @@ class GrowingPrompt:
             or not np.array_equal(tokens[:n], context)
             or (self._vocabulary.lengths[tokens[n:]] == 0).any()
         ):
-            raise ProtocolError("what was drawn was not drawn behind this page")
+            raise ProtocolError("what was drawn was not drawn after this page")
         return self._vocabulary.decode(tokens[n:])
 
     def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:

@@ -89,7 +89,7 @@ def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPla
     waiting = [(0, -1, healed)] if healed else []
     while waiting:
         node, parent, left = waiting.pop()
-        place = len(nodes)
+        index = len(nodes)
         nodes.append(node)
         parent_place.append(parent)
         children = trie.child[trie.child_start[node] : trie.child_start[node + 1]]
@@ -98,6 +98,6 @@ def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPla
         observations += [(node, vocabulary.with_prefix(left)), (node, short[~is_child])]
         planned = children[np.isin(trie.token[children], short)]
         waiting += [
-            (child, place, left[len(vocabulary.pieces[trie.token[child]]) :]) for child in planned[::-1].tolist()
+            (child, index, left[len(vocabulary.pieces[trie.token[child]]) :]) for child in planned[::-1].tolist()
         ]
     return HealPlan(np.array(nodes, dtype=np.int32), np.array(parent_place, dtype=np.int32), tuple(observations))

@@ -39,14 +39,14 @@ class HealedBytes:
         They begin the remaining bytes, equal them, or extend them. Tokens that end a
         generation are excluded.
         """
-        found = self._kept.get(state)
-        if found is None:
+        tokens = self._kept.get(state)
+        if tokens is None:
             left = self.data[state:]
             agreeing = np.union1d(self._vocabulary.prefixes_of(left), self._vocabulary.with_prefix(left))
-            found = np.setdiff1d(agreeing, self._vocabulary.eog).astype(np.int32)
-            found.setflags(write=False)
-            self._kept[state] = found
-        return found
+            tokens = np.setdiff1d(agreeing, self._vocabulary.eog).astype(np.int32)
+            tokens.setflags(write=False)
+            self._kept[state] = tokens
+        return tokens
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after one more token.

@@ -17,7 +17,7 @@ import numpy as np
 from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
-from selectrie.errors import OptionError, PromptError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, clip, of_value
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
@@ -60,7 +60,7 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
         _refuse_chat_options(prompting)
         read = prompt
     elif isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
-        raise PromptError(f"a prompt is text, token ids, or messages, not {type(prompt).__name__}")
+        raise PromptError(f"a prompt must be text, token ids or messages, not {type(prompt).__name__}")
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)
@@ -126,13 +126,17 @@ def _refuse_chat_options(prompting: PromptParams) -> None:
         ("template_args", dict(prompting.template_args)),
     ):
         if value:
-            raise OptionError(name, value, "nothing unless the prompt is chat messages (or text with system=)")
+            raise IncompatibleOptionsError(
+                name, "a prompt that is not a chat", "give chat messages, or text with `system`"
+            )
 
 
 def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
     for i, value in enumerate(ids):
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-            raise PromptError(f"prompt[{i}] is {value!r}: a prompt is text, token ids, or messages, not a mixture")
+            raise PromptError(
+                f"prompt[{i}] is {of_value(value)}: a prompt must be text, token ids or messages, not a mixture"
+            )
     tokens = _with_bos(vocabulary, vocabulary.check_tokens(ids))
     controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
     start = int(controls[-1]) + 1 if len(controls) else 0
@@ -216,8 +220,8 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
                 mixed = b"".join([data for data, is_template in run if not is_template]).decode()
                 raise PromptError(
                     f"the model's chat template computes {shortened(mixed)} from its own text and that of messages "
-                    "together, so its control tokens cannot be told from theirs; render the chat yourself and give it "
-                    "as text with parse_special, or as token ids"
+                    "together, so its control tokens cannot be distinguished from theirs; render the chat yourself and "
+                    "give it as text with parse_special, or as token ids"
                 )
         spans += run
     return spans
@@ -225,24 +229,23 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
 
 def shortened(text: str) -> str:
     """Return the text as an error message shows it."""
-    text = text.strip()
-    return repr(text if len(text) <= 40 else text[:39] + "…")
+    return repr(clip(text.strip(), 40))
 
 
 def _check_message(index: int, message: object) -> dict[str, str]:
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):
-        raise PromptError(f"{where} is {message!r}: expected an object with 'role' and 'content'")
+        raise PromptError(f"{where} is {of_value(message)}: expected an object with 'role' and 'content'")
     for key in ("role", "content"):
         if key not in message:
             raise PromptError(f"{where} has no {key!r}: expected an object with 'role' and 'content'")
     for key, value in message.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise PromptError(f"{where}[{key!r}] is {value!r}: expected text")
+            raise PromptError(f"{where}[{key!r}] is {of_value(value)}: expected text")
         to_bytes(value, f"{where}[{key!r}]")
     if not ROLE.fullmatch(str(message["role"])):
         raise PromptError(
-            f"{where} has role {message['role']!r}: expected a word such as 'user', 'assistant' or 'system'"
+            f"{where} has role {of_value(message['role'])}: expected a word such as 'user', 'assistant' or 'system'"
         )
     return dict(message)
 
@@ -273,8 +276,8 @@ def _rendered_chat(
         if isinstance(rendered, TrackedText) and rendered == plain:
             return rendered
     raise PromptError(
-        "the model's chat template changes what messages say, so its own control tokens cannot be told from theirs; "
-        "render the chat yourself and give it as text with parse_special, or as token ids"
+        "the model's chat template changes what messages say, so its own control tokens cannot be distinguished from "
+        "theirs; render the chat yourself and give it as text with parse_special, or as token ids"
     ) from cause
 
 
@@ -300,4 +303,4 @@ def _tracked_by_marks(
                 values.append(value)
         marked.append(marks)
     parts = re.split(f"m{key}n([0-9]+)m", render(marked))
-    return trimmed_to(plain, parts[::2], [values[int(place)] for place in parts[1::2]])
+    return trimmed_to(plain, parts[::2], [values[int(index)] for index in parts[1::2]])

@@ -28,7 +28,7 @@ _WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
 """Kinds that look for tokens in the whole text."""
 
 
-def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -> Iterator[int]:
+def settled_positions(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -> Iterator[int]:
     """Yield settled positions of a text after its beginning, nearest the end first.
 
     SentencePiece merges anywhere in a text, and the longest match needs no words. For
@@ -55,14 +55,14 @@ def settled_places(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -
     while first < size and text[first] & 0xC0 == 0x80:
         first += 1
     characters = text[first:].decode("utf-8", "surrogateescape")
-    begun = _begun(vocabulary, text)
-    place = size
+    certain_to = _user_defined_from(vocabulary, text)
+    position = size
     for i in range(len(characters) - 1, 0, -1):
-        place -= len(characters[i].encode("utf-8", "surrogateescape"))
-        if size - place < least_behind or not _ends_word(vocabulary.kind, characters, i, begun - place):
+        position -= len(characters[i].encode("utf-8", "surrogateescape"))
+        if size - position < least_behind or not _ends_word(vocabulary.kind, characters, i, certain_to - position):
             continue
-        if not is_spanned(vocabulary, text, place) and _begins_apart(vocabulary, text[place:]):
-            yield place
+        if not is_spanned(vocabulary, text, position) and _begins_apart(vocabulary, text[position:]):
+            yield position
 
 
 def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> bool:
@@ -97,15 +97,15 @@ def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
     return not vocabulary.space_prefix or not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
 
 
-def _begun(vocabulary: Vocabulary, text: bytes) -> int:
+def _user_defined_from(vocabulary: Vocabulary, text: bytes) -> int:
     """Return the first position from which the rest may begin a user-defined token.
 
     Such a token is looked up before any words are.
     """
     beginnings = vocabulary.derived(_beginnings)
     longest = max(map(len, beginnings), default=0)
-    places = (place for place in range(max(0, len(text) - longest), len(text)) if text[place:] in beginnings)
-    return next(places, len(text))
+    positions = range(max(0, len(text) - longest), len(text))
+    return next((position for position in positions if text[position:] in beginnings), len(text))
 
 
 def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:

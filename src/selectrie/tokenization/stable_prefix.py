@@ -10,7 +10,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.tokenization.canonical import spells_text
 from selectrie.tokenization.encoding import encode_after
 from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.settled_positions import settled_places
+from selectrie.tokenization.settled_positions import settled_positions
 
 _LEAST_LEFT = 16
 """Minimum bytes of text after the position.
@@ -39,15 +39,15 @@ def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
         return prompt
     spelled = vocabulary.decode(whole)
     before = np.asarray(whole[:1], dtype=np.int32)  # after any token of text no new text begins
-    for place in islice(settled_places(vocabulary, spelled, _LEAST_LEFT), _MOST_TRIED):
-        tail = encode_after(vocabulary, before, spelled[place:])
+    for position in islice(settled_positions(vocabulary, spelled, _LEAST_LEFT), _MOST_TRIED):
+        tail = encode_after(vocabulary, before, spelled[position:])
         n_kept = len(whole) - len(tail)
         if (
             n_kept < 1
-            or spelled[place - 1 : place].isspace()
+            or spelled[position - 1 : position].isspace()
             or whole[n_kept:] != tail
-            or vocabulary.decode(tail) != spelled[place:]
+            or vocabulary.decode(tail) != spelled[position:]
         ):
             continue
-        return PromptText(np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)]), spelled[place:])
+        return PromptText(np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)]), spelled[position:])
     return prompt
