@@ -129,7 +129,7 @@ def test_exact_proves(monkeypatch):
         (["--regex", "a", "--grammar", "json"], "--grammar, --regex"),
         (["--regex", "a", "--width", "0"], "--width 0"),
         (["--regex", "a", "--json", "--explain"], "--json cannot be combined with --explain"),
-        (["--regex", "a", "--exact", "--length-penalty", "1"], "--length-penalty 1.0: expected 0.0 beside --exact"),
+        (["--regex", "a", "--exact", "--length-penalty", "1"], "--length-penalty cannot be combined with --exact"),
         (["--regex", "("], "error"),
         (["--lark", "missing.lark"], "missing.lark"),
         (["--grammar", "nonesuch"], "nonesuch"),

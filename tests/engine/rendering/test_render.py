@@ -330,7 +330,7 @@ def test_a_chat_is_written_by_the_models_template(llm):
 )
 def test_text_outside_of_the_turns_is_refused(text, place):
     """When the template is made, with its place."""
-    with pytest.raises(TemplateError, match=rf"<template>:{place}: .*outside of every role"):
+    with pytest.raises(TemplateError, match=rf"<template>:{place}: .*outside every role"):
         Template(text)
 
 
@@ -339,7 +339,7 @@ def test_text_outside_of_the_turns_is_refused_where_a_condition_puts_it_there(fa
     text = "<<#if chat>><<#user>>a<</user>><</if>> <<n>>"
     assert render(fake, text, {"chat": False, "n": "b"}).text == " b"
     assert render(fake, text, {"chat": True, "n": " "}).text == "u:a<eos>\n"
-    with pytest.raises(TemplateError, match=r"<template>:1:40: .*outside of every role"):
+    with pytest.raises(TemplateError, match=r"<template>:1:40: .*outside every role"):
         render(fake, text, {"chat": True, "n": "b"})
 
 

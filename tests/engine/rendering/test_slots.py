@@ -182,7 +182,7 @@ WRONG = [
     ("<<select 'x' options=armours>>", "armours", "did you mean 'armors'?"),
     ("<<#select 'x'>>a<<or>>b<<or>>a<</select>>", "a<</sel", "the choice 'a' occurs twice"),
     ("<<select 'x' options=armors rule='best'>>", "'best'", "rule='best': expected one of 'joint'"),
-    ("<<select 'x' options=armors rule='batch'>>", "'batch'", "a slot has no other prompts"),
+    ("<<select 'x' options=armors rule='batch'>>", "'batch'", "a slot has only one"),
     ("<<select 'x' options=armors rule='calibrated'>>", "'calibrated'", "content_free"),
     ("<<select 'x' options=armors rule=3>>", "3>>", "rule=3"),
     ("<<select 'x' options=armors terminator='.'>>", "'.'", "terminator='.': expected one of 'auto'"),
@@ -241,10 +241,10 @@ def test_the_error_of_a_regular_expression_is_kept():
 @pytest.mark.parametrize(
     ("source", "at", "reason"),
     [
-        ("<<select 'x'>>", "<<select", "nothing says what may stand here"),
-        ("<<select 'x' options=armors regex='a'>>", "'a'", "the options say what may stand here already"),
-        ("<<select 'x' grammar='word' regex='a'>>", "'a'", "grammar= and regex= both say"),
-        ("<<beam 'x' options=armors grammar='word'>>", "'word'", "the options say what may stand here already"),
+        ("<<select 'x'>>", "<<select", "nothing defines what is allowed"),
+        ("<<select 'x' options=armors regex='a'>>", "'a'", "both define what is allowed"),
+        ("<<select 'x' grammar='word' regex='a'>>", "'a'", "grammar= and regex= both define"),
+        ("<<beam 'x' options=armors grammar='word'>>", "'word'", "both define what is allowed"),
     ],
 )
 def test_one_argument_says_what_may_stand_there(source, at, reason):
