@@ -218,7 +218,7 @@ def test_prompt_chat_and_choices_come_from_files(engine: Engine, tmp_path: Path)
         ("select -c a -p p --mass 2", "--mass 2.0: expected a probability"),
         ("select -c a -p p --boundary cut", "--boundary 'cut': expected one of 'heal'"),
         ("select -c a -p p --template-arg x=No", "--template-arg 'x=No': expected a JSON value"),
-        ("select -c a -p p --json --tsv", "--json: expected neither --tsv nor --explain"),
+        ("select -c a -p p --json --tsv", "--json cannot be combined with --tsv; leave"),
         ("select -c a -p p --tsv --explain", "--tsv cannot be combined with --explain; leave"),
         ("select -c a --prompt-file gone.txt", "error[input_file]: gone.txt: No such file"),
         ("rank -p p --choices-file gone.txt", "error[input_file]: gone.txt: No such file"),

@@ -54,7 +54,7 @@ def test_generate_keeps_to_a_grammar(cli, tmp_path):
         (["select", "-p", "x", "--lark", "none.lark"], "error[input_file]: none.lark: No such file"),
         (["select", "-p", "x", "--json-schema", __file__], f"{__file__}: the schema is not JSON"),
         (["select", "-p", "x", "--regex", "("], "column"),
-        (["generate", "-p", "x", "--regex", "a", "-c", "b"], "beside choices"),
+        (["generate", "-p", "x", "--regex", "a", "-c", "b"], "--choice cannot be combined with a grammar"),
     ],
 )
 def test_a_mistake_is_told(cli, arguments, named):

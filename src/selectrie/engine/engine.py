@@ -224,7 +224,7 @@ class Engine:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
             return self._answer([(prompt, choices)], asked)[0]
         if choices is not None:
-            raise IncompatibleOptionsError("grammar", "`choices`", "give one of the two")
+            raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         from selectrie.engine.requests import select_grammar  # imported on first use, as only grammars need it
 
         texts = select_grammar.listed(grammar)

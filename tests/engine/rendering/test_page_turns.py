@@ -244,7 +244,11 @@ def test_contents_stand_as_written_where_the_template_trims():
     [
         (bracketed, [("user", "a"), ("user", None)], r"a turn of 'user' is not possible after user: .*must alternate"),
         (bracketed, [("assistant", None)], r"a turn of 'assistant' is not possible at the beginning: .*must alternate"),
-        (bracketed, [("system", "a"), ("assistant", None)], r"a turn of 'assistant' is not possible after system: .*must alternate"),
+        (
+            bracketed,
+            [("system", "a"), ("assistant", None)],
+            r"a turn of 'assistant' is not possible after system: .*must alternate",
+        ),
         (bracketed, [("user", "a"), ("tool", None)], r"a turn of 'tool' is not possible after user"),
         (silent_system, [("system", None)], r"leaves out what a turn of 'system' says"),
         (

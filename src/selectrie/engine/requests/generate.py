@@ -83,7 +83,7 @@ class GenerationParams:
         if self.grammar is not None and not isinstance(self.grammar, Grammar):
             raise OptionError("grammar", self.grammar, "a Grammar (Grammar.from_gbnf, from_regex, …), or None")
         if self.grammar is not None and self.choices is not None:
-            raise IncompatibleOptionsError("grammar", "`choices`", "give one of the two")
+            raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         flag("heal", self.heal)
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
         if type(self.priority) is not int:
