@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCHMARKS := select large_sets generation grammar templates evaluation trie encode startup
-TINY := PYTHONPATH=tools $(BIN)/python -m tiny_model
+TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
@@ -49,12 +49,12 @@ build/guidance: pyproject.toml
 
 # Trains the model of src/selectrie/assets anew, in about an hour on two cores; started again, it goes on where it was.
 model: $(VENV)/train-installed
-	$(TINY).corpus
-	$(TINY).tokenizer
-	$(TINY).train
-	$(TINY).export
-	$(TINY).held_out
-	$(TINY).evaluate $(BOOKS)
+	$(TRAINING).corpus
+	$(TRAINING).tokenizer
+	$(TRAINING).train
+	$(TRAINING).export
+	$(TRAINING).held_out
+	$(TRAINING).evaluate $(BOOKS)
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .

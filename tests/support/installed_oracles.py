@@ -20,8 +20,8 @@ from collections.abc import Callable
 from email.errors import HeaderParseError
 from email.headerregistry import Address
 
+from embedded_model.entities import ARMORS, CLASS, RACES, WEAPONS
 from tests.support.c_oracle import CError, CParser
-from tiny_model.entities import ARMORS, CLASS, RACES, WEAPONS
 
 
 def is_json(text: str) -> bool:

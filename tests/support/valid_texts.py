@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from tiny_model.entities import character
+from embedded_model.entities import character
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 PRINTED = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)

@@ -1,0 +1,298 @@
+"""The embedded model: what its corpus contains, what its file holds, and what it knows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import gguf
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import selectrie
+from embedded_model import corpus, export, forms, held_out
+from embedded_model.config import END_OF_TEXT, SPECIAL, TURN_END, Config
+from embedded_model.country_tables import COUNTRIES
+from embedded_model.evaluate import CHATS, FACTS, Accuracy, accuracies, answers, read_items, table, together
+from embedded_model.files import EMBEDDED, HELD_OUT, REPOSITORY
+from embedded_model.held_out import contained
+from embedded_model.phrases import Fact, Item, expand
+from embedded_model.topics import intents
+
+CARD = EMBEDDED.with_suffix(".md")
+MOST_BYTES = 8_000_000
+LEAST = {"sentiment": 0.90, "intents": 0.90, "records": 0.90}
+"""Accuracy by kind that the model is held to; facts together: 0.95."""
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[str]:
+    """The documents of every course that its generators make first: a quarter of the corpus."""
+    return [
+        document
+        for course in corpus.COURSES
+        for document in corpus.documents(replace(course, n_characters=course.n_characters // 4))
+    ]
+
+
+@pytest.fixture(scope="module")
+def items() -> list[Item]:
+    """Every held-out question."""
+    return read_items()
+
+
+def accuracies_of(items):
+    """Accuracies of the embedded model on held-out questions, by kind."""
+    with selectrie.load(n_threads=1) as llm:
+        return {row.kind: row for row in accuracies(llm, items)}
+
+
+@pytest.fixture(scope="module", params=[4, pytest.param(1, marks=pytest.mark.long)], ids=["every fourth", "all"])
+def measured(items, request):
+    """Accuracies on the held-out questions, or on every fourth of them."""
+    return accuracies_of(items[:: request.param])
+
+
+# The corpus and the held-out questions
+
+
+def test_no_document_contains_a_held_out_phrase(documents, items):
+    """What is asked was never read. (`make model` searches everything that it trains on, too, and refuses.)"""
+    assert contained([item.phrase for item in items], documents) == []
+
+
+@pytest.mark.long
+def test_no_document_at_all_contains_a_held_out_phrase(items):
+    """The same for the whole corpus."""
+    for course in corpus.COURSES:
+        assert contained([item.phrase for item in items], corpus.documents(course)) == []
+
+
+def test_a_phrase_that_a_document_contains_is_found(documents):
+    """The search above can fail: pieces of documents, in capitals and with other punctuation, are found."""
+    rng = random.Random(3)
+    pieces = []
+    for document in rng.sample([text for text in documents if len(text) > 60], 25):
+        words = document.upper().split()
+        start = rng.randrange(len(words) - 4)
+        pieces.append(", ".join(words[start : start + 4]) + "!")
+    assert contained(pieces, documents) == pieces
+
+
+def test_the_held_out_files_are_what_the_script_writes():
+    """Questions and generators have not drifted apart."""
+    for topic in corpus.TOPICS:
+        assert (HELD_OUT / f"{topic}.jsonl").read_text(encoding="utf-8") == held_out.lines(topic), topic
+
+
+def test_the_corpus_is_a_function_of_its_seed():
+    """The same seed gives the same text, another seed another."""
+    first, again, other = (
+        corpus.documents(replace(corpus.COURSES[0], seed=seed, n_characters=300_000)) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_the_corpus_does_not_depend_on_the_order_of_sets():
+    """Processes that hash strings otherwise make the same text; of one process the test above sees nothing."""
+    script = (
+        "from dataclasses import replace; from embedded_model import corpus;"
+        "print(ascii(corpus.documents(replace(corpus.COURSES[0], n_characters=150_000))))"
+    )
+    path = os.pathsep.join(map(str, (REPOSITORY / "tools", REPOSITORY / "src")))
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    )
+    assert len(first) > 150_000
+    assert first == second
+
+
+def test_every_topic_gets_its_share(documents):
+    """The corpus has the size that is asked for, and no document is empty or ends in a line break."""
+    n_characters = sum(course.n_characters // 4 for course in corpus.COURSES)
+    assert abs(sum(map(len, documents)) - n_characters) < 0.01 * n_characters
+    assert all(document and document == document.rstrip("\n") for document in documents)
+
+
+def test_held_out_questions_are_well_formed(items):
+    """Each has distinct choices, a right one among them, and its phrase in its prompt; no place is preferred."""
+    for item in items:
+        assert len(set(item.choices)) == len(item.choices) > 1
+        assert 0 <= item.gold < len(item.choices)
+        assert item.phrase in item.prompt
+    for kind in {item.kind for item in items}:
+        fours = [item.gold for item in items if item.kind == kind and len(item.choices) == 4]
+        assert not fours or max(Counter(fours).values()) <= 0.4 * len(fours) + 2, kind
+
+
+def test_the_tables_have_what_the_card_says(items):
+    """At least 120 countries and 20 intents are known, and 40 questions are made to mislead."""
+    assert len(COUNTRIES) >= 120
+    assert len(intents.INTENTS) >= 20
+    assert sum(item.kind == "ambiguity" for item in items) >= 40
+
+
+def test_a_pattern_takes_one_of_its_alternatives():
+    """Alternatives may nest and may be empty; fields are filled in last."""
+    texts = {expand("[a|b[ c|]] {x}", random.Random(seed), {"x": "[d]"}) for seed in range(40)}
+    assert texts == {"a [d]", "b c [d]", "b [d]"}
+
+
+def test_a_lettered_question_is_answered_by_the_letter_of_the_right_option():
+    """The letter at the end names the line on which the answer stands."""
+    for seed in range(30):
+        text = forms.lettered("Which?", "yes", ("no", "maybe", "never"), random.Random(seed))
+        right = next(line for line in text.splitlines() if line.endswith("yes"))
+        assert text[-1] == right[0]
+
+
+def test_answers_are_found_in_a_document():
+    """Turns of the assistant with their end, and the rest of a line behind a colon or below a question; no long line."""
+    talk = forms.chat([("Which?", "gold"), ("And now: what?", "lead\nand tin")], random.Random(1))
+    asked = "Question: Which metal is it?\nAnswer: gold"
+    below = "Which metal is it?\ngold"
+    long = "Review: It is gold, I would say, and nothing but gold.\nSentiment: positive"
+    found = [[text[start:stop] for start, stop in forms.answers(text)] for text in (talk, asked, below, long)]
+    assert found == [["gold<|im_end|>", "lead\nand tin<|im_end|>"], ["gold"], ["gold"], ["positive"]]
+
+
+def test_every_form_of_a_fact_contains_its_answer_or_judges_it():
+    """Question, sentence, chat, key, letters: the answer stands in each; a claim is judged by yes or no."""
+    fact = Fact("What is it?", "It is", "It", "gold", ("lead", "tin", "iron"))
+    for seed in range(200):
+        text = forms.ask(fact, random.Random(seed))
+        assert "gold" in text or text.rstrip(".").split()[-1].lower() in ("no", "false")
+
+
+# The file
+
+
+def random_weights(config: Config, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+    """Weights by PyTorch's names."""
+    sizes = {
+        "attention_norm": (config.n_embd,),
+        "feed_forward_norm": (config.n_embd,),
+        "feed_forward.gate": (config.n_ff, config.n_embd),
+        "feed_forward.up": (config.n_ff, config.n_embd),
+        "feed_forward.down": (config.n_embd, config.n_ff),
+        **{f"attention.{name}": (config.n_embd, config.n_embd) for name in ("query", "key", "value", "output")},
+    }
+    shapes = {"embedding.weight": (config.n_vocab, config.n_embd), "norm.weight": (config.n_embd,)}
+    shapes |= {f"blocks.{i}.{name}.weight": shape for i in range(config.n_layer) for name, shape in sizes.items()}
+    return {name: 0.1 * rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+def test_an_exported_model_loads_and_answers(tmp_path, kind):
+    """Both formats are written in a way that llama.cpp reads; the same weights give the same bytes."""
+    config = Config(n_vocab=261, n_embd=64, n_layer=2, n_head=2, n_ff=96, n_ctx=128)
+    letters = sorted(chr(code) for code in gguf_bytes())
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *letters, "ab"])}
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_text(json.dumps({"model": {"vocab": vocabulary, "merges": [["a", "b"]]}}), encoding="utf-8")
+    weights = random_weights(config, np.random.default_rng(1))
+    paths = [tmp_path / f"{name}.gguf" for name in ("one", "two")]
+    for path in paths:
+        export.export(path, weights, config, tokenizer, kind)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    with selectrie.load(paths[0], n_threads=1) as llm:
+        assert llm.select("ab", ["cd", "ce", "x"]).certificate.proved
+
+
+def gguf_bytes() -> list[int]:
+    """Code points that stand for the 256 bytes in a byte-level vocabulary."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    return plain + [256 + i for i in range(256 - len(plain))]
+
+
+def test_the_embedded_file_is_small_and_complete():
+    """At most 8 MB, at most 4096 entries with all bytes among them, control tokens, a chat template."""
+    assert EMBEDDED.stat().st_size <= MOST_BYTES
+    fields = gguf.GGUFReader(EMBEDDED).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    assert len(tokens) <= 4096
+    assert {chr(code) for code in gguf_bytes()} <= set(tokens)
+    assert tokens[fields["tokenizer.ggml.eos_token_id"].contents()] == END_OF_TEXT
+    assert tokens[fields["tokenizer.ggml.eot_token_id"].contents()] == TURN_END
+    assert "<|im_start|>" in fields["tokenizer.chat_template"].contents()
+
+
+def test_the_card_names_the_file_it_describes():
+    """Size and digest of the card are the file's."""
+    card, content = CARD.read_text(encoding="utf-8"), EMBEDDED.read_bytes()
+    assert hashlib.sha256(content).hexdigest() in card
+    assert f"{len(content):,} bytes" in card
+
+
+# What it knows
+
+
+@pytest.mark.long
+def test_the_card_quotes_the_accuracies(items):
+    """Each line of the table is what the evaluation prints today, to within one question in a hundred."""
+    measured = accuracies_of(items)
+    card = CARD.read_text(encoding="utf-8")
+    quoted = dict(re.findall(r"^\| ([a-z ]+) \| \d+ \| ([\d.]+)% \|", card, re.MULTILINE))
+    assert quoted.keys() == {row.kind for row in table(list(measured.values()))}
+    for row in table(list(measured.values())):
+        assert abs(float(quoted[row.kind]) - 100 * row.joint) <= 1, row
+
+
+def test_held_out_facts_are_known(measured):
+    """At least 95 % of the questions about facts are answered right."""
+    assert together(list(measured.values()), FACTS).joint >= 0.95
+
+
+@pytest.mark.parametrize("kind", ["sentiment", "intents", "records"])
+def test_held_out_texts_are_understood(measured, kind):
+    """At least 90 % of reviews, messages and records."""
+    assert measured[kind].joint >= LEAST[kind]
+
+
+def test_joint_beats_greedy_where_greedy_is_misled(measured):
+    """By 20 points and more on the questions made for it, and in 40 of them and more it is right where greedy is not."""
+    row = measured["ambiguity"]
+    assert row.joint - row.greedy >= 0.20
+    assert row.n_joint_alone >= 40
+
+
+def test_an_accuracy_counts_what_was_right():
+    """By hand: two of three right by joint, one by greedy, one by joint alone."""
+    row = Accuracy.of("x", [(True, True), (True, False), (False, False)])
+    assert (row.n, row.joint, row.greedy, row.n_joint_alone) == (3, 2 / 3, 1 / 3, 1)
+
+
+def test_the_marks_of_turns_are_read_as_control_tokens(items):
+    """A chat is asked as it was read in training; as plain text its marks would be bytes, and the answer chance."""
+    chat = next(item for item in items if item.prompt.startswith(forms.USER))
+    with selectrie.load(n_threads=1) as llm:
+        (_, asked), *_ = answers(llm, [chat])
+        spelled = llm.select(chat.prompt, chat.choices, prompting=CHATS)
+        plain = llm.select(chat.prompt, chat.choices)
+    assert asked.choices[0].logp == spelled.choices[0].logp != plain.choices[0].logp
+
+
+def test_every_question_is_asked_once(items):
+    """Grouping by what follows loses nothing and mixes nothing up."""
+    chosen = random.Random(2).sample([item for item in items if item.kind == "ambiguity"], 30)
+    with selectrie.load(n_threads=1) as llm:
+        found = list(answers(llm, chosen))
+        assert Counter(item for item, _ in found) == Counter(chosen)
+        item, answer = next((item, answer) for item, answer in found if item.following)
+        alone = llm.select(item.prompt, item.choices, following=item.following)
+    assert alone.text == answer.text

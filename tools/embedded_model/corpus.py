@@ -1,0 +1,99 @@
+"""Write the training corpus: three courses, each with documents of every topic in its shares, shuffled, from one seed.
+
+`python -m embedded_model.corpus` in `tools/`; documents are separated by a NUL character, which none contains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from embedded_model.files import corpus_file
+from embedded_model.phrases import Item
+
+SEPARATOR = "\0"
+
+
+SHARES: Mapping[str, int] = {
+    "countries": 11,
+    "animals": 6,
+    "words": 7,
+    "things": 7,
+    "numbers": 14,
+    "calendar": 5,
+    "yes_no": 10,
+    "sentiment": 18,
+    "intents": 9,
+    "drills": 14,
+    "records": 13,
+    "extraction": 12,
+    "categories": 9,
+    "stories": 7,
+    "conversation": 11,
+}
+"""Of the characters of the corpus, in parts of their sum."""
+TOPICS = tuple(topic for topic in SHARES if topic != "drills")
+"""Those with held-out questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What one stage of the training reads, in random order."""
+
+    seed: int
+    n_characters: int
+    shares: Mapping[str, int]
+
+
+COURSES = (
+    Course(20261121, 84_000_000, SHARES),
+    Course(20261122, 6_000_000, {**SHARES, "sheets": 150}),  # half of it long documents
+    Course(20261123, 7_500_000, {**SHARES, "opinions": 110}),  # reviews in very many layouts
+)
+
+
+def documents(course: Course) -> list[str]:
+    """The documents of a course. The same course gives the same documents."""
+    chosen = [document for topic in course.shares for document in _of_topic(topic, course)]
+    random.Random(f"{course.seed} order").shuffle(chosen)
+    return chosen
+
+
+def held_out(topic: str, seed: int = COURSES[0].seed) -> list[Item]:
+    """The held-out questions of a topic."""
+    return list(_module(topic).held_out(random.Random(f"{seed} held out {topic}")))
+
+
+def _of_topic(topic: str, course: Course) -> Iterator[str]:
+    left = course.n_characters * course.shares[topic] // sum(course.shares.values())
+    for document in _module(topic).documents(random.Random(f"{course.seed} {topic}")):
+        if left <= 0:
+            return
+        left -= len(document)
+        yield document.rstrip("\n")
+
+
+def _module(topic: str):  # noqa: ANN202 - a module with `documents` and `held_out`
+    return importlib.import_module(f"embedded_model.topics.{topic}")
+
+
+def read(index: int) -> list[str]:
+    """The documents of a course as written."""
+    return corpus_file(index).read_text(encoding="utf-8").split(SEPARATOR)
+
+
+def main() -> None:
+    """Entry point of the script."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    for index, course in enumerate(COURSES):
+        chosen, path = documents(course), corpus_file(index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SEPARATOR.join(chosen), encoding="utf-8")
+        print(f"{path}: {len(chosen):,} documents, {sum(map(len, chosen)):,} characters")
+
+
+if __name__ == "__main__":
+    main()

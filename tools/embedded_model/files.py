@@ -1,0 +1,33 @@
+"""Where the pieces of the embedded model lie."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build" / "embedded_model"
+TOKENIZER = BUILD / "tokenizer.json"
+CHECKPOINT = BUILD / "checkpoint.pt"
+HELD_OUT = REPOSITORY / "tests" / "data" / "held_out"
+EMBEDDED = REPOSITORY / "src" / "selectrie" / "assets" / "embedded.gguf"
+
+
+def corpus_file(course: int) -> Path:
+    """Documents of a course, between NUL characters."""
+    return BUILD / f"corpus-{course}.txt"
+
+
+def token_files(course: int) -> tuple[Path, Path, Path]:
+    """Of a course: uint16 tokens, document after document; bool, which of them belong to answers; int64, where each document
+    begins among them, and where the last one ends.
+    """
+    return BUILD / f"tokens-{course}.npy", BUILD / f"answers-{course}.npy", BUILD / f"starts-{course}.npy"
+
+
+def inputs_digest() -> str:
+    """Of what a training reads: the tokenizer and the tokens of every course."""
+    digest = hashlib.sha256(TOKENIZER.read_bytes())
+    for path in sorted(BUILD.glob("*.npy")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

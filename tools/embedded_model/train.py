@@ -1,0 +1,207 @@
+"""Train the embedded model on the tokenised corpus; start it again after an interruption and it goes on.
+
+The order of the data is a function of the seed and the step, and nothing is drawn otherwise, so that a run which was interrupted
+gives the same weights as one which was not. The same seed, number of threads and build of PyTorch give the same bytes.
+Hidden matrices are trained with Muon (Jordan et al. 2024), the rest with AdamW.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from embedded_model.config import Config
+from embedded_model.corpus import COURSES
+from embedded_model.files import CHECKPOINT, inputs_digest, token_files
+from embedded_model.model import Llama, causal
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps on rows of one length, cut from the documents of the course of the same number.
+
+    level: the factor of the learning rates at which it begins, to fall to 0 at its end; None: as the plan says.
+    """
+
+    steps: int
+    rows: int
+    length: int
+    level: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall in a straight line from step `fall_at` on to 0 at
+    the end of the stages without a level of their own, which come first.
+
+    answer_weight: how much more a token of an answer counts than another.
+    """
+
+    stages: tuple[Stage, ...] = (Stage(5800, 16, 256), Stage(300, 4, 1024), Stage(500, 16, 256, level=0.25))
+    seed: int = 1
+    n_threads: int = 2
+    muon_rate: float = 0.02
+    adam_rate: float = 3e-3
+    weight_decay: float = 0.02
+    warmup: int = 60
+    fall_at: int = 2400
+    answer_weight: float = 3.0
+    save_every: int = 100
+
+    @property
+    def steps(self) -> int:
+        """All steps."""
+        return sum(stage.steps for stage in self.stages)
+
+    def rate(self, step: int) -> float:
+        """Factor of the learning rates at a step."""
+        end = sum(stage.steps for stage in self.stages if stage.level is None)
+        if step < end:
+            return min(1.0, (step + 1) / self.warmup, (end - step) / (end - self.fall_at))
+        for stage in self.stages:
+            if stage.level is not None and step < end + stage.steps:
+                return stage.level * (end + stage.steps - step) / stage.steps
+            end += 0 if stage.level is None else stage.steps
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a stage reads: tokens, which of them belong to answers, and where documents begin, as `tokenizer.encode` gives them."""
+
+    tokens: NDArray[np.uint16]
+    answered: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+
+    def shuffled(self, seed: int, turn: int) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
+        """The documents in an order drawn from the seed and the turn."""
+        order = np.random.default_rng([seed, turn]).permutation(len(self.starts) - 1)
+        at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in order])
+        return self.tokens[at], self.answered[at]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's reading. tokens: int64 [rows, length + 1], of which the last ones are only targets; weights: float32
+    [rows, length] of the targets; mask: who attends to whom, no document to those before it in its row.
+    """
+
+    tokens: torch.Tensor
+    weights: torch.Tensor
+    mask: torch.Tensor
+
+
+def batches(courses: Sequence[Course], plan: Plan) -> Iterator[Batch]:
+    """One for each step of the plan: rows cut from a course's documents, put end to end, and again in another order."""
+    for stage, course in zip(plan.stages, courses, strict=True):
+        begin = int(course.tokens[0])
+        shape, turn = (stage.rows, stage.length + 1), 0
+        tokens, answered = course.shuffled(plan.seed, turn)
+        for _ in range(stage.steps):
+            while len(tokens) < shape[0] * shape[1]:
+                turn += 1
+                more, marks = course.shuffled(plan.seed, turn)
+                tokens, answered = np.concatenate([tokens, more]), np.concatenate([answered, marks])
+            (now, tokens), (marks, answered) = (np.split(array, [shape[0] * shape[1]]) for array in (tokens, answered))
+            rows = torch.from_numpy(now.astype(np.int64).reshape(shape))
+            weights = np.where(marks.reshape(shape)[:, 1:], np.float32(plan.answer_weight), np.float32(1))
+            yield Batch(rows, torch.from_numpy(weights), causal(rows[:, :-1], begin))
+
+
+class Training:
+    """Model, optimisers and the step they are at."""
+
+    def __init__(self, plan: Plan, config: Config) -> None:
+        torch.manual_seed(plan.seed)
+        self.plan, self.step = plan, 0
+        self.model = Llama(config)
+        hidden = [p for p in self.model.blocks.parameters() if p.ndim == 2]
+        rest = [p for p in self.model.parameters() if p.ndim == 1] + [self.model.embedding.weight]
+        self._optimisers: list[tuple[torch.optim.Optimizer, float]] = [
+            (torch.optim.Muon(hidden, lr=plan.muon_rate, weight_decay=plan.weight_decay), plan.muon_rate),
+            (
+                torch.optim.AdamW(rest, lr=plan.adam_rate, betas=(0.9, 0.97), weight_decay=0.0, fused=True),
+                plan.adam_rate,
+            ),
+        ]
+
+    def advance(self, batch: Batch) -> float:
+        """One step; the weighted loss in nats a token before it."""
+        factor = self.plan.rate(self.step)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = self.model.loss(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.weights, batch.mask)
+        loss.backward()
+        for optimiser, rate in self._optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate * factor
+            optimiser.step()
+        self.model.zero_grad()
+        self.step += 1
+        return loss.item()
+
+    def save(self, path: Path) -> None:
+        """Write everything a later run needs, all or nothing."""
+        state = {
+            "inputs": inputs_digest(),
+            "plan": repr(self.plan),
+            "config": repr(self.model.config),
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser, _ in self._optimisers],
+        }
+        torch.save(state, path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Go on where `save` left off; a checkpoint of another plan is refused."""
+        state = torch.load(path)
+        own = {"inputs": inputs_digest(), "plan": repr(self.plan), "config": repr(self.model.config)}
+        for what, value in own.items():
+            if state[what] != value:
+                raise ValueError(f"{path}: {what} was {state[what]}, is {value}; delete the file to start anew")
+        self.step = state["step"]
+        self.model.load_state_dict(state["model"])
+        for (optimiser, _), saved in zip(self._optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+
+
+def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
+    """Run the plan to its end, from the checkpoint where there is one."""
+    torch.set_num_threads(plan.n_threads)
+    torch.use_deterministic_algorithms(mode=True)
+    training = Training(plan, config)
+    if checkpoint.exists():
+        training.resume(checkpoint)
+    courses = [Course(*map(np.load, token_files(i))) for i in range(len(COURSES))]
+    before = training.step
+    began, losses = time.monotonic(), []
+    for step, batch in enumerate(batches(courses, plan)):
+        if step < before:
+            continue
+        losses.append(training.advance(batch))
+        if training.step % plan.save_every == 0 or training.step == plan.steps:
+            training.save(checkpoint)
+            seconds = (time.monotonic() - began) / (training.step - before)
+            print(
+                f"step {training.step:,} of {plan.steps:,}: {np.mean(losses):.4f} nats a token, {seconds:.2f} s a step",
+                flush=True,
+            )
+            losses.clear()
+    return training
+
+
+def main() -> None:
+    """Entry point of the script."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    train(Plan(), Config(), CHECKPOINT)
+
+
+if __name__ == "__main__":
+    main()
